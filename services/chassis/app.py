@@ -112,8 +112,6 @@ def create_app(
     app = ServiceApp(title=service, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
-    app.state.handling = handling
-    app.state.access = access
     app.state.sessions = sessions
     lanes = app.state.lanes = lanes_of(settings, instruments)
     refusing: dict[Lane, Limiter] = {"work": lanes["work"]}

@@ -89,24 +89,23 @@ class HandlingTable:
             for method in route.methods or ():
                 self._declared.setdefault(method, []).append((route.path_regex, route, declared))
 
-    def of(self, method: str, path: str) -> Handling:
-        """Returns the handling of a request: that of its route, DEFAULT_HANDLING where there is none."""
-        return self._found(method, path)[0]
+    def of_request(self, scope: Scope) -> Handling:
+        """Returns the handling of a request: that of its route, DEFAULT_HANDLING where there is none.
 
-    def _found(self, method: str, path: str) -> tuple[Handling, MatchedRoute | None]:
+        Matches a request once, and keeps what is found in its scope.
+        """
+        found: Handling | None = scope.get(_MARK)
+        if found is None:
+            drop_trailing_slash(scope)
+            found, scope[_MATCHED] = self._match(scope["method"], scope["path"])
+            scope[_MARK] = found
+        return found
+
+    def _match(self, method: str, path: str) -> tuple[Handling, MatchedRoute | None]:
         for pattern, route, declared in self._declared.get("GET" if method == "HEAD" else method, ()):
             if match := pattern.match(path):
                 return declared, MatchedRoute(route, match.groupdict())
         return DEFAULT_HANDLING, None
-
-    def of_request(self, scope: Scope) -> Handling:
-        """Returns the handling of a request, and keeps it in the scope with the route."""
-        found: Handling | None = scope.get(_MARK)
-        if found is None:
-            drop_trailing_slash(scope)
-            found, scope[_MATCHED] = self._found(scope["method"], scope["path"])
-            scope[_MARK] = found
-        return found
 
 
 def drop_trailing_slash(scope: Scope) -> None:

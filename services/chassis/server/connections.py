@@ -15,7 +15,6 @@ from uvicorn.server import ServerState
 
 from services.chassis.errors import ProblemError, RequestTimeout
 from services.chassis.instruments import Instruments
-from services.chassis.server.forwarded import ForwardedHeaders
 
 # Files that a process opens besides its connections: segments of its engines, connections to backends.
 OTHER_FILES = 4_096
@@ -85,13 +84,13 @@ class Connections(ServerState):
         bounds: ConnectionBounds,
         instruments: Instruments,
         early_refusal: EarlyRefusal = lambda _: None,
-        forwarded: ForwardedHeaders | None = None,
+        forwarded: Callable[[Scope], None] = lambda _: None,
     ) -> None:
         super().__init__()
         self.bounds = bounds
         self.instruments = instruments
         self.early_refusal = early_refusal
-        self.forwarded = forwarded or ForwardedHeaders(())
+        self.forwarded = forwarded
         self._asking: OrderedDict[Connection, float] = OrderedDict()
         self._idle: OrderedDict[Connection, float] = OrderedDict()
         self._unread: OrderedDict[Connection, UnreadAnswer] = OrderedDict()

@@ -1,6 +1,6 @@
 """Applies what a trusted reverse proxy tells of its caller, as soon as the head of a request is read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
@@ -9,23 +9,20 @@ from starlette.types import Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 
-class ForwardedHeaders:
-    """Believes `X-Forwarded-For` and `X-Forwarded-Proto` of these proxies alone.
+def forwarded_headers(proxies: Sequence[IPv4Network | IPv6Network]) -> Callable[[Scope], None]:
+    """Returns what sets client and scheme of a request by `X-Forwarded-For` and `X-Forwarded-Proto` of these proxies.
 
     uvicorn's middleware decides. In its usual place, around the app, it comes after the early refusals, for which all
     callers behind a proxy would be one.
     """
+    middleware = ProxyHeadersMiddleware(_nothing, [str(proxy) for proxy in proxies])
 
-    def __init__(self, proxies: Sequence[IPv4Network | IPv6Network]) -> None:
-        self._middleware = ProxyHeadersMiddleware(_nothing, [str(proxy) for proxy in proxies]) if proxies else None
-
-    def apply(self, scope: Scope) -> None:
-        """Sets the client and the scheme of a request that came from a trusted proxy."""
-        if self._middleware is None:
-            return
+    def apply(scope: Scope) -> None:
         given: Any = scope
         with suppress(StopIteration):  # it awaits only the app around which it stands, which is empty here
-            self._middleware(given, _unread, _unsent).send(None)
+            middleware(given, _unread, _unsent).send(None)
+
+    return apply if proxies else lambda _: None
 
 
 async def _nothing(*_: object) -> None: ...

@@ -229,7 +229,7 @@ class BoundedHttp(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # `app`: an ASGI app, as uvicorn has it
         scope: Any = cycle.scope
         self._answered = cycle
-        self._owner.forwarded.apply(scope)
+        self._owner.forwarded(scope)
         refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
         if scope.get(WRONG_KEY, False) or scope.get(KEY_IN_BODY, False):
             now = self.loop.time()

@@ -7,15 +7,16 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Scope
 
 from services.chassis.server.connections import ConnectionBounds, Connections, raise_file_limit
-from services.chassis.server.forwarded import ForwardedHeaders
+from services.chassis.server.forwarded import forwarded_headers
 from services.chassis.server.http_protocol import BoundedHttp
 from services.chassis.server.logs import configure_logs
 from services.chassis.server.metrics_port import serving_metrics
@@ -41,7 +42,7 @@ class DrainingServer(uvicorn.Server):
         drain_s: float,
         bounds: ConnectionBounds | None = None,
         certificate: Certificate | None = None,
-        forwarded: ForwardedHeaders | None = None,
+        forwarded: Callable[[Scope], None] = lambda _: None,
     ) -> None:
         super().__init__(config)
         self.server_state: Connections = Connections(
@@ -127,7 +128,7 @@ def build_server(app: FastAPI, settings: ServiceSettings, bounds: ConnectionBoun
         lifespan="off",  # open_and_serve enters it, so that we report a failure to open
     )
     bounds = bounds or ConnectionBounds(most=settings.max_connections)
-    forwarded = ForwardedHeaders(settings.proxies)
+    forwarded = forwarded_headers(settings.proxies)
     return DrainingServer(config, app, settings.drain_s, bounds, certificate, forwarded)
 
 

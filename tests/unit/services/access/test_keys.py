@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from services.access.key import new_key
 from services.access.key_file import KeyFileError, change_keys, read_keys
-from services.access.key_ring import LOOK_EVERY_S, KeyRing, Principal
-from services.access.key_share import KeyShare
+from services.access.key_ring import LOOK_EVERY_S, KeyRing, KeyShare, Principal
 from tests.support.keys import TOKEN, Keys, made_keys
 
 
