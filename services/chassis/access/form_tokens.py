@@ -34,7 +34,8 @@ async def form_reader(request: Request) -> FormReader:
     """Returns the browser of a request."""
     sessions: Sessions = request.app.state.sessions
     session = sessions.value(request.headers.get("cookie", ""))
-    return FormReader(request.cookies.get(COOKIE), session or "", is_encrypted(request))
+    encrypted = request.url.scheme == "https"  # its cookies are then to travel over TLS alone
+    return FormReader(request.cookies.get(COOKIE), session or "", encrypted)
 
 
 # The parameter of a route with a form.
@@ -66,11 +67,6 @@ class FormTokens:
 def set_form_cookie(answer: Response, nonce: str, reader: FormReader) -> None:
     """Sets the cookie of forms on the answer that shows one."""
     answer.set_cookie(COOKIE, nonce, httponly=True, samesite="strict", secure=reader.encrypted)
-
-
-def is_encrypted(request: Request) -> bool:
-    """Returns whether the browser uses TLS, so that its cookies are to travel over TLS alone."""
-    return request.url.scheme == "https"
 
 
 def comes_from_elsewhere(headers: Headers) -> bool:
