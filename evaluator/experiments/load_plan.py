@@ -79,7 +79,7 @@ class LoadPlan(Wire):
     slice_seconds: Seconds = Field(7.5, description="Length of a slice; then the next pipeline is driven.")
     # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/server/connections.py).
     most_in_flight: AtLeastOne = 2_000
-    # Processes; without it as many as the rate needs. 64 send 50,000 requests a second (evaluator/load/generators.py).
+    # Processes; without it as many as the rate needs (evaluator/load/sending/generators.py). 64 send 50,000 a second.
     generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = Field(None, description="Processes that send.")
     repeat: AtLeastOne = Field(1, description="How often the whole plan is sent.")
     seed: Count | None = None  # of arrivals and queries; without it the experiment's
