@@ -54,8 +54,8 @@ def test_every_target_is_documented_and_every_documented_target_exists() -> None
 
 
 @pytest.mark.parametrize("stage", STAGE_MODELS)
-def test_every_stage_kind_and_every_field_of_it_is_in_the_gateways_readme(stage: type[Wire]) -> None:
-    readme = text("gateway/README.md")
+def test_every_stage_kind_and_every_field_of_it_is_in_the_readme_of_searching(stage: type[Wire]) -> None:
+    readme = text("gateway/search/README.md")
     (kind,) = get_args(stage.model_fields["kind"].annotation)
     assert f"kind: {kind}" in readme
     assert {field for field in stage.model_fields if field != "kind" and f"`{field}`" not in readme} == set()
