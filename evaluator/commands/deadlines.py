@@ -20,9 +20,9 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.deadline_sweep import DEADLINES, DeadlinesFile
-from evaluator.deadline_tables import render_deadlines
-from evaluator.deadlines_step import deadlines_step
+from evaluator.deadlines.step import deadlines_step
+from evaluator.deadlines.sweep import DEADLINES, DeadlinesFile
+from evaluator.deadlines.tables import render_deadlines
 from evaluator.errors import WrongOption
 from evaluator.machine.measurement_lock import measuring
 from evaluator.runs.run_folder import RunFolder

@@ -4,7 +4,7 @@ from typing import Literal
 
 from evaluator.attribution.report import AttributionReport
 from evaluator.datasets.reader import DatasetCounts
-from evaluator.deadline_sweep import DeadlinesFile
+from evaluator.deadlines.sweep import DeadlinesFile
 from evaluator.experiments.gates import GateOutcome
 from evaluator.load.report import LoadReport
 from evaluator.machine.machine_conditions import MachineConditions

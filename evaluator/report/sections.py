@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluator.attribution.page import ATTRIBUTION_STEP
-from evaluator.deadline_tables import DEADLINES_STEP
+from evaluator.deadlines.tables import DEADLINES_STEP
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.page_blocks import Block
 from evaluator.report.cost_section import cost_blocks

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from evaluator.attribution.page import ATTRIBUTION_STEP
-from evaluator.deadline_tables import DEADLINES_STEP
+from evaluator.deadlines.tables import DEADLINES_STEP
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.page.blocks import LOAD_STEP

@@ -15,8 +15,8 @@ from starlette.middleware.base import RequestResponseEndpoint
 
 from evaluator.client.client import connected
 from evaluator.commands.deadlines import print_deadlines
-from evaluator.deadline_sweep import DeadlinesFile
-from evaluator.deadlines_step import deadlines_step
+from evaluator.deadlines.step import deadlines_step
+from evaluator.deadlines.sweep import DeadlinesFile
 from evaluator.evaluation import ingest_step
 from evaluator.machine.measured_processes import record_stack
 from evaluator.runs.run_folder import RunFolder

@@ -10,7 +10,7 @@ from evaluator.comparison.paired_tests import bca_interval, differences, mean
 from evaluator.load.sending.samples import LoadSample
 from evaluator.load.statistics.intervals import Interval
 from evaluator.metrics.quality import Grades, measure
-from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
+from evaluator.steps.reranked_candidates import candidates_scored, mean_scored, share_scored
 from services.contracts.base import Count, Wire
 
 METRIC = "nDCG@10"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evaluator.client.client import GatewayClient
-from evaluator.deadline_sweep import DEADLINES, DeadlinesFile, sweep
+from evaluator.deadlines.sweep import DEADLINES, DeadlinesFile, sweep
 from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.measured_processes import measured_processes
 from evaluator.runs.run_folder import RunFolder

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from evaluator.deadline_sweep import DEADLINES, AtDeadline, DeadlineReport, DeadlinesFile
+from evaluator.deadlines.sweep import DEADLINES, AtDeadline, DeadlineReport, DeadlinesFile
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import Block, Caution, Heading, Sentence, Table
 from evaluator.runs.latency import Timed

@@ -20,11 +20,11 @@ from evaluator.machine.machine_conditions import MachineConditions, MachineCount
 from evaluator.machine.machine_windows import ConditionsMeter, window_faults
 from evaluator.metrics.quality import means, measure
 from evaluator.progress import progress
-from evaluator.reranked_candidates import candidates_scored, mean_scored, share_scored
 from evaluator.runs.latency import percentile
 from evaluator.runs.run_folder import StepFile
 from evaluator.steps.arms import Arm, search_request
 from evaluator.steps.rank import ChosenQueries
+from evaluator.steps.reranked_candidates import candidates_scored, mean_scored, share_scored
 from evaluator.thread_work import in_thread
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Rerank
