@@ -25,7 +25,7 @@ MOST_WORDS = {
     "DECISIONS.md": 4_500,
     "README.md": 900,
     "evaluator/README.md": 1_500,
-    "gateway/README.md": 3_300,
+    "gateway/README.md": 1_300,
     "docs/robustness.md": 2_700,
     "docs/threat-model.md": 1_800,
     "services/reranker/README.md": 1_150,
