@@ -246,11 +246,8 @@ async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Va
 
 
 def _request(peer: Peer, call: Call, timeout_s: float) -> Outgoing:
-    headers = {
-        DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))),
-        REQUEST_ID_HEADER: request_id(),
-        **peer.authorization,
-    }
+    authorization = peer.authorization
+    headers = {DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))), REQUEST_ID_HEADER: request_id(), **authorization}
     if no_store_requested():
         headers["cache-control"] = NO_STORE
     content: bytes | None = None
@@ -261,7 +258,7 @@ def _request(peer: Peer, call: Call, timeout_s: float) -> Outgoing:
     if call.method == "POST" or content is not None:
         headers["content-type"] = "application/json"
     base = peer.url.rstrip("/")
-    ahead = None if call.path == LIVENESS else Probe(base + LIVENESS, timeout_s * PROBE_SHARE, peer.authorization)
+    ahead = None if call.path == LIVENESS else Probe(base + LIVENESS, timeout_s * PROBE_SHARE, authorization)
     return Outgoing(call.method, base + call.path, headers, content, peer.connect_s, ahead)
 
 

@@ -1,17 +1,18 @@
 """Calls backends: one function for each route of the services, bounded by the caller's time, retried at most once."""
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Literal
 from urllib.parse import urlencode
 
 from pydantic import SecretStr
 
 from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import Answer, Call, Parse, Peer, Replica, Value
-from gateway.backends.replicas import Replicas
 from gateway.backends.resilience import RetryBudget, State, backoff_s
 from gateway.backends.sockets import CONNECTIONS
 from gateway.backends.transport import Endpoints
@@ -35,10 +36,16 @@ EndpointsFor = Callable[[str, BackendAddress], Endpoints]
 
 # As many calls as one failing replica can lose at once.
 MOST_RETRIES = CONNECTIONS / 2
+# Seconds between two resolutions of a name, and while it has no address.
+RESOLVE_S = 5.0
+UNRESOLVED_S = 1.0
 
 
 class Backend:
-    """Owns one backend: its replicas and its retry budget."""
+    """Owns one backend: a replica for each address of its name, of which it chooses one a call, and its retry budget.
+
+    A replica whose address has gone still ends its calls.
+    """
 
     def __init__(
         self,
@@ -52,24 +59,34 @@ class Backend:
     ) -> None:
         self.name = name
         self.family = address.family
-        opened = instruments.breakers_opened.labels(name)
-        self._replicas = Replicas(Peer(name, address.url, connect_s, token), endpoints, supervisor, opened)
+        self._peer = Peer(name, address.url, connect_s, token)
+        self._endpoints = endpoints
+        self._supervisor = supervisor
+        self._opened = instruments.breakers_opened.labels(name)
+        self._by_address: dict[str, Replica] = {}
+        self._leaving: list[Replica] = []
+        self._turn = 0
         self._budget = RetryBudget(most=MOST_RETRIES)
         self._jitter = random.Random()
         self._average_s = 0.0
 
     async def open(self) -> None:
         """Resolves the replicas' addresses once, then keeps resolving them in the background."""
-        await self._replicas.open()
+        with contextlib.suppress(OSError, TimeoutError):  # the background tries again
+            async with asyncio.timeout(self._peer.connect_s):
+                await self._look_up()
+        self._supervisor.start("addresses", self._keep_looking_up)
 
     async def close(self) -> None:
         """Stops the background watches and closes all connections."""
-        await self._replicas.close()
+        await asyncio.gather(*(replica.close() for replica in (*self._by_address.values(), *self._leaving)))
 
     @property
     def state(self) -> State:
         """State of the backend's breakers: closed while any replica answers, open while none does."""
-        return self._replicas.state
+        states = {replica.breaker.state for replica in self._by_address.values()}
+        order: tuple[State, ...] = ("closed", "half-open")
+        return next((state for state in order if state in states), "open")
 
     async def request(self, call: Call, answer: type[Answer]) -> Answer:
         """Sends a call and returns the parsed answer. Raises BackendFailed, at once while all breakers are open."""
@@ -84,14 +101,14 @@ class Backend:
 
         Retries once, on another replica. Raises BackendFailed.
         """
-        first = self._replicas.for_poll()
+        first = self._for_poll()
         if first is None:
             raise self._unavailable()
         ends_at = time.monotonic() + call.timeout_s
         try:
             return await first.attempt(call, answer.from_answer, call.timeout_s)
         except BackendFailed as failure:
-            other = self._replicas.for_poll(first)
+            other = self._for_poll(first)
             # A lone replica may just be busy: callers with more time can still wait for it.
             if other is not None and failure.reason == "timeout":
                 first.mark_suspect()
@@ -101,7 +118,8 @@ class Backend:
         return await other.attempt(call, answer.from_answer, left_s)
 
     async def _call_with_retry(self, call: Call, parse: Parse[Value]) -> Value:
-        replica = self._replicas.for_call(may_probe=call.reads)
+        # With a half-open breaker a replica gets a single call, which may fail: first a read, last a write.
+        replica = self._chosen("first" if call.reads else "last")
         if replica is None:
             raise self._unavailable()
         ends_at = time.monotonic() + call.timeout_s
@@ -109,7 +127,7 @@ class Backend:
         try:
             return await self._measured(replica, call, parse, call.timeout_s)
         except BackendFailed as failure:
-            other = self._replicas.for_retry(replica)
+            other = self._chosen("never", than=replica)
             wait_s = self._wait_before_retry(call, failure, replica, other)
             left_s = ends_at - time.monotonic()
             # No retry when the time left is below the average answer time.
@@ -145,23 +163,79 @@ class Backend:
         """
         if other is None and failed.breaker.state != "closed":
             return None
-        if failure.unsent:
-            return 0.0 if other is not None else backoff_s(self._jitter) if self._may_retry(call, failure) else None
-        if not self._may_retry(call, failure):
+        may_repeat = call.reads and failure.reason in ("unreachable", "failed")
+        if not may_repeat and (other is None or not failure.unsent):
             return None
         return 0.0 if other is not None else backoff_s(self._jitter)
 
-    @staticmethod
-    def _may_retry(call: Call, failure: BackendFailed) -> bool:
-        return call.reads and failure.reason in ("unreachable", "failed")
-
     def _unavailable(self) -> BackendFailed:
-        last = next((replica.last for replica in self._replicas if replica.last is not None), None)
-        if not list(self._replicas):
+        last = next((replica.last for replica in self._by_address.values() if replica.last is not None), None)
+        if not self._by_address:
             return BackendFailed(self.name, "unreachable", "its name has no address; see GATEWAY_BACKENDS.")
         if last is None or self.state == "half-open":
             return BackendFailed(self.name, "unreachable", "not asked: it is being tried out after a failure.")
         return BackendFailed(self.name, last.reason, f"not asked: it failed a moment ago ({last.detail})")
+
+    def _chosen(self, half_open: Literal["first", "last", "never"], than: Replica | None = None) -> Replica | None:
+        """Returns the replica for a call, or None if every breaker refuses it.
+
+        Among equals the one with the fewest calls in flight is chosen. With `than`, it is another one, known to answer.
+        """
+        if than is None:
+            replicas = self._round_robin()
+        else:
+            replicas = [one for one in self._round_robin() if one is not than and not one.suspect]
+        ranked = [(place, one.in_flight, one) for one in replicas if (place := _rank(one, half_open)) is not None]
+        ranked.sort(key=lambda item: item[:2])
+        return next((one for *_, one in ranked if one.breaker.admit()), None)
+
+    def _for_poll(self, than: Replica | None = None) -> Replica | None:
+        """Returns the replica for a background poll, open breakers or not; `than` is the one already asked."""
+        rest = [replica for replica in self._round_robin() if replica is not than]
+        return min(rest, key=lambda one: (one.breaker.state != "closed", one.suspect, one.in_flight), default=None)
+
+    def _round_robin(self) -> list[Replica]:
+        replicas = list(self._by_address.values())
+        if len(replicas) > 1:
+            self._turn = (self._turn + 1) % len(replicas)
+            return replicas[self._turn :] + replicas[: self._turn]
+        return replicas
+
+    def _others_answer(self, replica: Replica) -> bool:
+        others = (one for one in self._by_address.values() if one is not replica)
+        return any(one.breaker.state == "closed" and not one.suspect for one in others)
+
+    async def _keep_looking_up(self) -> None:
+        while True:
+            await asyncio.sleep(RESOLVE_S if self._by_address else UNRESOLVED_S)
+            with contextlib.suppress(OSError):  # the previous addresses are kept
+                await self._look_up()
+
+    async def _look_up(self) -> None:
+        addresses = await self._endpoints.addresses()
+        if not addresses:
+            return
+        for address in [known for known in self._by_address if known not in addresses]:
+            self._leaving.append(self._by_address.pop(address))
+        for address in addresses:
+            if address not in self._by_address:
+                calls, liveness = self._endpoints.transport(address), self._endpoints.transport(address)
+                replica = Replica(self._peer, calls, liveness, self._others_answer, self._supervisor, self._opened)
+                self._by_address[address] = replica
+        self._turn = 0
+        for replica in [left for left in self._leaving if not left.in_flight]:
+            self._leaving.remove(replica)
+            await replica.close()
+
+
+def _rank(replica: Replica, half_open: Literal["first", "last", "never"]) -> int | None:
+    match replica.breaker.state:
+        case "closed":
+            return 2 if replica.suspect else 1
+        case "half-open" if half_open != "never":
+            return 0 if half_open == "first" else 3
+        case _:
+            return None
 
 
 class Backends:

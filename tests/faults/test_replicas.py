@@ -113,7 +113,7 @@ async def test_losing_both_replicas_is_flagged_and_ends_within_five_seconds_of_t
 async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.backends.replicas.RESOLVE_S", 0.1)
+    monkeypatch.setattr("gateway.backends.wire.RESOLVE_S", 0.1)
     named = [replicas[0]]
     async with two_replicas() as (dense, _), opened_gateway(resolved_to_all(named), dense) as searches:
         assert await searches.count_degraded(20) == 0

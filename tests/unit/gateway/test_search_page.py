@@ -6,8 +6,7 @@ import pytest
 
 from gateway.search.catalog import parse_pipeline
 from gateway.search_page.form import Offered, PageSearch, TypedForm
-from gateway.search_page.movement import Movement, movement
-from gateway.search_page.sides import EXCERPT, ShownStage, excerpt, shown_stages, shown_times
+from gateway.search_page.sides import EXCERPT, Movement, ShownStage, excerpt, movement, shown_stages, shown_times
 from services.chassis.errors import BadInput
 
 OFFERED = Offered(("demo", "other"), ("bm25", "dense", "hybrid"))
