@@ -1,15 +1,14 @@
 """Makes an analysis of runs: reads their files, judgments and corpora, one set after the other."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, combinations
 from pathlib import Path
 
 from evaluator.analyses.analysed_runs import AnalysedSet, changed_pipelines, measured_with_added, resolve_runs
-from evaluator.analyses.analysis_report import Analysis, SetAnalysis, VocabularyOverlap
+from evaluator.analyses.analysis_report import Analysis, LengthDistribution, SetAnalysis, VocabularyOverlap
 from evaluator.analyses.averages import SetRow, common_rows, ndcg_at_10, set_rows, summarise
 from evaluator.analyses.corpus_words import Vocabulary, count_corpus_words, weighted_jaccard
-from evaluator.analyses.document_lengths import length_distribution
-from evaluator.analyses.judgment_files import judgment_files
 from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking
 from evaluator.analyses.remarks import analysis_notes, not_as_published
 from evaluator.datasets.added_judgments import merged_judgments
@@ -141,3 +140,47 @@ def _published(
 
 def _list(names: Sequence[str] | Mapping[str, object]) -> str:
     return ", ".join(names)
+
+
+def judgment_files(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[Path]]:
+    """Returns the files by set, in their order: `SET=FILE`, or FILE where there is one set. Raises WrongOption."""
+    files: dict[str, list[Path]] = {}
+    for word in words:
+        name, given, path = word.partition("=")
+        if not given or Path(word).exists():
+            if len(sets) != 1:
+                raise WrongOption(
+                    f"--judgments {word}: query ids of two sets may be the same; say of which set it is: "
+                    f"{sets[0]}={word} (there are {', '.join(sets)})"
+                )
+            name, path = sets[0], word
+        if name not in sets:
+            raise WrongOption(f"--judgments {word}: no set {name!r} in these runs; there are {', '.join(sets)}")
+        files.setdefault(name, []).append(Path(path))
+    return files
+
+
+def length_distribution(documents: Iterable[str], lengths: Mapping[str, int]) -> LengthDistribution:
+    """Counts the lengths of documents, given by id as often as they count. `lengths`: in words, of those there are."""
+    counts: Counter[int] = Counter()
+    absent = 0
+    for document in documents:
+        if document in lengths:
+            counts[lengths[document]] += 1
+        else:
+            absent += 1
+    ordered = sorted(counts.items())
+    total = counts.total()
+    return LengthDistribution(
+        documents=total,
+        absent=absent,
+        mean=sum(words * count for words, count in ordered) / total if total else None,
+        quartiles=(_quantile(ordered, 1), _quantile(ordered, 2), _quantile(ordered, 3)) if total else None,
+        counts=tuple(ordered),
+    )
+
+
+def _quantile(ordered: list[tuple[int, int]], quarter: int) -> int:
+    """Returns the least length that at least so many quarters of the documents do not exceed."""
+    upto = list(accumulate(count for _, count in ordered))
+    return next(words for (words, _), below in zip(ordered, upto, strict=True) if 4 * below >= quarter * upto[-1])

@@ -1,7 +1,7 @@
 """Builds the figures of sets and pipelines as an analysis holds them."""
 
+from evaluator.analyses.analysing import length_distribution
 from evaluator.analyses.analysis_report import LengthDistribution, RankingFigures, SetAnalysis
-from evaluator.analyses.document_lengths import length_distribution
 from evaluator.datasets.measured_statistics import MeasuredStatistics
 
 

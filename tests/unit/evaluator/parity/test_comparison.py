@@ -6,8 +6,8 @@ import pytest
 
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.parity.answers import DEPTH
+from evaluator.parity.comparison import figures, ranking, undecided_ties
 from evaluator.parity.figure_settings import FigureSettings, changed
-from evaluator.parity.figures import figures, ranking, undecided_ties
 
 OURS = FigureSettings(fields="flat", k1=0.9, b=0.4, tie_breaker=0.0)
 HITS = (("q1", 3.0), ("a", 2.0), ("b", 2.0), ("q2", 1.0))

@@ -1,0 +1,40 @@
+"""The set of a file of added judgments is stated, and never guessed; lengths of documents are counted as shown."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluator.analyses.analysing import judgment_files, length_distribution
+from evaluator.errors import WrongOption
+
+
+def test_files_alone_are_of_the_only_set() -> None:
+    assert judgment_files(["more.tsv", "shop=again.tsv"], ["shop"]) == {"shop": [Path("more.tsv"), Path("again.tsv")]}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["more.tsv"], "query ids of two sets may be the same; say of which set it is: shop=more.tsv"),
+        (["shed=more.tsv"], "no set 'shed' in these runs; there are shop, depot"),
+    ],
+)
+def test_the_set_of_a_file_is_never_guessed(words: list[str], said: str) -> None:
+    with pytest.raises(WrongOption, match=said):
+        judgment_files(words, ["shop", "depot"])
+
+
+def test_a_document_counts_as_often_as_it_is_shown() -> None:
+    found = length_distribution(["a", "b", "a", "c", "gone"], {"a": 4, "b": 9, "c": 1, "other": 100})
+    assert found.counts == ((1, 1), (4, 2), (9, 1))
+    assert (found.documents, found.absent, found.mean) == (4, 1, 4.5)
+    assert found.quartiles == (1, 4, 4)
+
+
+def test_a_single_document_is_all_quartiles() -> None:
+    assert length_distribution(["a"], {"a": 7}).quartiles == (7, 7, 7)
+
+
+def test_without_a_document_there_is_no_figure() -> None:
+    found = length_distribution(["gone"], {})
+    assert (found.documents, found.absent, found.mean, found.quartiles, found.counts) == (0, 1, None, None, ())
