@@ -9,8 +9,7 @@ from services.chassis.requests.rendering import Wordings
 from services.dense.dialects.openai import openai_router, openai_wording
 from services.dense.dialects.tei import tei_router
 from services.dense.encoder import DenseEncoder
-from services.dense.encoder_cached import CachedEncoder
-from services.dense.query_vector_cache import QueryVectorCache
+from services.dense.encoder_cached import CachedEncoder, QueryVectorCache
 from services.dense.settings import DenseSettings
 from services.dialects.tei_errors import tei_wording
 from services.vectorservice.compose import build_vector_app

@@ -49,3 +49,8 @@ class Graph(Protocol):
     def run(self, feed: Mapping[str, Int64]) -> Float32:
         """Returns the first output for inputs of int64 [rows, tokens]: fp32 [rows, ...], owned by the caller."""
         ...
+
+
+def one_line(error: Exception) -> str:
+    """Returns the text of a library's error in one line, without the full stop."""
+    return " ".join(str(error).split()).rstrip(".")

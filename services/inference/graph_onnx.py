@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]  # ships no types
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state  # type: ignore[import-untyped]  # as above
 
-from services.inference.graph import Float32, Int64, Runtime
+from services.inference.graph import Float32, Int64, Runtime, one_line
 from services.inference.profiles import ModelError
 
 _PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
@@ -41,7 +41,7 @@ class OnnxGraph:
             (output,) = self._session.run([self.output], dict(feed))
         except RUNTIME_ERRORS as error:
             shape = next(iter(feed.values())).shape
-            raise ModelError(f"{self._path} failed on a batch of shape {shape}: {_one_line(error)}.") from error
+            raise ModelError(f"{self._path} failed on a batch of shape {shape}: {one_line(error)}.") from error
         return np.asarray(output, dtype=np.float32)
 
 
@@ -68,12 +68,8 @@ def _open(path: Path, entries: Mapping[str, str], runtime: Runtime) -> ort.Infer
     try:
         session = ort.InferenceSession(path, options, providers=wanted, disabled_optimizers=_DISABLED_OPTIMIZERS)
     except RUNTIME_ERRORS as error:
-        raise ModelError(f"{path} is not a graph that ONNX Runtime can open: {_one_line(error)}.") from error
+        raise ModelError(f"{path} is not a graph that ONNX Runtime can open: {one_line(error)}.") from error
     if session.get_providers()[0] != wanted[0]:
         # Without the provider's libraries ONNX Runtime only prints a warning and falls back to the CPU.
         raise ModelError(f"ONNX Runtime could not start {wanted[0]} for {path}: check the CUDA and cuDNN libraries.")
     return session
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")

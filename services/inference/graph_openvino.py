@@ -1,20 +1,45 @@
 """Runs graphs in OpenVINO, on the CPU: f32 or bf16 arithmetic, int8 where the graph is quantised."""
 
+import ctypes
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import openvino as ov
 from openvino.passes import ConstantFolding, Manager
 
-from services.inference.graph import Float32, Int64, Runtime
+from services.inference.graph import Float32, Int64, Runtime, one_line
 from services.inference.profiles import ModelError, Precision
-from services.inference.signal_stack import preserving_signal_stack
 
 # Size of OpenVINO's cache of compiled kernels, one for each operation and shape. Nearly every batch has a new shape,
 # and with the default of 5,000 the process would grow with each.
 KERNEL_CACHE_SIZE = 256
+
+
+class SignalStack(ctypes.Structure):
+    """Mirrors `stack_t` of sigaltstack(2), on Linux."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+@contextmanager
+def preserving_signal_stack() -> Iterator[None]:
+    """Restores the calling thread's alternate signal stack when the block ends.
+
+    On a CPU with AMX, OpenVINO 2026.4 sets an alternate stack in the thread that opens a model, and restores the former
+    one when the model is freed. If the first of two models is freed first, its stack is unmapped, and the second one
+    then restores that unmapped stack: the next signal that Python handles is a segmentation fault.
+    """
+    c = ctypes.CDLL(None)
+    before = SignalStack()
+    c.sigaltstack(None, ctypes.byref(before))
+    try:
+        yield
+    finally:
+        # The kernel refuses this if `before` is smaller than the library requested; then the library's stack stays.
+        c.sigaltstack(ctypes.byref(before), None)
 
 
 class OpenVinoGraph:
@@ -32,7 +57,7 @@ class OpenVinoGraph:
                     _fold_weights(read)
                 self._compiled = core.compile_model(read, "CPU", _properties(runtime))
             except RuntimeError as error:  # the only type that OpenVINO raises
-                raise ModelError(f"{path} is not a graph that OpenVINO can open: {_one_line(error)}.") from error
+                raise ModelError(f"{path} is not a graph that OpenVINO can open: {one_line(error)}.") from error
         self.inputs = {value.any_name: value.element_type.to_dtype().name for value in self._compiled.inputs}
         self.output: str = self._compiled.outputs[0].any_name
         # An infer request holds the tensors of one call; the pool grows to the most concurrent calls so far.
@@ -50,7 +75,7 @@ class OpenVinoGraph:
             return np.asarray(outputs[0], dtype=np.float32)
         except RuntimeError as error:
             shape = next(iter(feed.values())).shape
-            raise ModelError(f"{self._path} failed on a batch of shape {shape}: {_one_line(error)}.") from error
+            raise ModelError(f"{self._path} failed on a batch of shape {shape}: {one_line(error)}.") from error
         finally:
             self._idle.append(request)
 
@@ -85,7 +110,3 @@ def _check_support(core: ov.Core, runtime: Runtime) -> None:
         raise ModelError(f"The engine `openvino` runs on the CPU; {runtime.provider} needs the engine `onnxruntime`.")
     if runtime.arithmetic == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         raise ModelError("This CPU has no bf16 arithmetic (AVX512-BF16 or AMX); use f32.")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")

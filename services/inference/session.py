@@ -1,16 +1,17 @@
 """Opens one model folder and runs rows through its graph. Owns padding, and the checks of inputs and output.
 
-Texts, batches and threads are left to open_model, verifying files to prepared_graphs, libraries to the adapters.
+Imports only the library that a Runtime names. Texts, batches and threads are left to open_model, verifying files to
+prepared_graphs, libraries to the adapters.
 """
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from services.files.regular_file import read_regular
-from services.inference.graph import Float32, Runtime
-from services.inference.graph_factory import open_graph
+from services.inference.graph import Float32, Graph, Runtime
 from services.inference.model_tokenizer import Row
 from services.inference.prepared_graphs import verified_graph
 from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
@@ -98,3 +99,18 @@ def pad_id(config_file: Path) -> int:
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise ModelError(f"{config_file} names {found!r} as its pad_token_id, and a token id is needed.")
     return found
+
+
+def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtime: Runtime) -> Graph:
+    """Opens the graph in `path`. Raises ModelError when the library is not installed or cannot open or run it."""
+    match runtime.library:
+        case "onnxruntime":
+            from services.inference.graph_onnx import OnnxGraph
+
+            return OnnxGraph(path, profile.session_entries, runtime)
+        case "openvino":
+            if find_spec("openvino") is None:
+                raise ModelError("The engine `openvino` is not installed: install the extra `openvino`.")
+            from services.inference.graph_openvino import OpenVinoGraph
+
+            return OpenVinoGraph(path, profile.precision, runtime)

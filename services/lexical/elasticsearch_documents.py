@@ -1,11 +1,16 @@
-"""Writes and deletes documents of an index, and computes its digest. `elasticsearch_reading` reads documents."""
+"""Writes and deletes documents of an index, and computes its digest. `elasticsearch_reading` reads documents.
 
-from collections.abc import Sequence
+Of a bulk request, only operations that Elasticsearch rejected because its write queue was full are sent again.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from elasticsearch import AsyncElasticsearch
 
-from services.chassis.deadlines import current_deadline
+from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
 from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
 from services.lexical.document_collector import wire_bytes
@@ -16,7 +21,6 @@ from services.lexical.elasticsearch_answers import (
     HashOnly,
     HashPage,
 )
-from services.lexical.elasticsearch_bulk import Operation, bulk, error_summary, is_rejected
 from services.lexical.elasticsearch_client import ElasticsearchClients, within_deadline
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, raise_failed, unknown_collection
 from services.lexical.elasticsearch_mapping import Json
@@ -26,6 +30,52 @@ from services.storage.write_order import overtaken
 
 PAGE = 1_000  # hashes read in one request
 _RESULTS = "items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+TOO_MANY_REQUESTS = 429
+ATTEMPTS = 6
+# Full jitter below 0.1, 0.2, … 1.6 s: about 1.5 s in all, enough for a full write queue to empty if it will.
+FIRST_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The action line of one document, and its source line if it has one."""
+
+    id: str
+    lines: tuple[Json, ...]
+
+
+def is_rejected(result: BulkItem) -> bool:
+    """Returns whether an operation was rejected only because the write queue was full."""
+    return result.status == TOO_MANY_REQUESTS
+
+
+def error_summary(result: BulkItem) -> str:
+    """Returns Elasticsearch's reason for a failed operation."""
+    return "no reason given" if result.error is None else result.error.summary
+
+
+Send = Callable[[Sequence[Operation]], Awaitable[Sequence[BulkItem]]]
+
+
+async def bulk(operations: Sequence[Operation], send: Send, deadline: Deadline) -> list[BulkItem]:
+    """Returns the result of each operation, in order. Retries items with 429 while attempts and time remain.
+
+    Raises Overloaded if every operation was rejected: nothing was written.
+    """
+    results: dict[int, BulkItem] = {}
+    waiting = list(range(len(operations)))
+    for attempt in range(ATTEMPTS):
+        answers = await send([operations[place] for place in waiting])
+        results.update(zip(waiting, answers, strict=True))
+        waiting = [place for place in waiting if is_rejected(results[place])]
+        pause_s = random.uniform(0.0, FIRST_PAUSE_S * 2**attempt)
+        if not waiting or attempt + 1 == ATTEMPTS or deadline.remaining_s <= 2 * pause_s:
+            break
+        await asyncio.sleep(pause_s)
+    if waiting and len(waiting) == len(operations):
+        reason = error_summary(results[waiting[0]])
+        raise Overloaded(f"Elasticsearch has no room for these writes now ({reason}); send the batch again.")
+    return [results[place] for place in range(len(operations))]
 
 
 async def index_documents(

@@ -17,9 +17,8 @@ from services.inference.profiles import MODELS_FILE, TOKENIZER, load_cross_encod
 from services.reranker.dialects.cohere import cohere_or_jina_wording, cohere_v1_router, cohere_v2_router, cohere_wording
 from services.reranker.dialects.tei import tei_router
 from services.reranker.routes import score_router
-from services.reranker.score_cache import ScoreCache
 from services.reranker.scorer import Scorer
-from services.reranker.scorer_cached import CachedScorer
+from services.reranker.scorer_cached import CachedScorer, ScoreCache
 from services.reranker.settings import RerankerSettings
 
 MB = 1_000_000

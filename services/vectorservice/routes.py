@@ -1,4 +1,4 @@
-"""Owns the routes of a vector service. collections, indexing and searching do the work."""
+"""Owns the routes of a vector service. Collections and indexing do the work; the store owns order and ties."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,9 @@ from fastapi import APIRouter, Query, Response
 
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
+from services.chassis.errors import BadInput
 from services.chassis.requests.handling import handled
+from services.chassis.requests.telemetry import timed
 from services.contracts.collections import (
     BuildMark,
     CollectionDeclaration,
@@ -19,11 +21,12 @@ from services.contracts.collections import (
 )
 from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest, WriteVersion
 from services.contracts.generations import Generation
-from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.contracts.retrieval import DEFAULT_BEAM, RetrievalAnswer, RetrievalRequest
+from services.storage.fields import requirements_of
 from services.storage.write_order import Write, WriteOrder
-from services.vectorservice import collections, indexing, searching
+from services.vectorservice import collections, indexing
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.store import GenerationSpec, VectorStore
+from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
 
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
 OfOwner = Annotated[OwnerId | None, Query(description="Who owns the collection; kept with a new generation.")]
@@ -99,7 +102,18 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
     @routes.post("/v1/collections/{generation}/search", response_model=RetrievalAnswer)
     @handled(scope="internal")
     async def search(generation: Generation, asked: RetrievalRequest) -> Response:
-        answer = await searching.search(store, encoder, generation, asked, current_deadline())
+        if asked.preset is not None:
+            raise BadInput("preset: lexical presets mean nothing to a vector backend; leave it out.")
+        spec = await collections.require_own(store, encoder, generation)
+        where = requirements_of(asked.filter, spec.declaration.metadata)
+        with timed("encode"):
+            vector = await encoder.encode_query(asked.query, current_deadline())
+        beam = DEFAULT_BEAM if asked.beam is None else asked.beam
+        with timed("ann"):
+            hits = await store.search(
+                generation, VectorQuery(vector, asked.top, asked.exact, beam, where, exclude_ids=asked.exclude_ids)
+            )
+        answer = RetrievalAnswer(generation=generation, hits=hits)
         # Serialised here: FastAPI would turn every hit into a dict first.
         return Response(answer.model_dump_json(), media_type="application/json")
 

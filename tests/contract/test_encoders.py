@@ -9,9 +9,8 @@ import pytest
 
 from services.dense.app import open_encoder
 from services.dense.encoder import DenseEncoder
-from services.dense.encoder_cached import CachedEncoder
+from services.dense.encoder_cached import CachedEncoder, QueryVectorCache
 from services.dense.encoder_hashing import HashingEncoder
-from services.dense.query_vector_cache import QueryVectorCache
 from services.dense.settings import DenseSettings
 from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
 from services.inference.text_encoder import stamp_of

@@ -11,11 +11,10 @@ import pytest
 
 from deploy.models.graph_rewrites import rewrite_graph
 from services.inference.graph import Runtime
-from services.inference.graph_factory import open_graph
 from services.inference.model_tokenizer import Row
 from services.inference.prepared_graphs import RECORD, read_record, variant_of, verified_graph
 from services.inference.profiles import GRAPH, ROOT, CrossEncoderProfile, ModelError
-from services.inference.session import Session
+from services.inference.session import Session, open_graph
 from tests.support.graphs import small_cross_encoder
 from tests.support.models import CROSS_ENCODER, fetched, ids_as_hidden, tiny_encoder
 

@@ -9,9 +9,8 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded
-from services.dense.encoder_cached import CachedEncoder
+from services.dense.encoder_cached import ENTRY_BYTES, CachedEncoder, QueryVectorCache
 from services.dense.encoder_hashing import HashingEncoder
-from services.dense.query_vector_cache import ENTRY_BYTES, QueryVectorCache
 from services.vectorstore.representation import DenseVector
 from tests.support.passages import soon
 

@@ -12,7 +12,7 @@ import ctypes, gc, signal, sys
 from pathlib import Path
 from services.inference.graph import Runtime
 from services.inference.session import Session
-from services.inference.signal_stack import SignalStack
+from services.inference.graph_openvino import SignalStack
 from tests.support.models import ids_as_hidden, tiny_encoder
 
 def stack():

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from services.chassis.deadlines import Deadline
 from services.inference.partial_scores import PartialScores
-from services.reranker.score_cache import ENTRY_BYTES, ScoreCache
-from services.reranker.scorer_cached import CachedScorer
+from services.reranker.scorer_cached import ENTRY_BYTES, CachedScorer, ScoreCache
 from services.reranker.scorer_overlap import OverlapScorer
 
 
