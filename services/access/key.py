@@ -107,5 +107,5 @@ def id_of(text: str) -> str | None:
 
 
 def same_digest(one: str, other: str) -> bool:
-    """Compares two digests in a time that does not tell where they differ."""
+    """Compares two digests in a time that does not reveal where they differ."""
     return hmac.compare_digest(one.encode(), other.encode())

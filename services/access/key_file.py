@@ -21,7 +21,7 @@ MOST_BYTES = 64_000_000  # a hundred thousand keys
 
 
 class KeyFileError(Exception):
-    """The file of keys cannot be used; the message names it and says what to do."""
+    """The file of keys cannot be used; the message names it and what to do."""
 
 
 class _Content(BaseModel):

@@ -11,7 +11,7 @@ from services.chassis.errors import DeadlineExceeded, Malformed
 DEADLINE_HEADER = "x-deadline-ms"
 DEFAULT_MS = 10_000
 MOST_MS = 120_000
-# Of the time left, what a ReplyReserve takes.
+# The share of the time left that a ReplyReserve takes.
 REPLY_SHARE = 0.1
 
 

@@ -6,7 +6,7 @@ from services.contracts.problem import FieldError
 
 
 class ProblemError(Exception):
-    """An error with an HTTP status and a stable kind. `detail` is one sentence that says what the caller can do.
+    """An error with an HTTP status and a stable kind. `detail` is one sentence that states what the caller can do.
 
     `errors` names the fields at fault. `retry_after_s` is the wait before a retry, in seconds. `closes` ends the
     connection after the answer.

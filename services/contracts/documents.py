@@ -79,7 +79,7 @@ class Document(Wire):
             return handler(value)
         # The id belongs to the caller: it is checked, never altered.
         body, count = _stripped({key: part for key, part in value.items() if key != "id"})
-        if isinstance(metadata := body.get("metadata"), dict):  # null says that there is no value
+        if isinstance(metadata := body.get("metadata"), dict):  # null means that there is no value
             body["metadata"] = {name: part for name, part in metadata.items() if part is not None}
         document = handler({**body, "id": value["id"]} if "id" in value else body)
         document._stripped = count

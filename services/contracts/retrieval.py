@@ -20,7 +20,7 @@ from services.contracts.generations import Generation
 from services.contracts.lists import Items
 from services.contracts.scored import Ranking, paired
 
-# Candidates that an approximate vector search keeps while it walks its graph (HNSW: `ef`), unless it is told a number.
+# Candidates that an approximate vector search keeps while it walks its graph (HNSW: `ef`), unless a request sets it.
 # On NFCorpus recall@10 was 0.990 with 128 and 0.998 with 256 (services/vectorstore/README.md).
 DEFAULT_BEAM = 256
 # Hits that a search fetches beyond `top` at first, to settle ties. An approximate search whose beam does not hold `top`

@@ -19,7 +19,7 @@ OUTPUT = "standard output"  # in place of a file's name
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Names the file in an OSError that names none: the system tells of a full disk at a write, which has no path."""
+    """Names the file in an OSError that names none: the system reports a full disk at a write, which has no path."""
     try:
         yield
     except OSError as error:
@@ -97,7 +97,7 @@ def end_command(name: str, command: Callable[[], object]) -> NoReturn:
 
 
 class _NamedOutput(io.FileIO):
-    """Standard output, whose errors name it: they are told from those of files."""
+    """Standard output, whose errors name it, so that they differ from those of files."""
 
     def write(self, content: "ReadableBuffer", /) -> int:
         with naming(Path(OUTPUT)):

@@ -15,7 +15,7 @@ _OTHERS = (
 
 
 class NotUtf8(ValueError):
-    """Bytes are no text in UTF-8. The message says what they look like and what to do."""
+    """Bytes are no text in UTF-8. The message names what they look like and what to do."""
 
 
 def without_mark(start: bytes) -> bytes:

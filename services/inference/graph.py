@@ -23,8 +23,8 @@ class Runtime:
 
     library: Library = "onnxruntime"
     provider: Provider = "cpu"
-    # Of floating-point operations; int8 operations stay int8. By default OpenVINO chooses bf16 where the CPU has it,
-    # so that scores would depend on the machine.
+    # It applies to floating-point operations; int8 operations stay int8. By default OpenVINO chooses bf16 where the CPU
+    # has it, so that scores would depend on the machine.
     arithmetic: Arithmetic = "f32"
     workers: int = 1  # concurrent calls; each runs on one thread
 

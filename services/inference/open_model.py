@@ -69,7 +69,7 @@ class OpenModel:
         `inputs` is the plural by which DeadlineExceeded names what clients send. `niceness`: of the threads that infer.
         """
         self._profile = profile
-        # The session first: it verifies the files, and its error says how to get a missing one.
+        # The session first: it verifies the files, and its error states how to get a missing one.
         workers = (engine.threads or available_cores()) + 1  # one more for urgent requests
         self._session = Session(profile, folder, Runtime(engine.library, engine.provider, engine.arithmetic, workers))
         self.tokenizer = ModelTokenizer(folder / TOKENIZER, profile.max_tokens)

@@ -49,7 +49,7 @@ class PairScorer:
         self.max_tokens = profile.max_tokens
 
     async def score(self, query: str, passages: Sequence[str], deadline: Deadline | None = None) -> tuple[float, ...]:
-        """Scores each passage, higher is better: a logit, or its sigmoid where the profile says so.
+        """Scores each passage, higher is better: a logit, or its sigmoid where the profile asks for it.
 
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """

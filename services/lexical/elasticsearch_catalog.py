@@ -24,7 +24,7 @@ REMEMBERED_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class IndexSize:
-    """Documents visible to searches, and bytes on the disk of one copy; None where the server does not say."""
+    """Documents visible to searches, and bytes on the disk of one copy; None where the server does not report it."""
 
     documents: int
     bytes: int | None
@@ -51,7 +51,7 @@ class HeldGeneration:
 class ElasticsearchCatalog:
     """Owns the names, and a short-lived cache of what was read under them.
 
-    An index is ours if it is named prefix + generation and its `_meta` says that a service with this prefix made it.
+    An index is ours if it is named prefix + generation and its `_meta` names this prefix as that of its maker.
     All others are ignored.
     """
 

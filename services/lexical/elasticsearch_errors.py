@@ -1,4 +1,4 @@
-"""Maps every error of Elasticsearch and its client to a problem that says what to do. No other module does."""
+"""Maps every error of Elasticsearch and its client to a problem that states what to do. No other module does."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
 _READING_KEY = "ELASTICSEARCH_SEARCH_API_KEY, or ELASTICSEARCH_API_KEY where that is not set"
 _WRITING_KEY = "ELASTICSEARCH_API_KEY"
-# Of a refusal: callers see it, and need neither the id of our key nor who made it.
+# Matches the part of a refusal that is cut: callers need neither the id of our key nor the name of its maker.
 _WHOSE_KEY = re.compile(r" for (API key id \[[^\]]*\] of )?user \[[^\]]*\]")
 
 

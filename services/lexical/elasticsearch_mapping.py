@@ -24,7 +24,7 @@ class IndexMeta(BaseModel):
     # This release cannot read another layout: it ignores such an index like a foreign one.
     layout: Literal[1] = 1
     # Prefix of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c`
-    # of a stack without one. None in indices made before the prefix was stored; only their names tell them apart.
+    # of a stack without one. None in indices made before the prefix was stored; only their names differ.
     prefix: str | None = None
     declaration: CollectionDeclaration
     stamp: dict[str, str]

@@ -15,7 +15,7 @@ class LexicalEngine(Protocol):
     """Searches the text of documents by BM25, and stores the documents.
 
     - One generation (`scifact@2`) serves every preset that it declares, at the same time.
-    - Hits come best first, equal scores by ascending id, also at the cut (for as long as the engine's README says);
+    - Hits come best first, equal scores by ascending id, also at the cut (for as long as the engine's README states);
       only documents that share a word with the query are hits, stop words not counted: a query of stop words has none.
     - A word that occurs twice in the query counts twice; k1 and b of a preset determine its scores.
     - Ids are the caller's; indexing is idempotent by id. An unchanged document is counted as such and not indexed

@@ -22,7 +22,7 @@ def score_router(scorer: Scorer) -> APIRouter:
     async def score(asked: ScoreRequest, received: Request) -> ScoreAnswer:
         if asked.partial:
             # No slot: the scorer divides its time among these requests, and leaves out those for which too little is
-            # left. Each takes all of its time, which would tell a limit of nothing but overload.
+            # left. Each takes all of its time, which a limit would only read as overload.
             with received.app.state.instruments.in_flight.track_inprogress(), timed("score"):
                 given = await scorer.score_until(asked.query, asked.passages, FOR_SCORES.before(current_deadline()))
         else:

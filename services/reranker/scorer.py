@@ -43,7 +43,7 @@ class Scorer(Protocol):
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
         """Returns one score for each passage, None for the last ones if time does not suffice for all.
 
-        Where these are too few, says how long enough of them take. Returns before the deadline; never raises
+        Where these are too few, reports how long enough of them take. Returns before the deadline; never raises
         DeadlineExceeded.
         """
         ...

@@ -94,14 +94,14 @@ class EdgeDirectory:
 
     def check(self, name: str) -> Check:
         """Returns the state: always usable; names generations that cannot be opened, and whether writes are refused."""
-        said = [f"{ENGINE} in {self._directory}"]
-        said += [f"{one.generation} cannot be opened: {one.reason}" for one in self._list_unusable()]
+        parts = [f"{ENGINE} in {self._directory}"]
+        parts += [f"{one.generation} cannot be opened: {one.reason}" for one in self._list_unusable()]
         if self._lost_pointers is not None:
-            said.append(f"nothing was known to be published, because {self._lost_pointers}: publish again")
+            parts.append(f"nothing was known to be published, because {self._lost_pointers}: publish again")
         shortage = self._disk.shortage()
         if shortage is not None:
-            said.append(f"writes are refused: {shortage}")
-        return Check(name=name, ok=True, detail="; ".join(said))
+            parts.append(f"writes are refused: {shortage}")
+        return Check(name=name, ok=True, detail="; ".join(parts))
 
     def generations(self) -> tuple[str, ...]:
         """Returns every open generation, by name and number."""

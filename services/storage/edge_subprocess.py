@@ -69,5 +69,5 @@ def _reason(status: int, complaint: bytes) -> str:
         return "SIGBUS: its files are shorter than they should be, or the disk is full."
     if status < 0:
         return f"the process that opened it was ended by {signal.Signals(-status).name}."
-    said = complaint.decode(errors="replace").strip() or "no reason given"
-    return said.splitlines()[-1][:300]
+    lines = complaint.decode(errors="replace").strip() or "no reason given"
+    return lines.splitlines()[-1][:300]

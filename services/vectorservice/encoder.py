@@ -8,7 +8,7 @@ from services.vectorstore.representation import Representation, Vector
 
 
 class Encoder(Protocol):
-    """Encodes texts as vectors. The representation says how two vectors are scored.
+    """Encodes texts as vectors. The representation determines how two vectors are scored.
 
     A vector depends only on its text, not on other texts of the batch or on concurrent requests. A text may be empty.
     Queries have priority over queued passages. When the deadline passes (DeadlineExceeded) or the caller is cancelled,

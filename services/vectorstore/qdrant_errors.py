@@ -47,7 +47,7 @@ def qdrant_errors(asked: str, *, writes: bool = False) -> Iterator[None]:
     except (ApiException, QdrantException) as error:
         raise UpstreamFailed(f"Qdrant failed: {_line(error)}") from error
     except ValueError as error:
-        # The in-process engine raises ValueError for everything; only the message tells the cause.
+        # The in-process engine raises ValueError for everything; only the message names the cause.
         if str(error).startswith("Collection ") and str(error).endswith(" not found"):
             raise unknown(asked) from error
         raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error

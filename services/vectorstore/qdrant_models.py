@@ -36,7 +36,7 @@ class _CollectionMetadata(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     layout: Literal["1"]
-    # Of the service that created it. Collections of earlier releases have none: only their names tell them apart.
+    # Prefix of the service that created it. Collections of earlier releases have none: only their names differ.
     prefix: str | None = None
     # One of the two is set: `dimension` for dense vectors by dot product (as in earlier releases), or `representation`.
     dimension: int | None = None

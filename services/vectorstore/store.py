@@ -35,7 +35,7 @@ class GenerationSpec:
 class Counts:
     """The number of documents, and of vectors that the approximate index covers (the others are scanned).
 
-    `bytes`: what the generation takes on the disk; None where the store does not say.
+    `bytes`: what the generation takes on the disk; None where the store does not report it.
     """
 
     documents: int

@@ -1,7 +1,8 @@
-"""Owns the tokens that tell a form of our own pages from one that another site sends in a reader's name.
+"""Owns the tokens that distinguish a form of our own pages from one that another site sends in a reader's name.
 
 A page with a form sets a random cookie (SameSite=Strict) and holds an HMAC of it and of the reader's session; another
-site can do neither, and another reader's token is of another session. What browsers say of a form's page is read too.
+site can do neither, and another reader's token is of another session. The headers
+by which browsers name a form's origin are read too.
 """
 
 import hashlib
@@ -70,7 +71,7 @@ def set_form_cookie(answer: Response, nonce: str, reader: FormReader) -> None:
 
 
 def comes_from_elsewhere(headers: Headers) -> bool:
-    """Returns whether a browser says that a page of another origin has sent this. What is no browser says nothing.
+    """Returns whether a browser reports that a page of another origin has sent this. Other clients report nothing.
 
     Browsers send Sec-Fetch-Site over TLS and to this machine alone, and Origin in any case. A proxy may change Host:
     therefore Origin counts only where Sec-Fetch-Site is missing.

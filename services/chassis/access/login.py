@@ -30,7 +30,7 @@ _PAGE = """<!doctype html>
 <body>
 <main id="main">
 <h1>Log in to the {service}</h1>
-{said}
+{problem}
 <form method="post" action="/login" autocomplete="off">
 <input type="hidden" name="token" value="{token}">
 <input type="hidden" name="next" value="{next}">
@@ -61,7 +61,7 @@ def login_router(service: str, style: str, access: Access, ring: KeyRing, sessio
     """Returns the routes of the login. `style` is the address of the page's style sheet, `ring` that of `access`."""
     routes, tokens = APIRouter(route_class=JsonRoute), FormTokens()
 
-    def page(request: Request, reader: FormReader, goes_on: str, said: str = "", status: int = 200) -> Response:
+    def page(request: Request, reader: FormReader, goes_on: str, problem: str = "", status: int = 200) -> Response:
         nonce = tokens.nonce(reader)
         known, token = _known(request), tokens.token(nonce, reader.session)
         answer = HTMLResponse(
@@ -70,7 +70,7 @@ def login_router(service: str, style: str, access: Access, ring: KeyRing, sessio
                 style=escape(style),
                 token=tokens.token(nonce, _NO_SESSION),
                 next=escape(goes_on),
-                said=f'<p class="problem" role="alert">{escape(said)}</p>' if said else "",
+                problem=f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else "",
                 leave="" if known is None else _LEAVE.format(token=token, key=escape(known)),
             ),
             status,

@@ -19,5 +19,5 @@ PAGE_HEADERS = {
     "cache-control": "no-store",
     **_OWN,
 }
-# Of a file whose address holds the digest of its content.
+# The headers of a file whose address holds the digest of its content.
 ASSET_HEADERS = {"cache-control": "public, max-age=31536000, immutable", **_OWN}

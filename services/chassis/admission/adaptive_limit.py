@@ -9,7 +9,7 @@ class AdaptiveLimit:
     """A limit on the cost of the requests in flight, from `least` to `most` (AIMD; Chiu and Jain 1989).
 
     It grows by one each time as many requests as it admits have ended well while others waited. It shrinks by a tenth
-    where one met overload, once within the time that this request took: all that were in flight beside it tell of the
+    where one met overload, once within the time that this request took: all that were in flight beside it met the
     same overload. `least` equal to `most` is a fixed limit.
     """
 

@@ -1,4 +1,4 @@
-"""Owns the lanes of a process: the limiter of each, and what tells its clients apart."""
+"""Owns the lanes of a process: the limiter of each, and the names of its clients."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -42,7 +42,7 @@ def _fixed(slots: int) -> AdaptiveLimit:
 
 
 def client_of(scope: Scope) -> str:
-    """Returns what tells callers apart: the id of a key, else the address; of IPv6 its network, which one has."""
+    """Returns the name of a caller: the id of a key, else the address; of IPv6 its network, which one has."""
     caller = caller_of(scope)
     if caller is not None and caller.key is not None:
         return caller.id

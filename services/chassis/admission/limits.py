@@ -21,7 +21,7 @@ WAIT = "wait"
 LOOP_ITERATIONS = 4
 # For this long after `slot` has refused a request, others of the lane may be refused before they are read.
 EARLY_S = 5.0
-# Of the wait at which `slot` refuses, this share is enough to refuse before reading: a busy event loop takes its time
+# Before reading, this share of the wait at which `slot` refuses is enough to refuse: a busy event loop takes its time
 # to read a request and begin it.
 EARLY_SHARE = 0.75
 # A request was slow if it took more than this share of the time it had.
@@ -53,11 +53,11 @@ class Rest:
 
 @dataclass(slots=True)
 class Held:
-    """A slot that is held. Its holder may set what the end of its work tells of the load.
+    """A slot that is held. Its holder may set what the end of its work means for the load.
 
     `overloaded`: whether the work met overload; None: it did if it took more than SLOW_SHARE of the time it had.
-    `tells`: whether the limit heeds this end at all. Where the work raises, only an `overloaded` of True tells; where
-    it is cancelled, only a slow end does.
+    `tells`: whether the limit heeds this end at all. Where the work raises, the limit heeds it only if
+    `overloaded` is True. Where the work is cancelled, the limit heeds only a slow end.
     """
 
     tells: bool = True
@@ -86,8 +86,8 @@ class Limiter:
         self._in_flight = 0.0
         self._turns = ClientTurns()
         self._refused_at = float("-inf")
-        # Of the time that a request has left, the largest share that one had for its work here, of those that had to
-        # wait within EARLY_S: a search that is re-ranked later has half.
+        # The largest share of its time left that a request had for its work here, among those that had to wait within
+        # EARLY_S. A search that is re-ranked later has half.
         self._work_share = 0.0
         self._work_share_at = float("-inf")
         instruments.limit.labels(lane).set(limit.value)
@@ -114,8 +114,8 @@ class Limiter:
         try:
             yield held
         except asyncio.CancelledError:
-            # The time was over, or the caller left: late, because it was kept waiting, or soon, which tells nothing.
-            # Nor does work tell that knows of no overload: it was cut off, and is no success.
+            # The time was over, or the caller left. If it left late, it was kept waiting; an early end means nothing.
+            # Work that knows of no overload does not count either: it was cut off, and is no success.
             held.tells = held.overloaded is not False and _slow(began, ticket.ends_at)
             raise
         except BaseException:
@@ -240,7 +240,7 @@ class Limiter:
         self._turns.begin(ticket)
 
     def _end(self, ticket: Ticket, began: float, held: Held, *, alone: bool) -> None:
-        """Gives the slot back, and records what the end of the work tells. `alone`: it had the lane to itself."""
+        """Gives the slot back, and records what the end of the work means. `alone`: it had the lane to itself."""
         if held.tells:
             now = time.monotonic()
             overloaded = _slow(began, ticket.ends_at) if held.overloaded is None else held.overloaded

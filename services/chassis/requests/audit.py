@@ -13,7 +13,7 @@ logger.setLevel(logging.INFO)  # whatever else is logged
 
 AUDITED = ("index", "admin")
 _RUN = "audited_run"
-# Of what a path names, only what can be a name is written: callers choose the rest.
+# Only the parts of a path that can be names are written: callers choose the rest.
 _COLLECTION_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}(/[a-z0-9_-]{1,64})?")
 

@@ -31,8 +31,9 @@ LEAST_BYTES_S = 32_768
 # searches to be refused.
 MOST_TOTAL_BYTES = 64_000_000
 UNCOUNTED_BYTES = 65_536
-# Of a route that is open to all. The form of a login is 6.2 KB at most: a key, a token and an address of 2,001
-# characters, each of which may be encoded in three bytes. Less than UNCOUNTED_BYTES: of the total, it takes nothing.
+# The bound of a route that is open to all. The form of a login is 6.2 KB at most: a key, a token and an address of
+# 2,001 characters, each of which may be encoded in three bytes. The bound is less than UNCOUNTED_BYTES, so such a body
+# takes nothing of the total.
 OPEN_BODY_BYTES = 8_192
 # Seconds after the last large body: loading in batches must not cause page faults again with every batch.
 TRIM_AFTER_S = 1.0

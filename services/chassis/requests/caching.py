@@ -27,7 +27,7 @@ def record_lookups(hits: int, of: int, backend: str = "") -> None:
 
 
 def pass_on_lookups(backend: str, header: str | None) -> None:
-    """Records what a backend's answer says in `X-Cached-Results`. Ignores a header that says something else."""
+    """Records the counts in `X-Cached-Results` of a backend's answer. Ignores a header of another form."""
     counts = _COUNTS.fullmatch(header or "")
     if counts is not None and int(counts[1]) <= int(counts[2]):
         record_lookups(int(counts[1]), int(counts[2]), backend)

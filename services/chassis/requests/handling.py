@@ -52,7 +52,7 @@ class MatchedRoute:
     parameters: Mapping[str, str]
 
 
-# Of what no route of ours answers, too: a stranger does not learn which paths there are.
+# It holds too where no route of ours answers, so that a stranger does not learn which paths there are.
 DEFAULT_HANDLING = Handling(scope="search")
 
 

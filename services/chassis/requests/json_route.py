@@ -91,7 +91,7 @@ class JsonRoute(APIRoute):
         return with_json_request
 
     def _refuse_unknown(self, given: QueryParams, known: Collection[str]) -> None:
-        """Raises BadInput for a parameter in the URL that the route does not have, and says where it belongs."""
+        """Raises BadInput for a parameter in the URL that the route does not have, and names where it belongs."""
         in_body = [] if self.body_field is None else known_fields(self.body_field.field_info.annotation, ())
         for name in given:
             if name in known:

@@ -26,7 +26,7 @@ _NO_QUOTES = bytes(set(range(256)) - set(b'"'))
 
 
 def parse_json(body: bytes) -> Any:
-    """Parses a JSON text in UTF-8. Raises Malformed or BadInput, which say what is wrong with it."""
+    """Parses a JSON text in UTF-8. Raises Malformed or BadInput, which name what is wrong with it."""
     _check_shape(body)
     try:
         return _DECODER.decode(body.decode())

@@ -22,7 +22,7 @@ Wording = Callable[[Problem], tuple[int, BaseModel] | Response]
 Wordings = Mapping[str, Wording]
 WordingOf = Callable[[Scope], Wording | None]
 
-# Kind, title and detail for the router's own errors, whose text does not say what the caller can do.
+# Kind, title and detail for the router's own errors, whose text does not state what the caller can do.
 ROUTING = {
     404: ("not-found", "Not found", "There is no such route here; GET /openapi.json lists all of them."),
     405: (

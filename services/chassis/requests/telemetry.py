@@ -37,7 +37,7 @@ def assign_request_id(offered: str) -> str:
 
 
 def received_at(scope: Scope) -> float:
-    """Returns when a request was received, by time.monotonic; now, where its server does not say."""
+    """Returns when a request was received, by time.monotonic; now, where its server does not record it."""
     at: float = scope.get(RECEIVED_AT) or time.monotonic()
     return at
 

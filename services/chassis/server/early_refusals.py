@@ -25,7 +25,7 @@ from services.chassis.requests.telemetry import PROBES, REQUEST_ID_HEADER, assig
 
 
 class EarlyRefusals:
-    """Owns the lanes that refuse early. `access` knows callers, `wording_of` tells how an error looks.
+    """Owns the lanes that refuse early. `access` knows callers, `wording_of` determines how an error looks.
 
     `cross_origin`: of an app that pages of other origins may call.
     """
@@ -45,7 +45,7 @@ class EarlyRefusals:
         self._cross_origin = cross_origin
 
     def of(self, scope: Scope) -> Response | None:
-        """Returns the refusal of a request whose headers were read, or None where it has to be read to tell."""
+        """Returns the refusal of a request whose headers were read; None where the rest must be read to decide."""
         if self._cross_origin is not None and scope["method"] == "OPTIONS":
             return None  # a browser asks whether the page may call at all: neither key nor lane is needed for that
         handling = self._access.handling(scope)
@@ -66,7 +66,7 @@ class EarlyRefusals:
             header, default_ms = Headers(scope=scope).get(DEADLINE_HEADER), MOST_MS if handling.slow else DEFAULT_MS
             deadline = parse_deadline(header, default_ms, received_at(scope))
         except Malformed:
-            return None  # what reads the whole request says so
+            return None  # the reader of the whole request refuses it
         return limiter.early_refusal(deadline.remaining_s, client_of(scope))
 
     def _answer(self, scope: Scope, handling: Handling, refusal: ProblemError) -> Response:

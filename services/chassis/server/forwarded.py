@@ -1,4 +1,4 @@
-"""Applies what a trusted reverse proxy tells of its caller, as soon as the head of a request is read."""
+"""Applies what a trusted reverse proxy reports of its caller, as soon as the head of a request is read."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

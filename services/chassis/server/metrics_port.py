@@ -18,9 +18,9 @@ from services.chassis.server.http_protocol import BoundedHttp
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.service_settings import ServiceSettings
 
-# Of monitoring: a few scrapers.
+# Monitoring needs connections for a few scrapers.
 BOUNDS = ConnectionBounds(most=64, reserve=8)
-# Of a scrape in work when the process ends.
+# The time that a scrape in work has when the process ends.
 GRACE_S = 1
 
 

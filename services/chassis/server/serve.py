@@ -72,7 +72,7 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _log_started_message(self, listeners: Sequence[socket.SocketType]) -> None:
-        """Logs where it listens. uvicorn, which does not know of our TLS, would say http."""
+        """Logs where it listens. uvicorn, which does not know of our TLS, would log http."""
         scheme = "http" if self._certificate is None else "https"
         for listener in listeners:
             host, port = listener.getsockname()[:2]

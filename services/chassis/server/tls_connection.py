@@ -13,7 +13,7 @@ from typing import Any
 from services.chassis.errors import ProblemError
 from services.chassis.server.connections import Connections
 
-# Of one call of TLS: an answer is encrypted in pieces, so that it is in memory twice at most for a piece.
+# One call of TLS encrypts so much. An answer is encrypted in pieces, so that at most a piece is in memory twice.
 PIECE_BYTES = 262_144
 
 Make = Callable[..., asyncio.Protocol]
@@ -43,7 +43,7 @@ class TlsConnection(asyncio.Protocol):
         return self.raw.is_closing()
 
     def close(self) -> None:
-        """Closes it once everything is written, and tells the other side, without waiting for its answer."""
+        """Closes it once everything is written, and notifies the other side, without waiting for its answer."""
         self.end()
         self.raw.close()
 
@@ -85,7 +85,7 @@ class TlsConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         if self._writing:
-            self._full = True  # told after the last piece: how much waits is asked then
+            self._full = True  # passed on after the last piece, when the amount that waits is read
         elif self._http is not None:
             self._http.pause_writing()
 
@@ -144,7 +144,7 @@ class TlsConnection(asyncio.Protocol):
                 return
             self._hand_on()
         except ssl.SSLError:  # no TLS, no common version, an authority that the other side does not know, a bad record
-            self._flush()  # the alert that says so
+            self._flush()  # sends the alert that reports it
             if self._http is None:
                 self._owner.count_ended("tls-handshake")
             self._ended = True

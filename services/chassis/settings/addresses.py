@@ -1,4 +1,4 @@
-"""Checks addresses of servers, tells hosts of this machine from others, and where a secret may travel unencrypted."""
+"""Checks addresses of servers: which are of this machine, and where a secret may travel unencrypted."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -33,7 +33,7 @@ _WRITE = "write scheme, host and port, as in http://127.0.0.1:8000"
 def server_address(url: str) -> str:
     """Returns the address of a server: scheme in lower case, host, perhaps port and path, no slash at the end.
 
-    Raises ValueError, which says what to write and repeats neither password nor query, for every other text.
+    Raises ValueError, which states what to write and repeats neither password nor query, for every other text.
     """
     if "@" in url.rpartition("://")[2].partition("/")[0]:
         raise ValueError("it holds a user name or a password: leave them out; keys have settings of their own")

@@ -26,7 +26,7 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used; the message is one sentence that says what to change."""
+    """The configuration cannot be used; the message is one sentence that states what to change."""
 
 
 @contextmanager

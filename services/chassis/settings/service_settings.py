@@ -152,7 +152,7 @@ class ServiceSettings(FileSecretSettings):
 
     @property
     def means_of_access(self) -> str:
-        """The sentence that says what to set, so that callers can be known."""
+        """The sentence that names what to set, so that callers can be known."""
         return "set STACK_TOKEN, which the gateway sends,"
 
     @property
@@ -191,7 +191,7 @@ class KeyedSettings(ServiceSettings):
 
     @property
     def means_of_access(self) -> str:
-        """The sentence that says what to set, so that callers can be known."""
+        """The sentence that names what to set, so that callers can be known."""
         return (
             f"make a key (`.venv/bin/python -m gateway keys new --name me --file keys.json`) and set "
             f"{self.model_config.get('env_prefix', '')}KEYS_FILE to its file, set STACK_TOKEN,"
