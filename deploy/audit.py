@@ -1,6 +1,6 @@
 """`python -m deploy.audit`: looks up known vulnerabilities of what the locks name, by pip-audit.
 
-pip-audit passes over a package that the registry does not tell of, and succeeds: here that is a failure. What is
+pip-audit passes over a package that the registry does not know, and succeeds: here that is a failure. What is
 accepted stands in deploy/audit-accepted.yaml, each entry with its reason and its last day.
 """
 
@@ -26,7 +26,7 @@ _TIMEOUT_S = 600
 
 
 class AuditProblem(Exception):
-    """Nothing could be said of vulnerabilities; the message says why."""
+    """The vulnerabilities could not be looked up; the message names the reason."""
 
 
 class Accepted(BaseModel):
@@ -49,7 +49,7 @@ class Vulnerability(BaseModel):
 
 
 class Audited(BaseModel):
-    """What pip-audit says of one package; `skip_reason` where it knows nothing."""
+    """What pip-audit reports of one package; `skip_reason` where it knows nothing."""
 
     name: str
     version: str = ""
@@ -118,9 +118,9 @@ def look_up(lock: Path, program: Path) -> tuple[Audited, ...]:
     try:
         return TypeAdapter(tuple[Audited, ...]).validate_python(json.loads(done.stdout)["dependencies"])
     except (ValueError, KeyError) as error:
-        said = done.stderr.strip().splitlines()
+        lines = done.stderr.strip().splitlines()
         raise AuditProblem(
-            f"pip-audit could not look up {lock.name}: {said[-1] if said else 'it said nothing'}"
+            f"pip-audit could not look up {lock.name}: {lines[-1] if lines else 'it said nothing'}"
         ) from error
 
 

@@ -24,7 +24,7 @@ CACHE = _HERE.parent / ".cache" / "browser"
 PACKAGE = "@sparticuz/chromium"
 # Debian's names; the second is the browser without its windows.
 COMMANDS = ("chromium", "chromium-headless-shell")
-# Of the package: the browser itself, its libraries (NSS, expat), fonts, and OpenGL without a graphics card.
+# Files of the package: the browser itself, its libraries (NSS, expat), fonts, and OpenGL without a graphics card.
 _BINARY, _ARCHIVES = "chromium", ("al2023.tar", "fonts.tar", "swiftshader.tar")
 _UNPACK = (
     "const [from, to] = process.argv.slice(1); const fs = require('fs');"
@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 
 class BrowserProblem(Exception):
-    """There is no browser, and none can be had; the message is one sentence that says what to do."""
+    """There is no browser, and none can be had; the message is one sentence that states what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Chromium:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def version(self) -> str:
-        """Returns what it says of itself (`Chromium 147.0.7727.0`). Raises BrowserProblem if it does not run."""
+        """Returns the version that it reports (`Chromium 147.0.7727.0`). Raises BrowserProblem if it does not run."""
         command = [str(self.executable), "--headless", "--no-sandbox", "--version"]
         try:
             asked = subprocess.run(
@@ -66,8 +66,8 @@ class Chromium:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BrowserProblem(f"{self.executable} does not run ({error}): {_HOW}.") from error
         if asked.returncode != 0:
-            said = (asked.stderr.strip().splitlines() or ["it says nothing"])[-1]
-            raise BrowserProblem(f"{self.executable} does not run ({said}): {_HOW}.")
+            reason = (asked.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            raise BrowserProblem(f"{self.executable} does not run ({reason}): {_HOW}.")
         return asked.stdout.strip()
 
 
@@ -150,9 +150,9 @@ def _fetch(folder: Path, wanted: PinnedPackage, npm: str, say: Say) -> Path:
     done = subprocess.run(fetching, cwd=folder, capture_output=True, text=True, check=False)
     archives = list(folder.glob("*.tgz"))
     if done.returncode != 0 or len(archives) != 1:
-        said = next((line for line in done.stderr.splitlines() if "error" in line.lower()), "nothing")
+        reason = next((line for line in done.stderr.splitlines() if "error" in line.lower()), "nothing")
         raise BrowserProblem(
-            f"npm could not fetch {name} (it says: {said}): check the network and ~/.npmrc, or {_HOW}."
+            f"npm could not fetch {name} (it says: {reason}): check the network and ~/.npmrc, or {_HOW}."
         )
     with archives[0].open("rb") as stream:
         found = "sha512-" + base64.b64encode(hashlib.file_digest(stream, "sha512").digest()).decode()

@@ -16,7 +16,7 @@ VALID_DAYS = 825
 
 
 class CertificateProblem(Exception):
-    """No certificate can be made; the message says why, and what to do."""
+    """No certificate can be made; the message names the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _make_certificates(certificates: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes the secrets and says what was made."""
+    """Makes the secrets and prints what was made."""
     parser = argparse.ArgumentParser(
         prog=".venv/bin/python -m deploy.compose_secrets", description=__doc__.splitlines()[0]
     )

@@ -136,11 +136,11 @@ def _fetch(building: Path, wanted: Release, maven: Path, log: Path, say: Say) ->
                 fetching.wait()
     archive = building / f"elasticsearch-{wanted.version}.zip"
     if fetching.returncode != 0 or not archive.exists():
-        said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if "[ERROR]" in line]
+        errors = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if "[ERROR]" in line]
         raise SetupProblem(
             f"Maven could not bring Elasticsearch {wanted.version} from Maven Central: check the network and "
             f"~/.m2/settings.xml, then try again (all of its output is in {log}; it says: "
-            f"{said[0] if said else 'nothing'})."
+            f"{errors[0] if errors else 'nothing'})."
         )
     with archive.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()

@@ -2,4 +2,4 @@
 
 
 class SetupProblem(Exception):
-    """A condition that the user must resolve; the message is one sentence that says how. Nothing was left running."""
+    """A condition that the user must resolve; the message is one sentence that states how. Nothing was left running."""

@@ -2,4 +2,4 @@
 
 
 class StackProblem(Exception):
-    """The stack cannot start or go on; the message is one sentence that says what is missing and how to get it."""
+    """The stack cannot start or go on; the message is one sentence that names what is missing and how to get it."""

@@ -67,8 +67,8 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
             raise StackProblem(f"The supervisor has ended: {choices.directory}/logs/supervisord.log says why.")
         now = time.monotonic()
         if now - start > READY_WITHIN_S:
-            said = "; ".join(f"{process}: {reasons[process]}" for process in waiting)
-            raise StackProblem(f"Not ready after {READY_WITHIN_S:.0f} s. {said}. Logs: {choices.directory}/logs")
+            waits = "; ".join(f"{process}: {reasons[process]}" for process in waiting)
+            raise StackProblem(f"Not ready after {READY_WITHIN_S:.0f} s. {waits}. Logs: {choices.directory}/logs")
         if now - last_said > 5:
             last_said = now
             say(f"  {now - start:3.0f} s, waiting for " + ", ".join(f"{name} ({reasons[name]})" for name in waiting))
@@ -77,13 +77,13 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
 
 def readable_reasons(reasons: Mapping[str, str | None], *, starts_elasticsearch: bool) -> dict[str, str | None]:
     """Rewords reasons that only sound like faults while other processes start."""
-    told = dict(reasons)
-    if starts_elasticsearch and "cannot be reached" in (told.get("lexical") or ""):
-        told["lexical"] = "its Elasticsearch is still starting"  # started here: no address to set
-    others = any(reason is not None for process, reason in told.items() if process != "gateway")
-    if others and told.get("gateway") not in (None, NOT_LISTENING):
-        told["gateway"] = "its backends are still starting"
-    return told
+    readable = dict(reasons)
+    if starts_elasticsearch and "cannot be reached" in (readable.get("lexical") or ""):
+        readable["lexical"] = "its Elasticsearch is still starting"  # started here: no address to set
+    others = any(reason is not None for process, reason in readable.items() if process != "gateway")
+    if others and readable.get("gateway") not in (None, NOT_LISTENING):
+        readable["gateway"] = "its backends are still starting"
+    return readable
 
 
 def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: float = BACKENDS_WITHIN_S) -> None:
@@ -93,7 +93,7 @@ def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: fl
     """
     context = _context(choices)
     last = time.monotonic() + within_s
-    told: set[str] = set()
+    announced: set[str] = set()
     while absent := {
         name: backend.url
         for name, backend in choices.backends.items()
@@ -102,9 +102,9 @@ def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: fl
         if time.monotonic() >= last:
             where = ", ".join(f"{url} ({name})" for name, url in absent.items())
             raise StackProblem(f"GATEWAY_BACKENDS: nothing answers at {where}: start it first, or leave it out.")
-        for name in absent.keys() - told:
+        for name in absent.keys() - announced:
             say(f"Waiting for {name} at {absent[name]} (GATEWAY_BACKENDS), at most {within_s:g} s")
-            told.add(name)
+            announced.add(name)
         time.sleep(0.2)
 
 

@@ -26,12 +26,12 @@ ANSWER_WITHIN_S = 30
 def reread_pipelines(choices: Choices) -> str:
     """Reloads the gateway's pipeline files; returns the changes in a sentence. Raises StackProblem for a fault."""
     changes = PipelineChanges.model_validate_json(_asked(choices, "POST", "/v1/pipelines/reload"))
-    told = [
+    parts = [
         f"{what} {', '.join(names)}"
         for what, names in (("new", changes.added), ("changed", changes.changed), ("gone", changes.removed))
         if names
     ]
-    return f"Pipelines read again: {'; '.join(told) or 'nothing has changed'}."
+    return f"Pipelines read again: {'; '.join(parts) or 'nothing has changed'}."
 
 
 def missing_collections(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from services.files.disk_writes import naming
 
 SECURE = "SECURE"
 NAMES = ("localhost", HOST)
-# Of those that a stack with SECURE=1 decides by itself.
+# The variables that a stack with SECURE=1 decides by itself.
 CONTRADICTING = (
     "STACK_CA_FILE",
     *(f"{process.upper()}_TLS_{what}_FILE" for process in DEFAULT_PORTS for what in ("CERT", "KEY")),
