@@ -2,17 +2,14 @@
 
 import typer
 
-from evaluator.commands.analyses import analyse
 from evaluator.commands.attribution import attribute, replay
-from evaluator.commands.comparison import compare
+from evaluator.commands.comparison import analyse, compare, history, pictures
 from evaluator.commands.datasets import datasets
 from evaluator.commands.deadlines import deadlines
 from evaluator.commands.exchange import export, import_
-from evaluator.commands.history import history
 from evaluator.commands.judging import judge
 from evaluator.commands.load import load
 from evaluator.commands.parity import parity
-from evaluator.commands.pictures import pictures
 from evaluator.commands.steps import demo, ingest, quality, rank, report, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)

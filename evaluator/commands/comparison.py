@@ -1,18 +1,28 @@
-"""Command that compares pipelines."""
+"""Commands that compare pipelines, the runs of an experiment and runs over several sets, and draw pictures of a run."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
+from evaluator.analyses.analysing import BASELINE
+from evaluator.analyses.analysing import analyse as analysed
+from evaluator.analyses.analysis_files import new_analysis_folder, write_analysis
 from evaluator.commands.options import RUNS, AddedFiles, Junit, Runs, collection_directory, reporting_errors
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
 from evaluator.comparison.verdict import MARGIN
 from evaluator.errors import EvaluationError, WrongOption
+from evaluator.experiments.suite import read_plan
 from evaluator.pages.junit import GateCase, write_junit
-from evaluator.progress import show
+from evaluator.progress import say, show
+from evaluator.report.history import history as read_history
+from evaluator.report.history import reported_experiments
+from evaluator.report.history_page import render_experiments, render_history
+from evaluator.report.pictures import write_pictures
+from evaluator.runs.run_folder import RunFolder, named_place
 
 # Exit status of the gate. 1 to 3 are those of the steps.
 WORSE = 4
@@ -62,3 +72,66 @@ def compare(
             )
         if report.no_worse is False:
             raise typer.Exit(WORSE)
+
+
+def analyse(
+    names: Annotated[
+        list[str], typer.Argument(metavar="RUN", help="Each a run, a suite (all its runs) or RUN:PIPELINE.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Where; without it, analyses/<utc> in the folder of runs.")] = None,
+    baseline: Annotated[str, typer.Option(help="The pipeline that the others are set against.")] = BASELINE,
+    judgments: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A qrels file merged over a set's judgments, [SET=]FILE; SET where there are several sets; may be "
+            "given several times."
+        ),
+    ] = None,
+    runs: Runs = RUNS,
+) -> None:
+    """Makes the tables and figures of the BEIR paper from any runs: a page, JSON, CSV, LaTeX and SVG."""
+    with reporting_errors():
+        folder = new_analysis_folder(out, runs)
+        analysis = analysed(names, runs, baseline, judgments or ())
+        write_analysis(analysis, folder)
+        for note in analysis.notes:
+            say(f"Note: {note}")
+        show(str(folder / "analysis.md"))
+
+
+def history(
+    experiment: Annotated[
+        str | None,
+        typer.Argument(help="The name of an experiment, or its YAML file; without it, experiments are listed."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The metric of the verdicts.")] = "nDCG@10",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a dashboard.")] = False,
+    runs: Runs = RUNS,
+) -> None:
+    """Lists the runs of an experiment with the verdict of each against the one before, the best and the first."""
+    with reporting_errors():
+        if experiment is None:
+            found = reported_experiments(runs)
+            show(found.model_dump_json(indent=2) if as_json else render_experiments(found))
+            return
+        name = read_plan(Path(experiment)).name if Path(experiment).suffix else experiment
+        report = read_history(runs, name, metric)
+        show(report.model_dump_json(indent=2) if as_json else render_history(report))
+
+
+def pictures(
+    run: Annotated[str, typer.Argument(help="A run: its name or path, or latest.")],
+    pipeline: Annotated[str, typer.Argument(help="The one whose differences from the first pipeline are drawn.")],
+    to: Annotated[Path, typer.Option(help="The folder; files of the same names are replaced.")],
+    runs: Runs = RUNS,
+) -> None:
+    """Writes two charts of a run as SVG, light and dark in one file, and a README.md with their tables and the run.
+
+    Quality against latency, and the differences of a pipeline from the first one, query by query. A run that is not
+    valid, or whose times are not, is refused.
+    """
+    with reporting_errors():
+        found = named_place(run, runs)
+        if found is None or found[1] is not None:
+            raise EvaluationError(f"{run}: no run folder, here or in {runs}")
+        show(str(write_pictures(RunFolder.open(found[0]), pipeline, to)))
