@@ -4,7 +4,6 @@ Owns `.cache/browser`. Starts no browser beyond asking its version, and needs ne
 """
 
 import base64
-import fcntl
 import hashlib
 import os
 import shutil
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.files.disk_writes import end_command
-from services.files.regular_file import open_lock
+from services.files.regular_file import locked
 
 _HERE = Path(__file__).resolve().parent
 CACHE = _HERE.parent / ".cache" / "browser"
@@ -101,8 +100,7 @@ def provide(environment: Mapping[str, str], say: Say, cache: Path = CACHE) -> Ch
     if not home.exists():
         npm, node = _tool("npm", environment), _tool("node", environment)
         cache.mkdir(parents=True, exist_ok=True)
-        with open_lock(cache / ".lock") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(cache / ".lock"):
             if not home.exists():
                 _install(home, wanted, npm, node, say)
     return Chromium(home / _BINARY, {"LD_LIBRARY_PATH": str(home / "lib"), "FONTCONFIG_FILE": str(home / "fonts.conf")})

@@ -2,24 +2,21 @@
 
 import ctypes
 import os
-import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from deploy.elasticsearch.account import identity, substitute_directory
+from deploy.elasticsearch.account import identity
 from deploy.elasticsearch.configuration import HOST, ServerDirectories, configure, environment, make_server_directories
 from deploy.elasticsearch.data_lock import ServerRecord, lock_data_directory, write_record
 from deploy.elasticsearch.endpoint import Endpoint, is_healthy, new_api_key
-from deploy.elasticsearch.install import Installation, install
+from deploy.elasticsearch.install import Installation
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.secure import SETTINGS, Security, make_certificate, secure
 
@@ -151,37 +148,6 @@ def start_server(
     finally:
         os.close(lock)
     return ElasticsearchServer(process, places, security)
-
-
-@contextmanager
-def running_elasticsearch() -> Iterator[str]:
-    """Yields the URL of a healthy server: ELASTICSEARCH_URL, else a temporary one."""
-    named = os.environ.get("ELASTICSEARCH_URL")
-    if named:
-        yield named.rstrip("/")
-    else:
-        with temporary_server() as endpoint:
-            yield endpoint.url
-
-
-@contextmanager
-def temporary_server(secured: bool = False) -> Iterator[Endpoint]:
-    """Yields a healthy server on a free port; removes its data at the end. Enter it in the main thread."""
-    installation = install(say)
-    with tempfile.TemporaryDirectory(prefix="elasticsearch-") as temporary:
-        data = Path(temporary)
-        data.chmod(0o755)  # the server's user has to pass through it
-        log = data / "server.log"
-        with log.open("wb") as output:
-            server = start_server(installation, data, secured=secured, output=output)
-        try:
-            yield server.wait_until_healthy()
-        except SetupProblem as problem:
-            written = log.read_text(encoding="utf-8", errors="replace")
-            raise SetupProblem(f"{problem} Its last words:\n{written[-3000:]}") from None
-        finally:
-            server.stop()
-            shutil.rmtree(substitute_directory(data), ignore_errors=True)  # exists where TMPDIR is private to root
 
 
 def say(text: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.problem import SetupProblem
+from deploy.elasticsearch.server import say
 from deploy.local import settings_digest, supervision
 from deploy.local.checks import expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
@@ -28,12 +29,6 @@ from evaluator.machine.measured_processes import record_stack
 from evaluator.runs.run_folder import RunFolder
 from services.files.disk_writes import end_command
 from services.files.regular_file import open_lock
-
-
-def say(text: str) -> None:
-    """Writes one line to standard error."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
 
 
 def evaluator(choices: Choices, *arguments: str) -> int:

@@ -5,19 +5,17 @@ folder is left as it is. How a source delivers is left to sources, preparing a c
 """
 
 import argparse
-import fcntl
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from deploy.models.prepare import prepare
 from deploy.models.sources import HUB, FetchOptions, deliver, describe
 from services.files.disk_writes import end_command
-from services.files.regular_file import open_lock
+from services.files.regular_file import locked
 from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.profiles import (
     CHECKPOINT,
@@ -48,7 +46,7 @@ def fetch(profile: Profile, directory: Path, options: FetchOptions, report: Repo
     """
     folder = directory / profile.name
     directory.mkdir(parents=True, exist_ok=True)
-    with _locked(directory / f".{profile.name}.lock"):
+    with locked(directory / f".{profile.name}.lock"):
         if folder.is_dir() and folder_mismatch(profile, folder) is None:
             report(f"{profile.name}: present and verified in {folder}")
         else:
@@ -111,14 +109,6 @@ def _replace_folder(new: Path, folder: Path, old: Path) -> None:
         folder.rename(old)
     new.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock; the kernel releases it when the process ends, even by a crash."""
-    with open_lock(path) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def main(arguments: list[str] | None = None) -> int:

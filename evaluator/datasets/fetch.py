@@ -4,12 +4,9 @@ Owns the order of sources, the md5 of archives, the lock, and the atomic appeara
 arrive is left to download, what an archive may hold to unpack.
 """
 
-import fcntl
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, OfficialArchive
@@ -19,7 +16,7 @@ from evaluator.datasets.queries import QUERIES
 from evaluator.datasets.unpack import unpack
 from evaluator.errors import EvaluationError
 from evaluator.progress import say
-from services.files.regular_file import open_lock
+from services.files.regular_file import locked
 
 
 def fetch(catalogue: Catalogue, name: str) -> tuple[Path, ...]:
@@ -41,7 +38,7 @@ def fetch(catalogue: Catalogue, name: str) -> tuple[Path, ...]:
     into = catalogue.directories[0]
     try:
         into.mkdir(parents=True, exist_ok=True)
-        with _locked(into / f".{whole.name}.lock"):
+        with locked(into / f".{whole.name}.lock"):
             if not _directories(catalogue, name):  # another process may have fetched it while this one waited
                 _fetch_archive(catalogue, whole, whole.archive, into)
     except OSError as error:
@@ -133,11 +130,3 @@ def md5(path: Path) -> str:
     """Returns the md5 of a file's content, as archives are listed by."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock; the kernel releases it when the process ends, even by a crash."""
-    with open_lock(path) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -5,9 +5,11 @@ lock.
 """
 
 import errno
+import fcntl
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
 
@@ -51,6 +53,14 @@ def open_lock(path: Path) -> FileIO:
         expect_regular(path)
     opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
     return os.fdopen(opened, "r+b", buffering=0)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock on `open_lock`'s file; the kernel releases it when the process ends, even by a crash."""
+    with open_lock(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def expect_regular(path: Path, found: os.stat_result | None = None) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.elasticsearch.problem import SetupProblem
-from deploy.elasticsearch.server import running_elasticsearch, temporary_server
 from tests.support import secured
+from tests.support.elasticsearch_server import running_elasticsearch, temporary_server
 
 
 @pytest.fixture(scope="session")

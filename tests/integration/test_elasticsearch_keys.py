@@ -10,7 +10,7 @@ import pytest
 from elasticsearch import AuthorizationException, Elasticsearch
 
 from deploy.elasticsearch.endpoint import Endpoint
-from deploy.elasticsearch.server import temporary_server
+from tests.support.elasticsearch_server import temporary_server
 from tests.support.images import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]

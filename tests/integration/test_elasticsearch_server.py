@@ -28,7 +28,8 @@ from deploy.elasticsearch.data_lock import ServerRecord, read_record
 from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.secure import SETTINGS, make_certificate
-from deploy.elasticsearch.server import running_elasticsearch, say, temporary_server
+from deploy.elasticsearch.server import say
+from tests.support.elasticsearch_server import running_elasticsearch, temporary_server
 
 # A start takes about ten seconds on a quiet machine, and ours is shared.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
