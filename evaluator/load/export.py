@@ -37,7 +37,7 @@ async def planned_export(client: GatewayClient, experiment: Experiment) -> list[
 
 
 def unexported_fields(plan: LoadPlan) -> list[str]:
-    """Returns the fields of a plan that say more than its rates, and that scripts leave out."""
+    """Returns the fields of a plan that hold more than its rates, and that scripts leave out."""
     named = ("steps", "trace", "in_flight", "capacity", "best_under_ms", "repeat")
     return [name for name in named if getattr(plan, name) != LoadPlan.model_fields[name].default]
 

@@ -21,7 +21,7 @@ SpeedOutcome = Literal["slower", "faster", "no slower", "cannot tell"]
 
 MARGIN = 0.05
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-# Of the values beyond a percentile: as many as p99 has from its least number of samples.
+# The least number of values beyond a percentile: as many as p99 has from its least number of samples.
 LEAST_BEYOND = MIN_SAMPLES_FOR_P99 * (1 - PERCENTILES["p99"])
 ALPHA = 0.05
 
@@ -58,11 +58,11 @@ def judge_speed(first: str, second: str, pairs: Sequence[SlicePair], margin: flo
     requests = sum(len(pair.first_ms) for pair in pairs)
     chosen = [name for name, share in PERCENTILES.items() if requests * (1 - share) >= LEAST_BEYOND]
     if len(pairs) < LEAST_PAIRS or not chosen:
-        said = (
+        sentence = (
             f"{second} against {first}: cannot tell ({len(pairs)} pairs of slices, at least {LEAST_PAIRS} are needed)."
         )
         return SpeedVerdict(
-            first=first, second=second, margin=margin, pairs=len(pairs), ratios=(), slower=False, sentence=said
+            first=first, second=second, margin=margin, pairs=len(pairs), ratios=(), slower=False, sentence=sentence
         )
     shares = [PERCENTILES[name] for name in chosen]
     found = log_ratios(pairs, shares, 1 - ALPHA / len(shares), seed)

@@ -29,7 +29,7 @@ from evaluator.steps.prepared_run import keep_manifest
 from evaluator.thread_work import in_thread
 
 AGAINST = "against.json"
-# Of the turns of two stacks: short, so that what happens on the machine meets both.
+# The turns of two stacks are short, so that what happens on the machine meets both.
 SLICE_SECONDS = 3.0
 SIDES = ("baseline", "judged")
 
@@ -63,7 +63,7 @@ async def against_step(
     """Sends the experiment's `load` to both in turn; writes `load/`, against.json and, unless there, manifest.json."""
     with folder.locked():
         ready = await prepare_load(judged, folder)
-        # Of the gateway that is judged; what the other one serves is what is compared.
+        # The manifest is of the gateway that is judged; what the other one serves is compared.
         keep_manifest(folder, ready.manifest)
         other = await prepare_load(baseline, folder)
         stacks = [measured_processes(folder.runs, client.url) for client in (baseline, judged)]

@@ -24,8 +24,8 @@ HEADER = (
 def render_against(report: AgainstReport) -> str:
     """Renders the table and, beneath it, what follows from it and what a reader should know beside it."""
     rows = [row for point in report.points for row in _rows(point)]
-    said = [said for point in report.points for said in _sentences(point)]
-    return "\n\n".join([aligned([HEADER, *rows]), *said, *report.remarks])
+    sentences = [sentence for point in report.points for sentence in _sentences(point)]
+    return "\n\n".join([aligned([HEADER, *rows]), *sentences, *report.remarks])
 
 
 def _rows(point: AgainstPoint) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""Builds what is told of a capacity, defines capacity.json, and renders both. Pure.
+"""Builds the report of a capacity, defines capacity.json, and renders both. Pure.
 
 sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; " knee "."
           | pipeline " carries no rate with p99 <= " bound " ms: " reasons "."
@@ -16,7 +16,7 @@ from evaluator.runs.run_folder import StepFile
 
 CAPACITY = "capacity.json"
 
-# Of the capacity: five rates for the knee, and how much is answered in time beyond it.
+# Multiples of the capacity: five rates for the knee, and four for what is answered in time beyond it.
 SWEEP = (0.1, 0.45, 0.8, 1.15, 1.5)
 BEYOND = (1.0, 1.5, 2.0, 4.0)
 MULTIPLES = tuple(sorted({*SWEEP, *BEYOND}))
@@ -108,11 +108,11 @@ def _sentence(report: CapacityReport) -> str:
     reasons = "; ".join(found.reasons)
     match found.outcome:
         case "found":
-            told = "" if report.knee is None else f"; the knee is at {report.knee:g}/s"
+            knee_part = "" if report.knee is None else f"; the knee is at {report.knee:g}/s"
             if report.multiples and report.knee is None:
-                told = "; the knee cannot be told, because times below the capacity are not valid"
+                knee_part = "; the knee cannot be told, because times below the capacity are not valid"
             verified = f"in {found.verified} of {VERIFICATIONS} verifications"
-            return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{told}."
+            return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{knee_part}."
         case "none":
             return f"{report.pipeline} carries no rate {bound}: {reasons}."
         case "cannot tell":

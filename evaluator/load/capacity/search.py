@@ -36,7 +36,7 @@ class RateSample:
 
     counted_ms: Sequence[float]  # one without an answer counts with at least its deadline
     lost: Sequence[bool]  # failed, dropped, late, or degraded
-    faults: tuple[str, ...] = ()  # why these times say nothing of the system under test
+    faults: tuple[str, ...] = ()  # why these times show nothing of the system under test
 
 
 class MeasureRate(Protocol):
@@ -81,7 +81,7 @@ async def find_capacity(
     measure: MeasureRate,
     on_measured: Callable[[MeasuredRate], None] = lambda one: None,
 ) -> FoundCapacity:
-    """Measures rates until the capacity is found or cannot be told. Calls `on_measured` after each."""
+    """Measures rates until the capacity is found or stays unknown. Calls `on_measured` after each."""
     measured: list[MeasuredRate] = []
     while (rate := next_rate(measured, plan)) is not None:
         one = await measure_rate(rate, plan, f"{seed} {len(measured)}", measure)
@@ -121,7 +121,7 @@ async def measure_rate(rate: float, plan: CapacityPlan, seed: str, measure: Meas
 
 
 def rate_outcome(counted_ms: Sequence[float], lost: Sequence[bool], bound_ms: float) -> RateOutcome:
-    """Returns what requests tell of a rate: both shares must be within 1 %."""
+    """Returns what requests show of a rate: both shares must be within 1 %."""
     outcomes = {share_outcome([value > bound_ms for value in counted_ms]), share_outcome(lost)}
     if "above" in outcomes:
         return "not carried"

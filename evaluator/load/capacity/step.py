@@ -26,7 +26,7 @@ async def searched_capacity(
     measured: Collection[int] | None,
     keep: Callable[[TimeSlice], None],
 ) -> FoundCapacity:
-    """Searches the capacity of a pipeline and says each rate that it measured. `plan`, `measured`: as of run_point.
+    """Searches the capacity of a pipeline and prints each rate that it measured. `plan`, `measured`: as of run_point.
 
     `keep` is called in a thread with the requests of each look at a rate, when it has ended.
     """
@@ -48,7 +48,7 @@ async def searched_capacity(
 
 
 def search_slice(pipeline: str, rate: float, loaded: LoadedPoint, number: int) -> TimeSlice:
-    """Returns a look at a rate as a slice of the search, whose samples tell the rate."""
+    """Returns a look at a rate as a slice of the search, whose samples hold the rate."""
     samples = tuple(one.model_copy(update={"rate": rate}) for one in loaded.samples)
     return TimeSlice.labelled(Traffic(SEARCH, rate=rate), (pipeline,), replace(loaded, samples=samples), number, 0)
 

@@ -1,4 +1,4 @@
-"""Builds the section of a report that tells of its load. Pure; the page of the load alone is left to load_page.py."""
+"""Builds the section of a report about its load. Pure; the page of the load alone is left to load_page.py."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 

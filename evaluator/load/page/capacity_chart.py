@@ -60,8 +60,8 @@ def _latency_panel(drawing: Drawing, report: CapacityReport, x: Scale) -> None:
     points = report.multiples
     searched = [(one.rate, one.p99_ms) for one in report.found.measured if one.p99_ms is not None]
     searched = [(rate, ms) for rate, ms in searched if rate <= x.high]
-    told = [ms for one in points for ms in (one.p95_ms, one.p99_ms) if ms is not None]
-    y = latency_scale([report.found.bound_ms, *told, *(ms for _, ms in searched)], BOTTOM, LOWER)
+    timed = [ms for one in points for ms in (one.p95_ms, one.p99_ms) if ms is not None]
+    y = latency_scale([report.found.bound_ms, *timed, *(ms for _, ms in searched)], BOTTOM, LOWER)
     drawing.vertical_axis(y, LEFT, RIGHT, [(value, chart_number(value)) for value in y.ticks()])
     bound = y.at(report.found.bound_ms)
     drawing.line([(LEFT, bound), (RIGHT, bound)], "axis dashed")

@@ -174,13 +174,13 @@ def _missing_band(
 
 
 def _legend_of_missing(points: Sequence[LoadPointReport]) -> str:
-    """Says what the marks of the band mean, of those that are there."""
-    said = []
+    """Explains the marks that the band contains."""
+    notes = []
     if any(not point.timing_valid for point in points):
-        said.append("Cross: times not valid, so no p99 (load.md says why).")
+        notes.append("Cross: times not valid, so no p99 (load.md says why).")
     if any(point.timing_valid and _p99(point) is None for point in points):
-        said.append("Hollow: fewer than 662 requests, so no p99.")
-    return " ".join(said)
+        notes.append("Hollow: fewer than 662 requests, so no p99.")
+    return " ".join(notes)
 
 
 def _rate_scale(rates: Sequence[float]) -> Scale:
@@ -218,14 +218,14 @@ def _nines(share: float) -> float:
 
 
 def _described(points: Sequence[LoadPointReport]) -> str:
-    def said(point: LoadPointReport) -> str:
+    def described(point: LoadPointReport) -> str:
         ndcg, tail = point.quality.ndcg_at_10, _p99(point)
         return (
             f"{point.pipeline} at {point.rate:g}/s: nDCG@10 {'–' if ndcg is None else f'{ndcg:.4f}'}, "
             f"p99 {'none' if tail is None else f'{chart_number(tail)} ms'}"
         )
 
-    return "; ".join(said(point) for point in points)
+    return "; ".join(described(point) for point in points)
 
 
 def stages_chart(report: LoadReport) -> str | None:

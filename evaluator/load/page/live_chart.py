@@ -1,4 +1,4 @@
-"""Draws and tells how a load has done in its last seconds, while it runs. Pure."""
+"""Draws and describes how a load has done in its last seconds, while it runs. Pure."""
 
 from collections.abc import Sequence
 from itertools import groupby, takewhile

@@ -9,11 +9,11 @@
     bound    := "p99 <= " ms " ms at " rate "/s"
 
 nDCG@10 is that of the timed answers, late and lost ones as 0. A pipeline keeps the bound where the 95 % interval of its
-p99 lies at or below it, exceeds it where the interval lies above, and otherwise cannot be told. Not told apart from the
-best are those that keep the bound too and whose difference of nDCG@10 has an interval that contains 0.
+p99 lies at or below it, exceeds it where the interval lies above, and is otherwise open. Listed as close to
+the best are those that keep the bound too and whose difference of nDCG@10 has an interval that contains 0.
 
 Nothing bounds the share of lost or degraded answers: nDCG@10 and p99 count lost requests, and nDCG@10 is that of the
-degraded answers. A pipeline that re-ranks less under load may so be the best; above 1 %, the sentence says so.
+degraded answers. A pipeline that re-ranks less under load may so be the best; above 1 %, the sentence states it.
 """
 
 import math
@@ -84,7 +84,7 @@ def best_under(
 ) -> BestUnder:
     """Names the best pipeline. Of equal nDCG@10, the one with the lower p99 is better.
 
-    `apart`: the pairs of pipelines whose nDCG@10 is told apart.
+    `apart`: the pairs of pipelines whose nDCG@10 differs beyond chance.
     """
     ordered = sorted(pipelines, key=lambda one: (-one.ndcg_at_10, one.p99_ms or math.inf, one.pipeline))
     # The first one that does not exceed the bound decides: those after it have a lower figure.

@@ -1,4 +1,4 @@
-"""Picks out the first requests of each repeat of a point, and says what had been asked before them. Pure."""
+"""Picks out the first requests of each repeat of a point, and reports what had been asked before them. Pure."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """Builds the points of a load from its slices, and the ratios between them; writes the histograms beside the samples.
 
-Sends nothing. What load.json says of a point is point_report.py's.
+Sends nothing. What load.json holds of a point is point_report.py's.
 """
 
 from collections.abc import Mapping, Sequence

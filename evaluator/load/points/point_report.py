@@ -58,7 +58,7 @@ class LoadPointReport(Wire):
     halves: HalfMedians | None  # null: too few requests, or a rate that changes by plan
     conditions: tuple[MachineConditions, ...]  # of each slice
     cached: dict[str, CacheUse]  # by backend that looked results up in a cache
-    # Of the answers, late ones too, as `PipelineReport` has them.
+    # They are of all answers, late ones too, as `PipelineReport` has them.
     stages_ms: dict[str, StageTime] = {}
     gap_ms: StageTime | None = None
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
@@ -179,7 +179,7 @@ def _goodput(samples: Sequence[LoadSample], seconds: float) -> float:
 def _repeats(
     samples: Sequence[LoadSample], judgments: Grades, seconds: float, *, tail: bool
 ) -> dict[str, RepeatedFigure]:
-    """Returns each figure over the repeats. `seconds`: of all of them together; `tail`: whether a p99 is told."""
+    """Returns each figure over the repeats. `seconds`: of all of them together; `tail`: whether a p99 is reported."""
     runs: dict[int, list[LoadSample]] = {}
     for sample in samples:
         runs.setdefault(sample.repeat, []).append(sample)

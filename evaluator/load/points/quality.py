@@ -22,9 +22,9 @@ class AnswerQuality(Wire):
 
     ndcg_at_10: FiniteFloat | None  # late, failed and dropped requests count as 0; null without requests
     degraded_share: FiniteFloat  # of the answers in time
-    # Of the candidates re-ranked an answer in time; null: nothing re-ranks, or nothing came in time.
+    # Candidates re-ranked an answer in time; null: nothing re-ranks, or nothing came in time.
     reranked: FiniteFloat | None  # mean number; null too where an answer shows fewer hits than may be re-ranked
-    reranked_share: FiniteFloat | None = None  # mean share, which degraded answers tell and all others have at 1
+    reranked_share: FiniteFloat | None = None  # mean share; degraded answers report it, all others count as 1
 
 
 def answer_quality(

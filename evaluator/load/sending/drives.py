@@ -97,7 +97,7 @@ async def run_closed(
     warmup_seconds: float = 0.0,
     measured: Collection[int] | None = (),
 ) -> LoadedPoint:
-    """Keeps so many requests of one pipeline in flight. Tells capacity; its times say nothing of a tail.
+    """Keeps so many requests of one pipeline in flight. Shows the capacity; its times show nothing of a tail.
 
     Parameters and errors are those of `run_point`.
     """

@@ -1,7 +1,7 @@
 """A process that sends requests over HTTP: `python -m evaluator.load.sending.generator FOLDER` (generators.py).
 
-Reads a GeneratorTask from the folder, says that it is ready, reads the start time from standard input, tells a line a
-second (live.py), and writes a GeneratorResult into the folder after the last answer.
+Reads a GeneratorTask from the folder, reports that it is ready, reads the start time from standard input, prints a
+line a second (live.py), and writes a GeneratorResult into the folder after the last answer.
 Answers stay bytes: nothing is parsed while requests are under way.
 """
 
@@ -28,7 +28,7 @@ from evaluator.load.sending.precise_clock import PreciseClock
 
 
 async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> GeneratorResult:
-    """Sends everything; returns after the last answer. `start_s`: of the monotonic clock; `real_time`: is told."""
+    """Sends everything; returns after the last answer. `start_s`: of the monotonic clock; `real_time` is passed on."""
     if task.loop == "open" and not task.planned_s:
         return GeneratorResult([], 0.0, 0.0, real_time)
     # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.

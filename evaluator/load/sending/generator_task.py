@@ -1,4 +1,4 @@
-"""Defines what a generator process is told and what it tells. Both are pickled, between processes of one program."""
+"""Defines what a generator process receives and what it returns. Both are pickled, between processes of one program."""
 
 import uuid
 from dataclasses import dataclass, field

@@ -31,7 +31,7 @@ def generators_for(rate: float) -> int:
 async def run_generators(tasks: Sequence[GeneratorTask], traffic: str) -> list[GeneratorResult]:
     """Runs one process a task, all from the same start, and returns their results in the order of the tasks.
 
-    Meanwhile it tells listeners (live.py) how `traffic` is doing.
+    Meanwhile it reports to listeners (live.py) how `traffic` is doing.
 
     Raises EvaluationError where one of them ended without a result.
     """

@@ -25,7 +25,7 @@ LEAST_MS = 0.1
 CLASS_WIDTH = math.log(1.05)
 # A generator reads records for this long at most before requests may leave again.
 RECORDS_AT_ONCE = 50
-# Of a pipe: a line within it is written as a whole or not at all (pipe(7), PIPE_BUF).
+# The bound of a pipe: a line within it is written as a whole or not at all (pipe(7), PIPE_BUF).
 LONGEST_LINE = 4_096
 # As the gateway writes a SearchAnswer without a degradation.
 NOT_DEGRADED = b'"degraded":[]'
@@ -143,7 +143,7 @@ class LiveLoad:
         self._listener = _listener.get()
 
     def add_counts(self, generator: int, counts: GeneratorCounts) -> None:
-        """Takes a line; after one of the last generator, tells the listener."""
+        """Takes a line; after one of the last generator, calls the listener."""
         self._lines[generator].append(counts)
         self._told[generator] += 1
         if self._listener is not None and generator == len(self._lines) - 1:

@@ -1,4 +1,4 @@
-"""Counts the documents that were loaded while searches were timed, and says where none were. Pure."""
+"""Counts the documents that were loaded while searches were timed, and reports where none were. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.kinds import Traffic, slice_count
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 
-# Of a drive: its generators start before it and its answers are read after it.
+# The extra time of a drive: its generators start before it and its answers are read after it.
 DRIVE_OVERHEAD_S = 1.0
 ROUND_S = 5
 

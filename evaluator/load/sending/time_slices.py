@@ -1,4 +1,4 @@
-"""Drives kinds of traffic slice by slice, the pipelines in turn; where the plan says so, beside loading. No files."""
+"""Drives kinds of traffic slice by slice, the pipelines in turn; if planned, beside loading. No files."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import nullcontext
@@ -31,7 +31,7 @@ class TimeSlice:
     def labelled(
         cls, traffic: Traffic, pipelines: tuple[str, ...], loaded: LoadedPoint, number: int, repeat: int
     ) -> "TimeSlice":
-        """Returns a slice whose samples tell their place in the run."""
+        """Returns a slice whose samples hold their place in the run."""
         samples = tuple(one.model_copy(update={"slice": number, "repeat": repeat}) for one in loaded.samples)
         return cls(traffic.label, pipelines, replace(loaded, samples=samples), number, repeat)
 

@@ -35,7 +35,7 @@ class LoadTarget:
     words: Mapping[str, int]  # by query, how many its text has
     bodies: Mapping[tuple[str, str], bytes]  # by pipeline and query
     excluded: frozenset[str]  # queries that are documents, and exclude themselves
-    reranks: Mapping[str, Mapping[str, int]]  # by pipeline: candidates of each rerank stage, as the pipeline says
+    reranks: Mapping[str, Mapping[str, int]]  # by pipeline: candidates of each rerank stage, as the pipeline sets them
     caches: bool  # services may answer from their caches
 
 

@@ -15,7 +15,7 @@ from services.files.disk_writes import whole_file
 LEAST_US = 1
 MOST_US = 3_600_000_000
 DIGITS = 3
-# Of one line of a .hlog file: short enough to see a stall, and each costs a few hundred bytes.
+# The span of one line of a .hlog file. It is short enough to see a stall; each line costs a few hundred bytes.
 INTERVAL_S = 1.0
 
 

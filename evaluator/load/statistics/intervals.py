@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-CONFIDENCE = 0.95  # of every interval of load that does not say another
+CONFIDENCE = 0.95  # of every interval of load that does not name another
 
 Interval = tuple[FiniteFloat, FiniteFloat]
 

@@ -1,4 +1,4 @@
-"""Computes how the memory of processes went while a load ran. Pure; sending/process_watch.py reads them."""
+"""Computes how the memory of processes changed while a load ran. Pure; sending/process_watch.py reads it."""
 
 from collections.abc import Sequence
 

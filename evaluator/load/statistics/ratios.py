@@ -16,7 +16,7 @@ from services.contracts.base import Count, Wire
 PercentileName = Literal["p50", "p95"]
 Slices = Sequence[Sequence[float]]  # milliseconds, slice by slice, in planned order
 SHARES: dict[PercentileName, float] = {"p50": 0.5, "p95": 0.95}
-# Fewer say nothing of a percentile.
+# Fewer show nothing of a percentile.
 LEAST_REQUESTS = 20
 
 

@@ -26,7 +26,7 @@ ShareOutcome = Literal["within", "above", "open"]
 
 
 def share_outcome(missed: Sequence[bool]) -> ShareOutcome:
-    """Returns whether the share of misses is at most 1 % (`within`), more (`above`), or not to be told yet (`open`).
+    """Returns whether the share of misses is at most 1 % (`within`), more (`above`), or not known yet (`open`).
 
     `missed`: of each request, in planned order.
     """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Fewer pairs of slices say too little of how much slices differ.
+# Fewer pairs of slices show too little of how much slices differ.
 LEAST_PAIRS = 8
 RESAMPLES = 999
 # Elements that a batch of resamples holds: 16 MB of floats.

@@ -2,8 +2,8 @@
 
 Requests wait for one another, so neighbours in time are alike, the more so the nearer the load is to saturation. An
 interval over single requests then finds differences where there are none. So a line and a step are fitted to medians
-of blocks, with Student's t, as in memory_trend.py. Near saturation a short load cannot tell the halves apart; then the
-times stay valid.
+of blocks, with Student's t, as in memory_trend.py. Near saturation a short load cannot show that the halves differ;
+then the times stay valid.
 """
 
 import itertools
@@ -19,12 +19,12 @@ from services.contracts.base import Wire
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-# Of a point. In simulated M/D/1 queues at 90 % load, fewer find less overload and more find drift that is none.
+# Blocks of a point. In simulated M/D/1 queues at 90 % load, fewer find less overload and more find drift that is none.
 BLOCKS = 10
 LEAST_IN_BLOCK = 3
 # A slice begins with an empty queue, which fills: near saturation the begin differs from the rest in any case.
 LEFT_OUT = 0.25
-# Fewer medians of slices have no line with a spread about it that says anything.
+# Fewer medians of slices have no line with a spread about it that means anything.
 LEAST_SLICES = 4
 # Surer than 95 %, because there are two comparisons of blocks that are still a little alike.
 CONFIDENCE_APART = 0.99
@@ -33,7 +33,7 @@ CONFIDENCE_APART = 0.99
 class HalfMedians(Wire):
     """The later requests of a point against the earlier ones, by planned time."""
 
-    # Of the medians: later over earlier halves of slices. Of several slices, the first quarter of each is left out.
+    # Ratio of the medians: later over earlier halves of slices. The first quarter of each of several is left out.
     ratio: FiniteFloat
     apart: bool  # times go up or down within slices, with 99 % confidence
     slices_ratio: FiniteFloat | None = None  # of the medians, later over earlier slices; null below 4 slices
