@@ -40,17 +40,17 @@ class Machine(Wire):
     cores: Count  # that this process may use
     memory_bytes: Count
     # Empty or null too in the records of earlier releases.
-    gpus: tuple[Gpu, ...] = ()  # empty: none, or nvidia-smi does not tell
-    governor: str | None = None  # of the frequency of the cores; null: the machine does not tell
-    cpu_limit: FiniteFloat | None = None  # in cores, of the cgroup (version 2); null: none, or it is not told
+    gpus: tuple[Gpu, ...] = ()  # empty: none, or nvidia-smi reports none
+    governor: str | None = None  # of the frequency of the cores; null: the machine does not report it
+    cpu_limit: FiniteFloat | None = None  # in cores, of the cgroup (version 2); null: none, or it is not reported
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """What else decides the speed, in words: CPU limit, frequency governor, GPUs; without what is not told."""
-        told = [] if self.cpu_limit is None else [f"CPU limit {self.cpu_limit:g} cores"]
+        """What else decides the speed, in words: CPU limit, frequency governor, GPUs; without what is unknown."""
+        known = [] if self.cpu_limit is None else [f"CPU limit {self.cpu_limit:g} cores"]
         if self.governor is not None:
-            told.append(f"governor {self.governor}")
-        return (*told, *(f"GPU {one.in_words}" for one in self.gpus))
+            known.append(f"governor {self.governor}")
+        return (*known, *(f"GPU {one.in_words}" for one in self.gpus))
 
     @property
     def in_words(self) -> str:
@@ -103,7 +103,7 @@ def describe_machine(cores: int | None = None, counters: MachineCounters | None 
 
 
 def git_state(root: Path) -> tuple[str | None, bool | None]:
-    """Returns the commit of a checkout and whether tracked files differ from it; None for what git does not say."""
+    """Returns the commit of a checkout and whether tracked files differ from it; None for what git does not report."""
 
     def ask(*arguments: str) -> str | None:
         try:

@@ -1,7 +1,7 @@
-"""Reads counters of the machine before and after a measurement, and says which share of it others took meanwhile.
+"""Reads counters of the machine before and after a measurement, and computes which share of it others took meanwhile.
 
 Sources: proc(5), the kernel's documents of pressure stall information and of cgroups v1 and v2. What the machine does
-not tell is None. Which limits make a time doubtful is here too; what follows from it is left to the callers.
+not report is None. Which limits make a time doubtful is here too; what follows from it is left to the callers.
 """
 
 import os
@@ -33,7 +33,7 @@ class MachineCounters:
 
 @dataclass(frozen=True, slots=True)
 class ConditionsReading:
-    """Counters of the machine at one time, in seconds of all cores together where nothing else is said."""
+    """Counters of the machine at one time, in seconds of all cores together unless stated otherwise."""
 
     at_s: float
     cores: int  # of the machine
@@ -46,7 +46,7 @@ class ConditionsReading:
 
 
 class MachineConditions(Wire):
-    """What happened on the machine between two readings, as shares of 0 to 1; null: the machine does not tell."""
+    """What happened on the machine between two readings, as shares of 0 to 1; null: the machine does not report it."""
 
     seconds: FiniteFloat
     cores: Count
@@ -98,7 +98,7 @@ def conditions_between(before: ConditionsReading, after: ConditionsReading) -> M
 
 
 def unchecked_foreign(conditions: Iterable[MachineConditions]) -> Iterator[str]:
-    """Yields a remark where the machine told its CPU time and nobody knew whose it was."""
+    """Yields a remark where the machine reported its CPU time and nobody knew whose it was."""
     if any(one.foreign is None and one.steal is not None for one in conditions):
         yield (
             "foreign CPU unknown: this runs folder does not know the gateway's processes (`make up` records them), "
@@ -107,9 +107,9 @@ def unchecked_foreign(conditions: Iterable[MachineConditions]) -> Iterator[str]:
 
 
 def condition_faults(conditions: MachineConditions) -> Iterator[str]:
-    """Yields a sentence for each condition under which a time says little.
+    """Yields a sentence for each condition under which a time means little.
 
-    Pressure and frequency are only told: our own load raises the one, and no frequency is wrong in itself.
+    Pressure and frequency are only reported: our own load raises the one, and no frequency is wrong in itself.
     """
     if conditions.foreign is not None and conditions.foreign > FOREIGN_LIMIT:
         yield f"other processes used {conditions.foreign:.0%} of the CPU (limit {FOREIGN_LIMIT:.0%})"
@@ -227,7 +227,7 @@ def _waiting_s(pressure: Path) -> float | None:
 
 
 def _frequency(cores: Path) -> float | None:
-    """Returns the mean frequency of the cores over the greatest that they may have; virtual machines tell neither."""
+    """Returns the mean frequency of the cores over the greatest that they may have; virtual machines report neither."""
     shares = []
     for folder in sorted(cores.glob("cpu[0-9]*/cpufreq")):
         try:

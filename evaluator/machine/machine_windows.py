@@ -17,7 +17,7 @@ from evaluator.machine.machine_conditions import (
 
 # A reading takes milliseconds. A slice of 7.5 s and the start of its generators have two windows.
 WINDOW_S = 5.0
-# Of a window in the count: clocks tick in 10 ms, and a shorter one is noise.
+# The least length of a counted window: clocks tick in 10 ms, and a shorter one is noise.
 LEAST_WINDOW_S = WINDOW_S / 2
 # A p95 is of one request in twenty: what disturbs more of the time than that can decide it.
 MOST_BUSY_WINDOWS = 0.05
@@ -88,7 +88,7 @@ def joined_conditions(parts: Iterable[MachineConditions]) -> MachineConditions:
 
 
 def window_faults(conditions: MachineConditions) -> Iterator[str]:
-    """Yields a sentence for each condition under which times say little: of the whole, else of its windows."""
+    """Yields a sentence for each condition under which times mean little: of the whole, else of its windows."""
     whole = list(condition_faults(conditions))
     yield from whole
     busy, windows = conditions.busy_windows, conditions.windows

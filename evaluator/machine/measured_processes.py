@@ -37,7 +37,7 @@ class StackRecord(Wire):
 
 
 def record_stack(runs: Path, gateway: str, supervisor: int, outside: Sequence[int] = ()) -> None:
-    """Records the supervisor of a running stack. Does nothing where the system does not tell of processes.
+    """Records the supervisor of a running stack. Does nothing where the system does not list processes.
 
     `outside`: ids of processes of this machine that the stack uses and did not start.
     """

@@ -21,7 +21,7 @@ from services.contracts.base import Count, Wire
 READ_WITHIN_S = 5.0
 MIB = 2**20
 NO_PROCESSES: Mapping[str, str] = MappingProxyType({})
-# Elasticsearch tells its start by two clocks, which a correction of the time moves apart. No process starts faster.
+# Elasticsearch reports its start by two clocks, which a correction of the time moves apart. No process starts faster.
 SAME_START_S = 0.5
 STARTED_ANEW = "it was started anew meanwhile"
 ELASTICSEARCH = "elasticsearch"
@@ -33,7 +33,7 @@ _START = "process_start_time_seconds"
 
 @dataclass(frozen=True, slots=True)
 class ProcessReading:
-    """CPU seconds since its start and memory of one process; None where it does not say."""
+    """CPU seconds since its start and memory of one process; None where it does not report it."""
 
     cpu_s: float | None = None
     memory_bytes: int | None = None
@@ -49,7 +49,7 @@ class ProcessCost(Wire):
     """CPU of a process between two readings, and its memory at the second one.
 
     `cpu_ms` includes what it does without queries (polls, merges, garbage collection). Memory is the resident set; of
-    Elasticsearch, which does not say it, what the JVM has committed.
+    Elasticsearch, which does not report it, what the JVM has committed.
     """
 
     cpu_ms: FiniteFloat | None
@@ -77,7 +77,7 @@ class PipelineCost(Wire):
     queries: Count
     lost: Count  # without an answer: their CPU is in the means
     seconds: FiniteFloat
-    cpu_ms: FiniteFloat | None  # a query, over all processes; null where one of them does not tell
+    cpu_ms: FiniteFloat | None  # a query, over all processes; null where one of them does not report it
     processes: dict[str, ProcessCost]
 
 
@@ -113,7 +113,7 @@ def _elasticsearch_client(url: str) -> httpx.AsyncClient:
 
 
 async def expect_processes(processes: Mapping[str, str]) -> None:
-    """Raises EvaluationError with every process that does not tell its CPU time or memory."""
+    """Raises EvaluationError with every process that does not report its CPU time or memory."""
     async with process_reader(processes) as read:
         silent = [
             f"{name}={processes[name]} ({one.reason})"
@@ -130,7 +130,7 @@ def costs_between(before: Readings, after: Readings) -> dict[str, ProcessCost]:
 
 
 def started_anew(before: ProcessReading, after: ProcessReading) -> bool:
-    """Returns whether another process answers than before, as far as the two readings tell."""
+    """Returns whether another process answers than before, as far as the two readings show."""
     if before.cpu_s is not None and after.cpu_s is not None and after.cpu_s < before.cpu_s:
         return True
     if before.started_s is None or after.started_s is None:
