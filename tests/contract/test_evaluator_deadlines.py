@@ -21,6 +21,7 @@ from evaluator.evaluation import ingest_step
 from evaluator.machine.measured_processes import record_stack
 from evaluator.runs.run_folder import RunFolder
 from services.chassis.errors import Unavailable
+from tests.support.around import around
 from tests.support.gateway_stub import GatewayStub
 from tests.support.machine_counters import CountedMachine
 from tests.support.small_runs import planned, reached
@@ -69,7 +70,7 @@ async def test_a_lost_query_counts_with_the_time_that_passed_where_it_is_longer_
 ) -> None:
     app = GatewayStub(failing_queries=dict.fromkeys(MEASURED, Unavailable("gone"))).app
 
-    @app.middleware("http")
+    @around(app)
     async def answer_late(request: Request, answer: RequestResponseEndpoint) -> Response:
         await asyncio.sleep(0.3 * request.url.path.endswith("/search"))
         return await answer(request)

@@ -18,6 +18,7 @@ from evaluator.metrics.quality import Grades
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.prepared_run import load_dataset
 from services.chassis.errors import Overloaded, Unavailable
+from tests.support.around import around
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned
@@ -41,7 +42,7 @@ async def test_trec_eval_finds_the_same_ndcg_in_the_kept_answers_with_late_and_l
     # Turned round, a ranking is neither perfect nor worthless.
     app = GatewayStub(failing_queries={"oil chain": Unavailable("gone")}, reverses_from_top=1).app
 
-    @app.middleware("http")
+    @around(app)
     async def answer_some_late(request: Request, answer: RequestResponseEndpoint) -> Response:
         late = request.url.path.endswith("/search") and request.headers.get("x-request-id", "").endswith(("0", "5"))
         await asyncio.sleep(0.7 * late)

@@ -20,6 +20,7 @@ from evaluator.machine.process_costs import STARTED_ANEW
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.steps.pipeline_costs import pipeline_costs
 from evaluator.steps.prepared_run import prepare_run
+from tests.support.around import around
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned
@@ -56,7 +57,7 @@ async def test_the_cost_of_a_pipeline_is_measured_with_caches_where_its_times_ar
 ) -> None:
     service, asked = GatewayStub().app, set[str | None]()
 
-    @service.middleware("http")
+    @around(service)
     async def keep_cache_control(request: Request, answer: RequestResponseEndpoint) -> Response:
         if request.url.path.endswith("/search"):
             asked.add(request.headers.get("cache-control"))
