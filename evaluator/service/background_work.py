@@ -8,7 +8,8 @@ from evaluator.service.computing_lock import ComputingLock
 from evaluator.thread_work import in_thread
 from services.chassis.errors import Unavailable
 
-# Of a request for a result that is being computed. The thread that computes may delay the answer by as much again.
+# How long a request waits for a result that is being computed. The thread that computes may delay the answer by as
+# much again.
 WAIT_S = 0.3
 KEPT = 16
 MOST_WAITING = 4

@@ -1,6 +1,6 @@
 """Computes and keeps the comparisons of the service, for its route and its page.
 
-They are by the judgments that the runs are measured by, so that a run's page and its comparison say the same.
+They are by the judgments that the runs are measured by, so that a run's page and its comparison show the same.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Defines what the service says of a run: its state, its step, how far that is."""
+"""Defines what the service reports of a run: its state, its step, how far that is."""
 
 import re
 from typing import Annotated, Literal

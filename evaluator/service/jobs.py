@@ -41,7 +41,7 @@ class ExperimentRunning(Exception):
 
 
 class NotCancellable(Exception):
-    """A run that has ended, or whose step cannot be left; the message says which."""
+    """A run that has ended, or whose step cannot be left; the message states which."""
 
 
 MOST_STATE_BYTES = 1_000_000

@@ -133,7 +133,7 @@ class JudgingPages:
             runs=runs,
             order=order,
             scale=scale_remark(state.file),
-            orders={name: said for name, said in ORDERS.items() if name != "impact" or len(state.file.sources) > 1},
+            orders={name: label for name, label in ORDERS.items() if name != "impact" or len(state.file.sources) > 1},
             agreement=page_sections([Heading("Agreement"), *blocks], {}) if blocks else [],
             disputed=[
                 (pair, shown, grades_in_words(pair))

@@ -117,12 +117,12 @@ def judging_routes(
         return see_other(_pair_path(outcome.name, judge, order))
 
     async def form(
-        sent: SentForm, said: str, reader: FormReader, status: int, headers: Mapping[str, str] | None = None
+        sent: SentForm, problem: str, reader: FormReader, status: int, headers: Mapping[str, str] | None = None
     ) -> Response:
         chosen = await asyncio.to_thread(_chosen, jobs, sent.runs)
         fields = {**sent.fields, "form": secrets.token_hex(8)}
         return answers.form_page(
-            lambda token: pages.new_session(chosen, sent.ticked, fields, token, said), reader, status, headers
+            lambda token: pages.new_session(chosen, sent.ticked, fields, token, problem), reader, status, headers
         )
 
     @routes.get("/judge/{session}", include_in_schema=False)
@@ -250,7 +250,7 @@ def _judged_pair(sessions: ServedSessions, name: str, judge: str, order: Order, 
 
 
 def _judge(sessions: ServedSessions, name: str, judge: str, fields: FormFields) -> PooledPair | None:
-    """Does what the form says. Returns the pair to show again, of an undo."""
+    """Does what the form asks for. Returns the pair to show again, of an undo."""
     deed, grade = asked_deed(fields.get("deed", ""))
     with sessions.using(name) as session:
         if deed == "undo":

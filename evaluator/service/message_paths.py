@@ -1,4 +1,4 @@
-"""Shortens the paths in messages that leave the machine over HTTP: no folder above those of the service is told."""
+"""Shortens the paths in messages that leave the machine over HTTP: no folder above those of the service is named."""
 
 import os
 import re
@@ -11,7 +11,7 @@ _ENDS = r"""(?=[\s'"`,;:()<>]|$)"""
 
 
 class MessagePaths:
-    """Knows the folders of a service. What lies in one of them is told from there on, of others the last part."""
+    """Knows the folders of a service. A path in one of them is shown from there on, of others the last part."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         spelled = {one for folder in folders for one in (os.path.abspath(folder), str(folder.resolve()))} - {os.sep}

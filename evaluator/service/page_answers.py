@@ -76,10 +76,10 @@ class PageAnswers:
         return answered
 
     def sentence(self, error: EvaluationError | OSError) -> str:
-        """Returns what a page says of an error."""
+        """Returns the sentence of a page about an error."""
         if isinstance(error, OSError):
-            said = f"{error.filename}: {error.strerror}. Free the disk or mend the folder, then try again."
-            return self.paths.shortened(said)
+            message = f"{error.filename}: {error.strerror}. Free the disk or mend the folder, then try again."
+            return self.paths.shortened(message)
         return f"{self.paths.shortened(error)}."
 
     def form_page(
@@ -141,7 +141,7 @@ def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None 
 
 
 def _again(error: ProblemError, by_itself: bool) -> Mapping[str, str]:
-    """Returns the headers that say when a page that is refused for now may be loaded again, or load it."""
+    """Returns the headers that state when a page that is refused for now may be loaded again, or that load it."""
     if error.retry_after_s is None:
         return {}
     seconds = str(error.retry_after_s)

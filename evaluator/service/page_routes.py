@@ -153,17 +153,17 @@ def page_routes(
             experiment = await asyncio.to_thread(form_experiment, fields, datasets)
             state = jobs.start(await jobs.startable(experiment))
         except ExperimentRunning as error:
-            said, status = str(error), 409
+            problem, status = str(error), 409
         except GatewayError as error:
-            said, status = f"{error}.", 404 if error.status == 404 else 503
+            problem, status = f"{error}.", 404 if error.status == 404 else 503
         except EvaluationError as error:
-            said, status = f"{error}.", 422
+            problem, status = f"{error}.", 422
         except OSError as error:
             raise Unavailable(jobs.write_error_message(error)) from error
         else:
             note_run(request.scope, state.id)
             return see_other(f"/runs/{state.id}")
-        page = _new(pages, datasets, {**_EMPTY, **fields}, said)
+        page = _new(pages, datasets, {**_EMPTY, **fields}, problem)
         return await asyncio.to_thread(answers.form_page, page, reader, status)
 
     @routes.post("/cancel/{run:path}", include_in_schema=False)

@@ -15,7 +15,7 @@ from evaluator.thread_work import in_thread
 
 @dataclass(frozen=True, slots=True)
 class SentForm:
-    """The form of a new session as it was filled in. `form`: tells one loaded form from another."""
+    """The form of a new session as it was filled in. `form`: distinguishes one loaded form from another."""
 
     form: str
     runs: tuple[str, ...]
@@ -77,7 +77,7 @@ class RequestedSessions:
         await self._work.close()
 
     def _made(self, sent: SentForm, asked: AskedSession) -> MadeSession | FailedSession:
-        # Kept and not raised: an error that is raised is told once, and a page can be loaded again.
+        # Kept and not raised: an error that is raised is shown once, and a page can be loaded again.
         try:
             return MadeSession(self._sessions.create(asked.pipelines, asked.top, asked.seed))
         except (EvaluationError, OSError) as error:

@@ -1,6 +1,6 @@
 """Owns which files the service reads for a caller: datasets and traces beneath the folders of EVALUATOR_DATASETS.
 
-A path elsewhere is refused by its text alone and with the words for one that does not exist, so no answer tells whether
+A path elsewhere is refused by its text alone and with the words for one that does not exist, so no answer shows whether
 it does. The command line takes any path. Leaves the files' content to `datasets.reader`.
 """
 
