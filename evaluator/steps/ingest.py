@@ -89,8 +89,8 @@ async def ingest(
     """Begins, sends every batch, publishes, compares the counts. Raises EvaluationError when anything is missing.
 
     Its own build separates it from other writers. The build's name is a hash of what is loaded, so that a second run
-    continues a killed load; a rebuild starts anew. `shown` is told of every batch that all backends took, `tell` of all
-    else.
+    continues a killed load; a rebuild starts anew. `shown` counts every batch that all backends took; `tell` gets all
+    other messages.
     """
     started = time.perf_counter()
     tally, target = _LoadTally(), experiment.target

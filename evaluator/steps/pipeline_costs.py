@@ -30,7 +30,7 @@ COSTS = "costs.json"
 class CostReport(Wire):
     """costs.json: bytes of the indexes by backend, read after the queries, and costs by pipeline."""
 
-    indexes: dict[str, Count | None]  # null: its engine does not say
+    indexes: dict[str, Count | None]  # null: its engine does not report it
     indexes_reason: str | None = None  # why no index is known
     pipelines: dict[str, PipelineCost]
 
@@ -48,7 +48,7 @@ async def pipeline_costs(
 ) -> CostReport:
     """Reads the sizes of the indexes; with `processes`, sends a block of queries through each arm, one at a time.
 
-    Sizes are read here and not before the queries: Elasticsearch tells them ten seconds late, so those after loading
+    Sizes are read here and not before the queries: Elasticsearch reports them ten seconds late, so those after loading
     would be of segments that were merged since.
     """
     indexes, reason = await _index_sizes(client, experiment)

@@ -75,7 +75,7 @@ def quality_figures(
 ) -> dict[str, QualityFigure]:
     """Returns the figures of one arm by metric. `figures`: of `answers`."""
     depth = answers.depth
-    # Of the deeper answers: a document tied with one within the cutoff may stand below it.
+    # Ties are looked up in the deeper answers: a document tied with one within the cutoff may stand below it.
     rankings = {query: tied_groups(one.ranking) for query, one in answers.deep.items() if one.error is None}
     bounds = bounds_of_ties(judgments, rankings, figures)
     excluded = sum(record.excluded_self for record in _asked(answers.timed, queries))

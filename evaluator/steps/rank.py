@@ -47,7 +47,7 @@ class RankReport(StepFile):
     arms: tuple[RankedArm, ...]
     depth: Count  # of the rankings
     timed_top: Count | None = None  # hits that a timed request asked for; null: all, or nothing was timed (imported)
-    # Of the collection with those of the corpus, before the first query; null where no gateway was asked.
+    # Documents of the collection compared with those of the corpus before the first query; null without a gateway.
     compared_documents: Count | None
 
 

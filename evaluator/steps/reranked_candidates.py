@@ -1,4 +1,4 @@
-"""Counts the candidates that the rerank stages of an answer scored, as far as the answer tells. Pure."""
+"""Counts the candidates that the rerank stages of an answer scored, as far as the answer shows. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from services.contracts.query import Degradation
 
 
 def candidates_scored(degraded: Sequence[Degradation], hits: int, reranks: Mapping[str, int], asked: int) -> int | None:
-    """Returns the candidates that all rerank stages scored; None where the answer does not tell.
+    """Returns the candidates that all rerank stages scored; None where the answer does not show it.
 
     `hits`: of the answer, of `asked`. `reranks`: the most candidates of each stage. A degradation names the number.
     Otherwise every candidate was scored, and the answer shows them all where it has fewer hits than were asked for, or
@@ -31,6 +31,6 @@ def share_scored(degraded: Sequence[Degradation], reranks: Mapping[str, int]) ->
 
 
 def mean_scored(numbers: Sequence[int | None]) -> float | None:
-    """Returns the mean over answers; None without one, and where one of them does not tell its number."""
+    """Returns the mean over answers; None without one, and where one of them does not show its number."""
     known = [number for number in numbers if number is not None]
     return sum(known) / len(known) if known and len(known) == len(numbers) else None

@@ -30,7 +30,7 @@ def export_run(folder: RunFolder, directory: Path, added: Sequence[Path] = ()) -
     """Writes the judgments of the measured queries and a run file a pipeline, separated by spaces.
 
     Ids are written as they are, unless one has white space: then in all files `%` and white space are percent-encoded
-    (RFC 3986), and the second column, which tools ignore, says so to our readers. Scores are n - rank. `added`: qrels
+    (RFC 3986), and the second column, which tools ignore, marks it for our readers. Scores are n - rank. `added`: qrels
     files merged over the dataset's judgments. Raises EvaluationError when these changed since the queries ran.
     """
     ranked = folder.read("rank.json", RankReport)

@@ -182,7 +182,7 @@ def _record(query: str, hits: Mapping[str, float] | None, excluded_self: bool, f
 
 
 def _write(folder: RunFolder, experiment: Experiment, dataset: Dataset, arms: Sequence[_ImportedArm]) -> RunFolder:
-    # Gateway and generation are empty: nothing says what answered.
+    # Gateway and generation are empty: nothing records what answered.
     prints = {arm.name: arm.fingerprint for arm in arms}
     folder.write("manifest.json", build_manifest(experiment, dataset, "", "", {}, prints))
     for arm in arms:

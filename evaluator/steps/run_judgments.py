@@ -29,7 +29,7 @@ class JudgmentsOrigin(Wire):
         return f"Judged by {self.file} of the dataset (sha256 {self.sha256[:12]})."
 
     def sentences(self) -> Iterator[str]:
-        """Yields what a report says of them."""
+        """Yields what a report states of them."""
         yield self.of_dataset
         yield from (f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in self.added)
 
