@@ -45,7 +45,7 @@ class FailedRequest(Wire):
 
 
 def stage_times(answers: Sequence[AnswerOutcome], stage_ids: Collection[str]) -> dict[str, StageTime]:
-    """Summarises the reported times by key. `stage_ids`: of the pipeline, by which a part is told from a stage."""
+    """Summarises the reported times by key. `stage_ids`: of the pipeline; they distinguish a part from a stage."""
     latency_ms = math.fsum(one.latency_ms or 0.0 for one in answers)
     found: dict[str, list[float]] = {}
     for one in answers:
@@ -59,13 +59,13 @@ def gap_time(answers: Sequence[AnswerOutcome]) -> StageTime | None:
 
     None where no answer reports a total.
     """
-    told = [(one.latency_ms, one.timings_ms) for one in answers if one.latency_ms is not None]
+    timed = [(one.latency_ms, one.timings_ms) for one in answers if one.latency_ms is not None]
     gaps = [
         latency_ms - timings_ms[TOTAL] - timings_ms.get(GATEWAY_WAIT, 0.0)
-        for latency_ms, timings_ms in told
+        for latency_ms, timings_ms in timed
         if TOTAL in timings_ms
     ]
-    return _summed_up(gaps, math.fsum(latency_ms for latency_ms, _ in told), None) if gaps else None
+    return _summed_up(gaps, math.fsum(latency_ms for latency_ms, _ in timed), None) if gaps else None
 
 
 def slowest_answers(answers: Sequence[AnswerOutcome]) -> tuple[SlowAnswer, ...]:

@@ -1,4 +1,4 @@
-"""Chooses the uninterrupted segment of a run that latency is taken from, and says so. Pure."""
+"""Chooses the uninterrupted segment of a run that latency is taken from, and reports it. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def latency_source(manifest: Manifest, records: Mapping[str, Sequence[AnswerOutc
 
 
 def interruption_remarks(source: LatencySource | None) -> Iterator[str]:
-    """Yields what the report says of interruptions."""
+    """Yields what the report states of interruptions."""
     if source is not None:
         times = "once" if source.interruptions == 1 else f"{source.interruptions} times"
         yield (

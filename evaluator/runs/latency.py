@@ -21,7 +21,7 @@ class Timed:
     """Milliseconds, None where there are none, and whether they hold. None is shown, drawn or judged without both."""
 
     _ms: float | None
-    valid: bool | None  # None: of a release that did not tell
+    valid: bool | None  # None: of a release that did not record it
 
     @property
     def held_ms(self) -> float | None:

@@ -158,7 +158,7 @@ class RunFolder:
         return self.path / "quality" / f"{arm}.jsonl"
 
     def forget_answers(self) -> None:
-        """Removes the answers and the file that says that `rank` has ended. Later steps' files stay, and are stale."""
+        """Removes the answers and the file that marks that `rank` has ended. Later steps' files stay, and are stale."""
         (self.path / CONDITIONS).unlink(missing_ok=True)
         for path in (self.path / "answers").glob("*.jsonl"):
             path.unlink()

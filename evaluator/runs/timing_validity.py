@@ -1,4 +1,4 @@
-"""Owns `conditions.jsonl`, what the machine did while a run's queries were timed, and says whether the times hold.
+"""Owns `conditions.jsonl`, what the machine did while a run's queries were timed, and decides whether the times hold.
 
 Whether the run itself is valid (lost queries, degraded answers) is left to the report.
 """
@@ -17,7 +17,8 @@ from services.contracts.base import Count, Wire
 from services.files.disk_writes import naming
 from services.files.regular_file import read_regular
 
-# Of an alarm of any pipeline while nothing drifts: in few queries one half often holds more slow ones than the other.
+# The probability of an alarm of any pipeline while nothing drifts. In few queries one half often holds more slow ones
+# than the other.
 CHANCE = 0.01
 
 
@@ -29,7 +30,7 @@ class SegmentConditions(Wire):
 
 
 class ConditionsLog:
-    """Reads the machine's counters between timed queries, and writes what they say to a run's folder."""
+    """Reads the machine's counters between timed queries, and writes them to a run's folder."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class _Places:
     document: int = 2
     score: int = 4
     width: int = 6
-    iteration: int | None = 1  # says whether ids are encoded; None: a header names the columns
+    iteration: int | None = 1  # shows whether ids are encoded; None: a header names the columns
 
 
 def run_lines(query: str, ranking: Sequence[str], tag: str, *, encoded: bool = False) -> str:
@@ -33,7 +33,7 @@ def run_lines(query: str, ranking: Sequence[str], tag: str, *, encoded: bool = F
 
     Scores are n - rank: strictly decreasing and exact in float32, so that every tool keeps this order (trec_eval reads
     scores as float32 and orders equal ones by descending id). `encoded`: separated by spaces for tools that split at
-    white space, with percent-encoded ids, which the second column says.
+    white space, with percent-encoded ids, which the second column marks.
     """
     n = len(ranking)
     written, second, tab = (encoded_id, ENCODED, " ") if encoded else (str, "Q0", "\t")
