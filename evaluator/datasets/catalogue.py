@@ -109,7 +109,7 @@ class Catalogue:
     def located(self, given: str) -> tuple[LocatedSet, ...]:
         """Returns the collections that a directory or a name of the catalogue means. A directory goes first.
 
-        Raises EvaluationError that says how to fetch a set that is not on this machine.
+        Raises EvaluationError that states how to fetch a set that is not on this machine.
         """
         self.expect_known(given)
         if given not in self.sets or holds_set(Path(given)):

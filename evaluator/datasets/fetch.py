@@ -22,7 +22,7 @@ from services.files.regular_file import locked
 def fetch(catalogue: Catalogue, name: str) -> tuple[Path, ...]:
     """Returns the directories of a set (one for each part), fetched if need be.
 
-    A part comes with all others of its archive. Raises EvaluationError that says what to put where.
+    A part comes with all others of its archive. Raises EvaluationError that states what to put where.
     """
     asked = catalogue.named(name)
     there = _directories(catalogue, name)
@@ -97,7 +97,7 @@ def _copy_of_ir_datasets(catalogue: Catalogue, name: str, archive: OfficialArchi
     from ir_datasets.log import easy
     from ir_datasets.util import DownloadConfig, home_path
 
-    # Its warnings about each try: the error below says the same once.
+    # Silences its warnings about each try: the error below reports the same once.
     easy().logger().setLevel(logging.ERROR)
     try:
         path = Path(DownloadConfig.context("beir", home_path() / "beir")[archive.ir_datasets].path())
@@ -109,7 +109,7 @@ def _copy_of_ir_datasets(catalogue: Catalogue, name: str, archive: OfficialArchi
 
 
 def _install(catalogue: Catalogue, whole: CataloguedSet, archive: Path, into: Path) -> None:
-    # Of one name, under the lock, so that what a killed process left is removed.
+    # The folder has one fixed name, under the lock, so that what a killed process left is removed.
     scratch = into / f".{whole.name}.unpacking"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()

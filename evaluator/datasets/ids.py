@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # numpy is imported where it is used: the command line starts
     import numpy as np
     from numpy.typing import NDArray
 
-# The second column of a line of TREC, which tools ignore, says with this word that the ids of the line are encoded.
+# The second column of a line of TREC, which tools ignore, marks with this word that the ids of the line are encoded.
 ENCODED = "percent-encoded"
 
 _BREAKS = re.compile(r"[\t\r\n]")
@@ -92,7 +92,7 @@ class IdHashes:
         self._in_order = False
 
     def repeated(self) -> frozenset[int]:
-        """Returns the hashes that stand more than once; `hash` of an id tells whether it is one of them."""
+        """Returns the hashes that stand more than once; an id is one of them if its `hash` is."""
         hashes = self._sorted()
         return frozenset(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
 

@@ -16,7 +16,7 @@ _COARSEST_CLOCK_NS = 2_000_000_000
 
 
 class FileStamp(Wire):
-    """What the file system says of a file. No program can set `changed_ns` (ctime), unlike the time of writing."""
+    """What the file system records of a file. No program can set `changed_ns` (ctime), unlike the time of writing."""
 
     bytes: Count
     inode: Count
@@ -37,7 +37,7 @@ class FileStamp(Wire):
         )
 
     def is_of_same_content(self, other: Self) -> bool:
-        """Returns whether nothing was written between the two looks; False where the times are too close to tell."""
+        """Returns whether nothing was written between the two looks; False where the times are too close to decide."""
         return (
             self.changed_ns + _COARSEST_CLOCK_NS < self.looked_ns
             and self.model_copy(update={"looked_ns": other.looked_ns}) == other
@@ -61,8 +61,8 @@ def read_or_recall(
 ) -> tuple[Dataset, DatasetRecord]:
     """Returns the dataset and its record: recalled if no file changed since, else by `read_dataset`.
 
-    Queries and judgments are read and hashed each time. The corpus is not read where its stamp tells that it is the
-    same, and hashed where the stamp cannot tell.
+    Queries and judgments are read and hashed each time. The corpus is not read where its stamp shows that it is the
+    same, and hashed where the stamp cannot show it.
     """
     if (
         record is not None
