@@ -9,7 +9,7 @@ from evaluator.pages.page_blocks import FIGURE
 from evaluator.printable import shown
 
 # What a spreadsheet evaluates (OWASP, CSV injection); full-width signs count as the plain ones. Quotes in front of it
-# are ours, or must be told from ours.
+# are ours, or must be distinguished from ours.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 _EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?e[+-]?\d+")
 

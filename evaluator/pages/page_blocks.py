@@ -37,13 +37,13 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A sentence that says its outcome before the first colon and the figures after it. May hold data."""
+    """A sentence that states its outcome before the first colon and the figures after it. May hold data."""
 
     text: str
 
     @property
     def outcome(self) -> str:
-        """What is said before the figures, with the colon."""
+        """The words before the figures, with the colon."""
         return "".join(self.text.partition(": ")[:2])
 
     @property
@@ -70,7 +70,7 @@ class Bullets:
 class Table:
     """A table. The first of its `rows` is the header; a cell wholly in backticks is code.
 
-    `name` is that of its files (`tables/<name>.csv`), `caption` says what it shows.
+    `name` is that of its files (`tables/<name>.csv`), `caption` states what it shows.
     """
 
     name: str

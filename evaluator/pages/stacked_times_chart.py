@@ -1,4 +1,4 @@
-"""Draws where mean latencies went, as stacked shares: a bar a row, a colour a stage; and tells it in rows. Pure."""
+"""Draws where mean latencies went, as stacked shares: a bar a row, a colour a stage; and lists them in rows. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

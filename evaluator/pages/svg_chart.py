@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from evaluator.printable import shown
 
-# Of colour-blind-safe hues (Okabe and Ito 2008), darkened on white and lightened on black. `b`: areas beneath text.
+# Colour-blind-safe hues (Okabe and Ito 2008), darkened on white and lightened on black. `b`: areas beneath text.
 LIGHT = {
     "paper": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "grid": "#d8dee4",
     "c0": "#0072b2", "c1": "#c44e00", "c2": "#00805d", "c3": "#a3387a", "c4": "#7d6608", "c5": "#555555",
@@ -24,7 +24,7 @@ DARK = {
 COLOURS = 6
 SHAPES = ("circle", "square", "triangle", "diamond", "plus")
 FONT_PX = 12
-# Of the mean character of a sans-serif font, for texts that must not overlap.
+# The width of the mean character of a sans-serif font, for texts that must not overlap.
 CHARACTER_PX = 6.9
 LEGEND_PX = 16
 MOST_TICKS = 8  # of a logarithmic axis, before it shows powers of ten alone
