@@ -1,4 +1,4 @@
-"""Computes what a report says beside its figures: intervals of means, and verdicts against the first arm.
+"""Computes what a report states beside its figures: intervals of means, and verdicts against the first arm.
 
 Pure. Takes the values of each query; which files they come from is left to the caller.
 """

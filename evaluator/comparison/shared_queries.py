@@ -13,8 +13,8 @@ Rankings = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class SharedQueries:
-    """What both are measured on. `notes` say what was left out or may mislead, a sentence each; so do `losses`, which
-    are notes too, of lost and degraded answers."""
+    """What both are measured on. `notes` report what was left out or may mislead, a sentence each. `losses` are notes
+    too, of lost and degraded answers."""
 
     queries: tuple[str, ...]
     depth: int

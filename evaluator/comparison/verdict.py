@@ -1,4 +1,4 @@
-"""Compares systems on the same queries and says the outcome in a sentence with a fixed grammar. Pure.
+"""Compares systems on the same queries and states the outcome in a sentence with a fixed grammar. Pure.
 
     sentence := outcome ": " metric figures ". " power "."
     outcome  := B " is better than " A | B " is worse than " A     followed by ", by less than " margin where that holds
@@ -201,7 +201,7 @@ def no_worse_gate(
 ) -> NoWorseGate:
     """Tests that the second system is not worse by the margin or more. `verdict` is of the same pair.
 
-    `losses` say which answers of either system were lost or degraded: a lost one counts as 0, so that a baseline with
+    `losses` list which answers of either system were lost or degraded: a lost one counts as 0, so that a baseline with
     losses would let any system pass. With one the gate fails, whatever p is.
     """
     values = differences(pair.first_values, pair.second_values)
@@ -209,12 +209,14 @@ def no_worse_gate(
     words = f"{pair.second} is not worse than {pair.first} by {margin:g} or more in {verdict.metric} ({_p(p)})"
     if losses:
         metric = verdict.metric
-        said = f"Gate failed: {'; '.join(losses)}; it compares {metric} only where every query of both was answered."
+        sentence = (
+            f"Gate failed: {'; '.join(losses)}; it compares {metric} only where every query of both was answered."
+        )
     elif p < ALPHA:
-        said = f"Gate passed: {words}."
+        sentence = f"Gate passed: {words}."
     else:
-        said = f"Gate failed: not shown that {words}{_why_not_shown(verdict, needed)}."
-    return NoWorseGate(margin=margin, p=p, queries_needed=needed, passed=p < ALPHA and not losses, sentence=said)
+        sentence = f"Gate failed: not shown that {words}{_why_not_shown(verdict, needed)}."
+    return NoWorseGate(margin=margin, p=p, queries_needed=needed, passed=p < ALPHA and not losses, sentence=sentence)
 
 
 def _why_not_shown(verdict: PairedComparison, needed: int | None) -> str:
