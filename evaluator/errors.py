@@ -1,4 +1,4 @@
-"""Owns the errors that end a step of an evaluation; each is one sentence that says what to do."""
+"""Owns the errors that end a step of an evaluation; each is one sentence that states what to do."""
 
 
 class EvaluationError(Exception):

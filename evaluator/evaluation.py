@@ -38,8 +38,8 @@ _NAME_IT = "name one by --gateway or GATEWAY_URL, without a path unless a proxy 
 
 
 async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
-    """Waits until the gateway is ready, and says so. Raises EvaluationError after `seconds`."""
-    until, last, told = time.monotonic() + seconds, "it did not answer", False
+    """Waits until the gateway is ready, and prints that it waits. Raises EvaluationError after `seconds`."""
+    until, last, announced = time.monotonic() + seconds, "it did not answer", False
     while True:
         try:
             health = await client.health()
@@ -55,9 +55,9 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
             last = "; ".join(f"{one.name}: {one.detail or 'its log says why'}" for one in failed) or health.status
         if time.monotonic() >= until:
             raise EvaluationError(f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last}")
-        if not told:
+        if not announced:
             say(f"Waiting for the gateway at {client.url}, at most {seconds:.0f} s: {last}")
-            told = True
+            announced = True
         await asyncio.sleep(0.5)
 
 

@@ -124,15 +124,15 @@ def _printed(label: str, total: int, unit: str) -> Iterator[Advance]:
             yield lambda count, lost=0, /: bar.advance(task, count)
         return
     done, losses, started = 0, 0, time.monotonic()
-    told = started
+    printed_at = started
 
     def advance(count: int, lost: int = 0, /) -> None:
-        nonlocal done, losses, told
+        nonlocal done, losses, printed_at
         done, losses = done + count, losses + lost
-        if time.monotonic() - told >= PLAIN_EVERY_S and done < total:
-            told = time.monotonic()
-            said = f", {losses} lost" if losses else ""
-            say(f"{label}: {done} of {total} {unit}{said}, {told - started:.0f} s")
+        if time.monotonic() - printed_at >= PLAIN_EVERY_S and done < total:
+            printed_at = time.monotonic()
+            lost_part = f", {losses} lost" if losses else ""
+            say(f"{label}: {done} of {total} {unit}{lost_part}, {printed_at - started:.0f} s")
 
     say(f"{label}: {total} {unit} ...")
     yield advance

@@ -1,4 +1,4 @@
-"""Runs the ranking of an experiment several times against one collection and tells how far the runs differ.
+"""Runs the ranking of an experiment several times against one collection and reports how far the runs differ.
 
 Each run has its own folder and report; the summary, `repeats.json` and `repeats.md`, stands in that of the last one.
 """
@@ -157,7 +157,7 @@ def _pipeline(folders: Sequence[RunFolder], outcomes: Sequence[PipelineReport], 
 
 
 def _spreads(figures: Mapping[str, Sequence[float | None]]) -> dict[str, Spread]:
-    told = {name: [value for value in values if value is not None] for name, values in figures.items()}
+    measured = {name: [value for value in values if value is not None] for name, values in figures.items()}
     return {
         name: Spread(
             mean=statistics.fmean(values),
@@ -166,7 +166,7 @@ def _spreads(figures: Mapping[str, Sequence[float | None]]) -> dict[str, Spread]
             max=max(values),
             runs=len(values),
         )
-        for name, values in told.items()
+        for name, values in measured.items()
         if values
     }
 

@@ -31,7 +31,7 @@ class AnalysedSet:
 
     name: str  # as in the catalogue: cqadupstack/android
     part_of: str | None  # the set that counts as the mean of its parts
-    first: AnalysedRun  # says where files, judgments and queries are
+    first: AnalysedRun  # holds where files, judgments and queries are
     runs: Mapping[str, AnalysedRun]  # by pipeline
 
 
@@ -66,7 +66,7 @@ def resolve_runs(words: Sequence[str], runs: Path, catalogue: Catalogue) -> tupl
 
 
 def changed_pipelines(sets: Sequence[AnalysedSet]) -> tuple[str, ...]:
-    """Returns the names under which different pipelines ran on different sets. Imported ones cannot be told apart."""
+    """Returns the names under which different pipelines ran on different sets. Imported ones look alike."""
     prints: dict[str, set[str]] = {}
     for one in sets:
         for name, run in one.runs.items():

@@ -42,8 +42,8 @@ def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[s
     shown = {table.name: table for table in tables}
     for name, table in shown.items():
         yield f"## {table.heading}"
-        if said := _explained(name):
-            yield said
+        if explained := _explained(name):
+            yield explained
         yield table.markdown()
         if table.why_missing:
             yield "\n".join(f"- {reason}" for reason in table.why_missing)
@@ -69,7 +69,7 @@ def _runs(analysis: Analysis) -> Iterator[str]:
 
 
 def _explained(name: str) -> str | None:
-    return next((said for beginning, said in _EXPLANATIONS.items() if name.startswith(beginning)), None)
+    return next((text for beginning, text in _EXPLANATIONS.items() if name.startswith(beginning)), None)
 
 
 def _counted(number: int, noun: str) -> str:

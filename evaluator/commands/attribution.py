@@ -1,4 +1,4 @@
-"""Commands that say where relevant documents were lost, and what other settings would have answered."""
+"""Commands that report where relevant documents were lost, and what other settings would have answered."""
 
 from collections.abc import Sequence
 from functools import partial

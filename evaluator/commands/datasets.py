@@ -103,8 +103,8 @@ def _row(catalogue: Catalogue, found: CataloguedSet) -> list[str]:
 def _decisions(read: Dataset) -> list[list[str]]:
     rows = []
     for name, value in read.counts.model_dump().items():
-        told = ", ".join(map(str, value)) or "none" if isinstance(value, tuple | list) else str(value)
-        rows.append([name.replace("_", " "), told])
+        shown = ", ".join(map(str, value)) or "none" if isinstance(value, tuple | list) else str(value)
+        rows.append([name.replace("_", " "), shown])
     schema = ", ".join(f"{field}: {kind}" for field, kind in read.schema.items()) or "none"
     return [*rows, ["metadata fields", schema], *([f"sha256 of {name}", value] for name, value in read.hashes.items())]
 
@@ -117,7 +117,7 @@ def _print_deviation(read: Dataset, known: CataloguedSet) -> None:
         wrong.append(f"{published.queries} judged queries")
     if known.self_retrieval is not None and known.self_retrieval != bool(read.counts.self_retrieved):
         wrong.append("queries among its documents" if known.self_retrieval else "no query among its documents")
-    told = (
+    sentence = (
         f"{known.title} as it was published has {' and '.join(wrong)}." if wrong else f"As {known.title} is published."
     )
-    show(f"\n{told}")
+    show(f"\n{sentence}")

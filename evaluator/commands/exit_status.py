@@ -11,7 +11,7 @@ from evaluator.experiments.gates import GateOutcome
 from evaluator.pages.junit import GateCase, write_junit
 from evaluator.progress import say
 
-# 1: a step failed; 2: wrong command line; 3: all files are written, but something cannot be told from them; 4: a gate
+# 1: a step failed; 2: wrong command line; 3: all files are written, but they leave something open; 4: a gate
 # does not hold, or a slowdown was found.
 INVALID_RUN = 3
 MISSED_GATE = 4
@@ -34,8 +34,8 @@ def end_status(
 ) -> None:
     """Prints a line for each gate, and writes them and the gates of a comparison to `junit`.
 
-    `doubts`: why something cannot be told. `slower`: a comparison found a slowdown. What was found comes before what
-    cannot be told: raises Exit with status 4 for a slowdown and for a gate whose value is beyond its bound, then with 3
+    `doubts`: why something stays open. `slower`: a comparison found a slowdown. What was found comes before what
+    stays open: raises Exit with status 4 for a slowdown and for a gate whose value is beyond its bound, then with 3
     for a doubt, then with 4 for a gate without a value. Raises EvaluationError when there is no gate to write.
     """
     if gates:

@@ -106,7 +106,7 @@ def overridden_load(plan: LoadPlan | None, given: Mapping[str, object], defaults
     """Returns the plan with the given fields. Raises WrongOption that names the option at fault.
 
     `defaults` count where neither the plan's file nor `given` has the field. Other traffic leaves out what the file
-    says of its own traffic alone.
+    sets for its own traffic alone.
     """
     content = {} if plan is None else plan.model_dump(exclude_unset=True)
     if any(name in given for name in TRAFFIC):

@@ -55,9 +55,9 @@ class AtDeadline(Wire):
     errors_by_kind: dict[str, Count]  # of `lost`
     ndcg_at_10: FiniteFloat
     degraded: Count  # answers in time with a degradation
-    # Of the re-ranked candidates of an answer in time; null: nothing re-ranks, or nothing came in time.
+    # Re-ranked candidates of an answer in time; null: nothing re-ranks, or nothing came in time.
     scored: FiniteFloat | None  # mean number; null too where an answer shows fewer hits than may be re-ranked
-    scored_share: FiniteFloat | None  # mean share, which degraded answers tell and all others have at 1
+    scored_share: FiniteFloat | None  # mean share; degraded answers report it, all others count as 1
     p50_ms: FiniteFloat
     p95_ms: FiniteFloat
     slowest_ms: FiniteFloat | None  # of the answers, late ones too

@@ -1,4 +1,4 @@
-"""Writes the consensus of a session as qrels, which `--judgments FILE` and other tools read, and says what made it."""
+"""Writes the consensus of a session as qrels, which `--judgments FILE` and other tools read, and what made it."""
 
 from hashlib import sha256
 from pathlib import Path

@@ -60,7 +60,7 @@ class StandingJudgments:
 def judge_files(folder: Path) -> list[Path]:
     """Returns the files of the judges in a folder, in order of name.
 
-    Hidden files and those of another suffix belong to editors and systems. Raises EvaluationError, which says what to
+    Hidden files and those of another suffix belong to editors and systems. Raises EvaluationError, which states what to
     do, for a folder that is gone, and for any other file that cannot be a judge's: it may hold grades.
     """
     try:

@@ -1,6 +1,6 @@
 """Pools the unjudged documents of several rankings (Sparck Jones and van Rijsbergen 1975). Pure.
 
-A pool says nothing of systems and ranks, so that no judge knows who returned a document.
+A pool holds no systems and ranks, so that no judge knows who returned a document.
 """
 
 import random

@@ -57,8 +57,8 @@ def agreement_blocks(found: Sequence[JudgeAgreement], group: GroupAgreement | No
         Table("agreement", "Agreement of each two judges", rows),
     ]
     if group is not None:
-        said = f"Fleiss' kappa of all {len(group.judges)} judges: {_figure(group.kappa)} ({group.pairs} pairs)."
-        blocks.append(Sentence(said))
+        agreement = f"Fleiss' kappa of all {len(group.judges)} judges: {_figure(group.kappa)} ({group.pairs} pairs)."
+        blocks.append(Sentence(agreement))
     return blocks + [_confusion(one) for one in found if one.pairs]
 
 

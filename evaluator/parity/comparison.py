@@ -152,7 +152,7 @@ def figures(dataset: Dataset, answers: Answers, settings: FigureSettings) -> dic
 
 
 def ranking(hits: ScoredHits, query: str, dataset: Dataset, settings: FigureSettings) -> tuple[str, ...]:
-    """Returns the ids of an answer in the order, at the depth, and without the documents that `settings` say."""
+    """Returns the ids of an answer in the order, at the depth, and without the documents, as `settings` determine."""
     ordered: Sequence[tuple[str, float]] = hits
     if settings.ties == "descending":
         # As trec_eval, which reads scores as float32. Sorting is stable: first by id, then by score.

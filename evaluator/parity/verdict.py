@@ -54,10 +54,10 @@ def verdict(report: ParityReport) -> str:
 
 def _unexplained(report: ParityReport) -> str:
     nearest = min(report.tried, key=lambda one: _distance(one.figures, report))
-    said = f"Explained by none of the {len(report.tried)} changes tried"
+    verdict = f"Explained by none of the {len(report.tried)} changes tried"
     if _distance(nearest.figures, report) >= _distance(report.figures, report):
-        return f"{said}, and none makes the gap smaller."
-    return f"{said}; nearest is {_words(nearest.change, report.served)}, off by {_gaps(nearest.figures, report)}."
+        return f"{verdict}, and none makes the gap smaller."
+    return f"{verdict}; nearest is {_words(nearest.change, report.served)}, off by {_gaps(nearest.figures, report)}."
 
 
 def _words(change: Change, served: FigureSettings) -> str:

@@ -120,7 +120,7 @@ def _times_valid(folder: RunFolder) -> bool | None:
     """Returns whether the times of a run hold; None where it has no report, or one of older files."""
     try:
         return folder.read("report.json", Report).timing_valid
-    except EvaluationError:  # a replay needs nothing else of it, and its page says what to do
+    except EvaluationError:  # a replay needs nothing else of it, and its page states what to do
         return None
 
 

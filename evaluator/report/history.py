@@ -39,7 +39,7 @@ class HistoryEntry(Wire):
     quality: dict[str, FiniteFloat | None]
     p50_ms: FiniteFloat | None
     p95_ms: FiniteFloat | None
-    timing_valid: bool | None  # whether they hold; null: there are none, or an old release did not tell
+    timing_valid: bool | None  # whether they hold; null: there are none, or an old release did not record it
     against_previous: PairedComparison | None
     against_best: PairedComparison | None  # of all valid runs before
     against_first: PairedComparison | None
@@ -158,7 +158,7 @@ def reported_experiments(runs: Path) -> ExperimentList:
     found: dict[str, list[str]] = {}
     for folder in map(RunFolder, RunFolder.every(runs)):
         if folder.has("report.json"):
-            with suppress(EvaluationError):  # of another release: `history` says so of each experiment
+            with suppress(EvaluationError):  # of another release: `history` reports it for each experiment
                 found.setdefault(folder.experiment.name, []).append(folder.name)
     return ExperimentList(
         experiments=tuple(ReportedExperiment(experiment=name, runs=tuple(found[name])) for name in sorted(found))

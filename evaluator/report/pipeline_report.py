@@ -31,7 +31,7 @@ class PipelineReport(Wire):
     # By name: of the mean, 95 %, BCa bootstrap; null where a single query has a value.
     intervals: dict[str, tuple[FiniteFloat, FiniteFloat] | None] = {}
     against_first: PairedComparison | None = None  # in the first metric; null: the first pipeline, or no metric
-    # Of its queries against the first pipeline, ascending; of more than 201 queries the quantiles at even steps.
+    # Differences of its queries from the first pipeline, ascending; of over 201 queries the quantiles at even steps.
     differences: tuple[FiniteFloat, ...] = ()
     latency_ms: Latency
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
@@ -41,7 +41,7 @@ class PipelineReport(Wire):
     cached: dict[str, CacheUse] = {}  # by backend that looked results up in a cache
     warmup_ms: tuple[FiniteFloat, ...] = ()  # latency of the warm-up answers, in the order of sending
     cost: PipelineCost | None = None  # null: `rank` knew no process
-    index_bytes: Count | None = None  # of the indexes that it reads; null: one of the engines does not say
+    index_bytes: Count | None = None  # of the indexes that it reads; null: one of the engines does not report it
     queries: Count  # sent and measured
     judged: Count  # the denominator of every metric that has a value for each of them (`figures`)
     errors: Count
