@@ -30,7 +30,7 @@ from services.contracts.health import Check
 
 
 def socket_endpoints(_: str, backend: BackendAddress, context: ssl.SSLContext | None = None) -> SocketEndpoints:
-    """Returns the endpoints of production: TCP sockets, with TLS as `context` has it where the URL says https."""
+    """Returns the endpoints of production: TCP sockets, with TLS as `context` has it where the URL has https."""
     return SocketEndpoints(backend, context=context)
 
 

@@ -125,7 +125,7 @@ class Replica:
         return value
 
     def failed(self, failure: BackendFailed, *, reads: bool) -> None:
-        """Records a failure according to what it says about this replica."""
+        """Records a failure according to what it shows about this replica."""
         match failure.reason:
             case "refused":
                 self._answered()

@@ -77,7 +77,7 @@ class Breaker:
                 self.trip()
 
     def abandoned(self) -> None:
-        """Records a call that says nothing about the backend (cancelled, out of time, refused for overload)."""
+        """Records a call that shows nothing about the backend (cancelled, out of time, refused for overload)."""
         self._probe_at = None
 
     def trip(self) -> None:

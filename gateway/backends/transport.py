@@ -55,7 +55,7 @@ class NotConnected(TransportError):
 
 
 class NotTrusted(NotConnected):
-    """The certificate was refused, so nothing was sent. The message says why, without an address."""
+    """The certificate was refused, so nothing was sent. The message states the reason, without an address."""
 
 
 class ConnectTimedOut(TransportError):

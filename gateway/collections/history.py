@@ -19,7 +19,7 @@ class History:
     name: str
     by_backend: Mapping[str, tuple[CollectionState, ...]]
     unusable: frozenset[str] = frozenset()  # generations that some backend cannot open
-    # The time by each backend's own clock (Unix seconds) when it reported its states; None where it does not say.
+    # The time by each backend's own clock (Unix seconds) when it reported its states; None where it does not report it.
     clocks: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
@@ -110,8 +110,10 @@ class History:
         ]
 
     def live_age_s(self) -> float | None:
-        """Returns for how many seconds the live generation is live, by the backend that says least; each counts by its
-        own clock. None until all have published it, and where one does not say the time."""
+        """Returns for how many seconds the live generation is live: the least that a backend reports by its own clock.
+
+        None until all have published it, and where one does not report the time.
+        """
         live = self.live
         if live is None or not self.held_by_all(live):
             return None

@@ -221,7 +221,7 @@ def _merge_reports(live: Report, built: Report, build: str) -> Report:
 
 
 def _target_generation(history: History, token: str | None) -> str:
-    """Returns the generation that a write goes to. Raises a Conflict that says what to send instead."""
+    """Returns the generation that a write goes to. Raises a Conflict that states what to send instead."""
     live, name = history.live, history.name
     if token is None:
         if live is None:

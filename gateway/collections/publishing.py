@@ -173,7 +173,7 @@ class Publishing:
 
 
 def _generation_to_publish(history: History, asked: PublishRequest) -> str:
-    """Returns the generation that a request names. Raises a Conflict that says what to send instead."""
+    """Returns the generation that a request names. Raises a Conflict that states what to send instead."""
     generation = _requested_generation(history, asked)
     live = history.live
     if live is not None and number_of(generation) < number_of(live):
@@ -242,15 +242,15 @@ def _agreed_documents(finished: dict[str, CollectionState], expected: int | None
     """Returns the number of documents. Raises Conflict if the services' contents differ or are empty."""
     counts = {backend: state.documents for backend, state in finished.items()}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{backend} {count}" for backend, count in counts.items())
+        held = ", ".join(f"{backend} {count}" for backend, count in counts.items())
         raise Conflict(
-            f"The services hold different numbers of documents: {said}. Send the documents again, and publish when no "
+            f"The services hold different numbers of documents: {held}. Send the documents again, and publish when no "
             "write is under way."
         )
     if len({state.digest for state in finished.values()}) > 1:
-        said = ", ".join(f"{backend} {(state.digest or 'none')[:12]}" for backend, state in finished.items())
+        held = ", ".join(f"{backend} {(state.digest or 'none')[:12]}" for backend, state in finished.items())
         raise Conflict(
-            f"The services hold different contents under the same ids (digests: {said}). Send the documents again, and "
+            f"The services hold different contents under the same ids (digests: {held}). Send the documents again, and "
             "publish when no write is under way."
         )
     documents = next(iter(counts.values()))

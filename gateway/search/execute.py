@@ -107,7 +107,7 @@ def _candidates(plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
 def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
     places: dict[str, dict[str, StagePlace]] = {one.id: {} for one in walked.ranking}
     if request.explain:
-        # A candidate's places are those among candidates, whatever the deeper searches say of it.
+        # A candidate's places are those among candidates, whatever the deeper searches return for it.
         below = {one.id for one in walked.beneath.ranking}
         for outputs, shown in (
             (walked.outputs, places.keys() - below),

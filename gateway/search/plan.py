@@ -37,7 +37,7 @@ Addresses = Mapping[str, BackendAddress]
 
 
 class PipelineError(ConfigurationError):
-    """A pipeline does not fit the configured backends; the message says what to change."""
+    """A pipeline does not fit the configured backends; the message states what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ def _check_beam(identity: str, stage: Retrieve, name: str, family: Family) -> No
         return
     beam = DEFAULT_BEAM if stage.beam is None else stage.beam
     if beam < stage.top and not stage.exact:
-        told = f"a beam of {beam}" if stage.beam is not None else f"the default beam of {beam}"
+        given = f"a beam of {beam}" if stage.beam is not None else f"the default beam of {beam}"
         raise PipelineError(
-            f"stage '{identity}': top {stage.top} needs a beam of at least {stage.top}, and it has {told}; "
+            f"stage '{identity}': top {stage.top} needs a beam of at least {stage.top}, and it has {given}; "
             f"write `beam: {stage.top}` or more, or `top: {beam}` or less"
         )
 

@@ -35,7 +35,7 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         ends_at = time.monotonic() + timeout_s
         may_skip = stage.on_failure == "skip"
         async with context.admission.reranking(backend.name, timeout_s) if may_skip else nullcontext(Held()) as held:
-            held.overloaded = False  # what is slow or hangs is not overloaded: what is says so
+            held.overloaded = False  # a slow reranker is not overloaded: one that is answers so
             try:
                 # Kept even if the scores fail, so that `include` does not read these texts again.
                 walked = replace(walked, texts=await walked.texts.with_passages(head, TEXTS_SHARE * timeout_s))
@@ -48,7 +48,7 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
             if len(scores) < min(LEAST_SCORED, len(passages)):
                 scores = {}  # z-scores of so few would make the ranking worse
                 crowded = _crowded(answer, timeout_s)
-                # A deadline that is too short by itself tells nothing of the load.
+                # A deadline that is too short by itself shows nothing of the load.
                 held.tells = held.overloaded = crowded
     except Overloaded:
         detail = f"{backend.name}: it does as many re-rankings as it has the time for; try again later."

@@ -18,9 +18,10 @@ class PlannedRetrieve:
     def depths(self, request: SearchRequest) -> tuple[int, ...]:
         """Returns the hits that each of its searches asks for: of the candidates, and of what is beneath them.
 
-        Where the request wants no more than the candidates, one search gives them; alone, no more than it wants, unless
-        it wants to see them. Beneath, the depth does not depend on the request: else the order there would. An
-        approximate search for more hits may begin with others; any other gives the candidates too.
+        Where the request wants no more than the candidates, one search gives them. A stage that is alone asks for no
+        more hits than the request wants, unless the request wants to see the candidates. Beneath the candidates, the
+        depth does not depend on the request, because the order there would depend on it too. An approximate search for
+        more hits may begin with others; any other search gives the candidates too.
         """
         top = self.stage.top
         if request.top <= top:

@@ -153,6 +153,6 @@ def no_retriever_left(failures: Mapping[str, BackendFailed]) -> ProblemError:
     passing = sorted({failure.backend for failure in failures.values() if not failure.permanent})
     if not passing:
         problems = {identity: as_problem(failure) for identity, failure in failures.items()}
-        told = "; ".join(f"stage '{identity}': {problem.detail}" for identity, problem in problems.items())
-        return type(next(iter(problems.values())))(f"No retriever is left. {told}")
+        details = "; ".join(f"stage '{identity}': {problem.detail}" for identity, problem in problems.items())
+        return type(next(iter(problems.values())))(f"No retriever is left. {details}")
     return Unavailable(f"No retriever is left. {what} Try again when {' or '.join(passing)} is back.", retry_after_s=1)

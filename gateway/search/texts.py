@@ -81,9 +81,9 @@ class WalkTexts:
             raise self._without(failure) from failure
 
     def _without(self, failure: BackendFailed) -> BackendFailed:
-        told = not_held(failure.backend, self.generation) if failure.unknown_generation else failure
-        detail = f"{told.reason}: {told.detail}"
-        return BackendFailed("document store", "no_document_store", detail, status=told.status, kind=told.kind)
+        cause = not_held(failure.backend, self.generation) if failure.unknown_generation else failure
+        detail = f"{cause.reason}: {cause.detail}"
+        return BackendFailed("document store", "no_document_store", detail, status=cause.status, kind=cause.kind)
 
 
 def fit_to_reranker(passages: Sequence[str]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     cost = search_cost(plan.source.retrieves, context.request)
     within_s = context.budget.share_s(RETRIEVAL, later)
     async with context.admission.slot(cost, within_s, context.client) as held:
-        held.overloaded = False  # a backend that is slow or hangs is not overloaded: one that is says so
+        held.overloaded = False  # a slow backend is not overloaded: one that is answers so
         try:
             sourced = await plan.source.run(context, later)
         except Overloaded:
@@ -64,16 +64,16 @@ async def include(context: WalkContext, walked: Walked) -> Walked:
         return walked
     started = time.perf_counter()
     try:
-        with collected_parts() as told_ms:
+        with collected_parts() as parts_ms:
             documents = await walked.texts.read_uncut(ids, parts, context.timeout_s("include", INCLUDING, 0.0))
     except BackendFailed as failure:
         if failure.kind == AnswerTooLarge.kind:
             raise AnswerTooLarge(f"include: {failure.detail}") from failure
         documents = walked.texts.already_read(ids, parts)
-        told = walked.degrade("include", "include", failure.reason, str(failure), len(documents), len(ids))
+        flagged = walked.degrade("include", "include", failure.reason, str(failure), len(documents), len(ids))
     else:
-        told = walked.flag_missing("include", "include", len(documents), len(ids))
-    return replace(told, documents=documents).timed("include", started, told_ms)
+        flagged = walked.flag_missing("include", "include", len(documents), len(ids))
+    return replace(flagged, documents=documents).timed("include", started, parts_ms)
 
 
 def _after_source(context: WalkContext, given: Sourced) -> Walked:

@@ -70,7 +70,9 @@ class Sourced:
     found: Found | None
     timings_ms: Mapping[str, float]
     failures: Mapping[str, BackendFailed]  # of retrieves that may be skipped
-    parts_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what the services told of their time
+    parts_ms: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict
+    )  # what the services reported of their time
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class ShownProblem:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """The difference between two lists for one hit: a sign for the eye, and words that say the same."""
+    """The difference between two lists for one hit: a sign for the eye, and words that mean the same."""
 
     kind: Literal["up", "down", "same", "only"]
     sign: str
