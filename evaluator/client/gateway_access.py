@@ -78,7 +78,7 @@ class GatewayAccess:
 
 
 def access_of(settings: AccessSettings, token: SecretStr | None) -> GatewayAccess:
-    """Returns what settings say; without a key it is the first of the tokens that is sent."""
+    """Returns the access of the settings; without a key it is the first of the tokens that is sent."""
     ca_file, trusted = settings.ca_file, settings.trusted_plain
     if settings.gateway_api_key is not None or token is None:
         return GatewayAccess(settings.gateway_api_key, ca_file=ca_file, trusted_plain=trusted)

@@ -46,7 +46,7 @@ class ConditionsReading:
 
 
 class MachineConditions(Wire):
-    """What happened on the machine between two readings, as shares of 0 to 1; null: the machine does not report it."""
+    """What happened on the machine between two readings, as shares of 0 to 1; null: the machine does not tell."""
 
     seconds: FiniteFloat
     cores: Count

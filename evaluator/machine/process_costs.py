@@ -49,7 +49,7 @@ class ProcessCost(Wire):
     """CPU of a process between two readings, and its memory at the second one.
 
     `cpu_ms` includes what it does without queries (polls, merges, garbage collection). Memory is the resident set; of
-    Elasticsearch, which does not report it, what the JVM has committed.
+    Elasticsearch, which does not say it, what the JVM has committed.
     """
 
     cpu_ms: FiniteFloat | None

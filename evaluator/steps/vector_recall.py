@@ -25,8 +25,8 @@ class VectorRecall(Wire):
     """`recall` is the mean share of the exact top `top` that the approximate top `top` holds, over `queries`.
 
     `top` and `beam` are the largest with which an arm searches this backend approximately; without such an arm, the
-    depth (at most MAX_TOP) and DEFAULT_BEAM. With `indexed` 0 the store scans all vectors: its recall of 1 does not
-    measure an index.
+    depth (at most MAX_TOP) and DEFAULT_BEAM. With `indexed` 0 the store scans all vectors: its recall of 1 says nothing
+    about an index.
     """
 
     vectors: Count
