@@ -126,15 +126,17 @@ async def test_the_judgments_behind_a_report_stay_and_a_second_session_is_not_dr
     token = token_of(await client.get(f"/judge/{session_of(first)}"))
     asked = [{"token": token, "session": session_of(path)} for path in (first, second)]
     answers = await asyncio.gather(*(measured(client, run, data) for data in asked))
-    (by_second,) = json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"]
+    (by_last,) = json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"]
     await judged(client, first, "0")
     again = await measured(client, run, asked[0])
     (by_first,) = json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"]
     assert [answer.status_code for answer in (*answers, again)] == [303] * 3
-    assert (by_second["added"], by_first["added"]) == (2, 2)
+    # Which of two requests at once ends last is not promised.
+    added = {session_of(first): 1, session_of(second): 2}
+    assert (by_last["added"], by_first["added"]) == (added[Path(by_last["file"]).parent.name], 2)
     folder = runs / "judging" / session_of(first)
     assert len(list(folder.glob("judgments-*.qrels"))) == len(list(folder.glob("judgments-*.qrels.json"))) == 2
-    assert sha256(Path(by_second["file"])) == by_second["sha256"]
+    assert sha256(Path(by_last["file"])) == by_last["sha256"]
 
 
 async def test_the_order_by_impact_follows_the_grades_and_the_verdict_says_whether_judging_may_stop(
