@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pydantic_settings import BaseSettings
@@ -86,10 +87,11 @@ def test_a_setting_that_is_no_address_is_named(
 
 
 @pytest.mark.parametrize(
-    "words", [["rank"], ["ingest", "demo", "--gateway", "127.0.0.1:8000"], ["rank", "--processes", "dense=h:8002"]]
+    "words",
+    [["rank"], ["ingest", "demo", "--gateway", "127.0.0.1:8000"], ["run", "demo", "--processes", "dense=h:8002"]],
 )
-def test_a_command_refuses_a_wrong_address_before_it_waits(words: list[str]) -> None:
-    wrong = {} if len(words) > 1 else {"GATEWAY_URL": "127.0.0.1:8000"}
+def test_a_command_refuses_a_wrong_address_before_it_waits(words: list[str], tmp_path: Path) -> None:
+    wrong = {"EVALUATOR_RUNS": str(tmp_path)} | ({} if len(words) > 1 else {"GATEWAY_URL": "127.0.0.1:8000"})
     command = [sys.executable, "-m", "evaluator", *words]
     done = subprocess.run(command, cwd=ROOT, env=wrong, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done.stderr
