@@ -24,13 +24,12 @@ from services.inference.profiles import (
     MODELS_FILE,
     ROOT,
     CrossEncoderProfile,
-    EncoderProfile,
     ModelError,
+    ModelProfile,
     Source,
     load_profiles,
 )
 
-Profile = EncoderProfile | CrossEncoderProfile
 Report = Callable[[str], None]
 
 
@@ -38,7 +37,7 @@ class DigestMismatchError(ModelError):
     """Raised when a source delivers files with another sha256 than the pinned one."""
 
 
-def fetch(profile: Profile, directory: Path, options: FetchOptions, report: Report) -> Path:
+def fetch(profile: ModelProfile, directory: Path, options: FetchOptions, report: Report) -> Path:
     """Makes `directory`/<name> hold the verified and prepared model, and returns that folder.
 
     Tries the sources in order. Reports in one line which one delivered, and in one line each source whose files had
@@ -56,7 +55,7 @@ def fetch(profile: Profile, directory: Path, options: FetchOptions, report: Repo
     return folder
 
 
-def _fetch_from_sources(profile: Profile, folder: Path, options: FetchOptions, report: Report) -> None:
+def _fetch_from_sources(profile: ModelProfile, folder: Path, options: FetchOptions, report: Report) -> None:
     """Replaces `folder` by the files of the first source that delivers; the caller holds the lock."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{profile.name}.") as scratch:
         reasons: list[str] = []
@@ -80,7 +79,7 @@ def _fetch_from_sources(profile: Profile, folder: Path, options: FetchOptions, r
     raise ModelError(f"{profile.name} could not be fetched from any of its {len(reasons)} sources:{listed}")
 
 
-def _deliver_and_verify(profile: Profile, source: Source, folder: Path, options: FetchOptions) -> None:
+def _deliver_and_verify(profile: ModelProfile, source: Source, folder: Path, options: FetchOptions) -> None:
     """Fills `folder` with the files of the profile, verified; builds the graph where a source has only weights."""
     small_files = sorted((name for name in profile.files if name != GRAPH), key=lambda name: name != CONFIG)
     large_file = GRAPH if profile.checkpoint_sha256 is None else CHECKPOINT

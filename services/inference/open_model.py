@@ -5,7 +5,7 @@ What texts and results mean is left to text_encoder and pair_scorer.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,13 +28,16 @@ from services.inference.micro_batches import (
     in_request_order,
 )
 from services.inference.model_tokenizer import ModelTokenizer, Row
-from services.inference.profiles import TOKENIZER, CrossEncoderProfile, EncoderProfile, ModelError
+from services.inference.profiles import TOKENIZER, ModelError, ModelProfile
 from services.inference.session import Session
 from services.inference.token_time import TokenTime
 from services.inference.workers import MAX_PENDING, StopRequest, Workers
 
 Float32 = NDArray[np.float32]
 T = TypeVar("T")
+# Gets the output of one batch, [rows, ...], and its rows; returns one result a row, of any shapes. It runs on the
+# model's threads.
+Postprocess = Callable[[Float32, Sequence[Row]], Iterable[Float32]]
 
 # Tokenising 32 passages takes some 10 ms; between two chunks another request has its turn.
 TEXTS_PER_CHUNK = 32
@@ -57,7 +60,7 @@ class OpenModel:
 
     def __init__(
         self,
-        profile: EncoderProfile | CrossEncoderProfile,
+        profile: ModelProfile,
         folder: Path,
         engine: Engine,
         *,
@@ -96,7 +99,7 @@ class OpenModel:
         self,
         text: str,
         convert: Callable[[list[str]], list[Row]],
-        postprocess: Callable[[Float32, list[int]], Float32],
+        postprocess: Postprocess,
         deadline: Deadline | None,
         *,
         urgent: bool,
@@ -110,22 +113,21 @@ class OpenModel:
     async def infer(
         self,
         rows: Sequence[Row],
-        postprocess: Callable[[Float32, list[int]], Float32],
+        postprocess: Postprocess,
         deadline: Deadline | None,
         *,
         urgent: bool,
-    ) -> Float32:
-        """Returns the postprocessed output of the graph for each row, in their order: fp32 [rows, ...].
+    ) -> list[Float32]:
+        """Returns the postprocessed output of the graph for each row, in their order.
 
-        `postprocess` gets one batch's output and its row lengths, on the model's threads. Raises ModelError when a
-        result is not finite, because NaN and infinity cannot be ranked.
+        Raises ModelError when a result is not finite, because NaN and infinity cannot be ranked.
         """
         lengths = [len(row.ids) for row in rows]
         cap = cap_for_all_threads(lengths, self._threads, self._max_padded_tokens)
         batches = form_batches(lengths, cap, batchable=self._session.batchable)
         tasks = [partial(self._run_batch, [rows[place] for place in batch], postprocess) for batch in batches]
         results = await self._workers.run(tasks, deadline, urgent=urgent)
-        return np.array(in_request_order(batches, results), dtype=np.float32)
+        return in_request_order(batches, results)
 
     def token_budget(self, deadline: Deadline) -> float:
         """Estimates the padded tokens that one thread has time for, sharing it with all requests that wait now."""
@@ -149,7 +151,7 @@ class OpenModel:
     async def infer_until(
         self,
         rows: Sequence[Row],
-        postprocess: Callable[[Float32, list[int]], Float32],
+        postprocess: Postprocess,
         deadline: Deadline,
         *,
         trial: bool = False,
@@ -180,16 +182,16 @@ class OpenModel:
                 found[place] = result
         return found
 
-    def _run_batch(self, rows: list[Row], postprocess: Callable[[Float32, list[int]], Float32]) -> list[Float32]:
+    def _run_batch(self, rows: list[Row], postprocess: Postprocess) -> list[Float32]:
         """Runs one micro-batch in the calling thread, and records how long it took."""
-        lengths = [len(row.ids) for row in rows]
+        padded = len(rows) * max(len(row.ids) for row in rows)
         started = time.perf_counter()
         output = self._session.run(rows)
-        self._token_time.record(len(rows) * max(lengths), time.perf_counter() - started)
-        results = postprocess(output, lengths)
-        if not np.isfinite(results).all():
+        self._token_time.record(padded, time.perf_counter() - started)
+        results = list(postprocess(output, rows))
+        if not all(np.isfinite(result).all() for result in results):
             raise ModelError(f"The model {self._profile.name} gave a result that is not finite.")
-        return list(results)
+        return results
 
     def close(self) -> None:
         """Stops the threads; waiting requests raise Unavailable."""

@@ -57,7 +57,7 @@ class PairScorer:
             return ()
         rows = await self._model.map_texts(passages, partial(self._rows, query), deadline, urgent=True)
         scores = await self._model.infer(rows, self._postprocess, deadline, urgent=False)
-        return tuple(scores.tolist())
+        return tuple(float(score) for score in scores)
 
     async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
         """Scores as many passages as the deadline leaves time for, earlier ones first.
@@ -124,5 +124,5 @@ def scores_from_logits(logits: Float32, profile: CrossEncoderProfile) -> Float32
             return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)), dtype=np.float32)
 
 
-def _postprocess(logits: Float32, _lengths: Sequence[int], profile: CrossEncoderProfile) -> Float32:
+def _postprocess(logits: Float32, _rows: Sequence[Row], profile: CrossEncoderProfile) -> Float32:
     return scores_from_logits(logits, profile)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from services.files.regular_file import read_regular
 from services.inference.digests import file_mismatch, folder_mismatch
 from services.inference.graph import Runtime
-from services.inference.profiles import GRAPH, CrossEncoderProfile, EncoderProfile, FileName, ModelError, Sha256
+from services.inference.profiles import GRAPH, CrossEncoderProfile, FileName, ModelError, ModelProfile, Sha256
 
 RECORD = "prepared.json"
 # onnxruntime-cpu  may use operators that only ONNX Runtime has, on CPUs
@@ -38,7 +38,7 @@ class PreparedRecord(BaseModel):
     graphs: dict[Variant, PreparedFile]
 
 
-def verified_graph(profile: EncoderProfile | CrossEncoderProfile, folder: Path, runtime: Runtime) -> Path:
+def verified_graph(profile: ModelProfile, folder: Path, runtime: Runtime) -> Path:
     """Returns the graph of `folder` that `runtime` opens. Raises ModelError when a file is not the declared one."""
     path = folder / GRAPH
     wrong = folder_mismatch(profile, folder)

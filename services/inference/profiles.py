@@ -130,7 +130,7 @@ class _Models(_Value):
         return self
 
 
-def load_profiles(path: Path) -> dict[str, EncoderProfile | CrossEncoderProfile]:
+def load_profiles(path: Path) -> dict[str, ModelProfile]:
     """Loads all models of a models.yaml by name, in its order. Raises ModelError that names every invalid field."""
     try:
         parsed = TypeAdapter(_Models).validate_python(parse_yaml(text_of(read_regular(path))))
@@ -162,7 +162,7 @@ def load_cross_encoder(path: Path, name: str) -> CrossEncoderProfile:
     return profile
 
 
-def _find(path: Path, name: str) -> EncoderProfile | CrossEncoderProfile:
+def _find(path: Path, name: str) -> ModelProfile:
     profiles = load_profiles(path)
     if name not in profiles:
         raise ModelError(f"{path} lists no model {name}; it has {', '.join(profiles)}.")

@@ -14,7 +14,7 @@ from services.files.regular_file import read_regular
 from services.inference.graph import Float32, Graph, Runtime
 from services.inference.model_tokenizer import Row
 from services.inference.prepared_graphs import verified_graph
-from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError
+from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError, ModelProfile
 
 _NEEDED = {"input_ids", "attention_mask"}
 _KNOWN = {*_NEEDED, "token_type_ids"}
@@ -28,9 +28,7 @@ class Session:
     If it is not `batchable`, a row's result depends on the other rows of its batch, and on its padding.
     """
 
-    def __init__(
-        self, profile: EncoderProfile | CrossEncoderProfile, folder: Path, runtime: Runtime | None = None
-    ) -> None:
+    def __init__(self, profile: ModelProfile, folder: Path, runtime: Runtime | None = None) -> None:
         """Opens `folder`; raises ModelError when a file, the runtime or the graph is not as declared."""
         chosen = runtime or Runtime()
         self._path = verified_graph(profile, folder, chosen)
@@ -70,7 +68,7 @@ class Session:
                 "where there are segments, token_type_ids are needed, all int64."
             )
 
-    def _check_output(self, profile: EncoderProfile | CrossEncoderProfile) -> None:
+    def _check_output(self, profile: ModelProfile) -> None:
         """Runs two rows of different length and checks the shape; the first request then needs no set-up."""
         shape = self.run([Row([0, 0, 0], [0, 0, 0]), Row([0], [0])]).shape
         match profile:
@@ -101,7 +99,7 @@ def pad_id(config_file: Path) -> int:
     return found
 
 
-def open_graph(path: Path, profile: EncoderProfile | CrossEncoderProfile, runtime: Runtime) -> Graph:
+def open_graph(path: Path, profile: ModelProfile, runtime: Runtime) -> Graph:
     """Opens the graph in `path`. Raises ModelError when the library is not installed or cannot open or run it."""
     match runtime.library:
         case "onnxruntime":

@@ -1,7 +1,6 @@
 """Encodes texts as vectors. Owns prefixes, pooling, normalisation and the stamp; running the graph is open_model's."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -35,9 +34,8 @@ class TextEncoder:
 
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
-        postprocess = partial(pool, profile=self._profile)
         text = self._profile.query_prefix + text
-        return await self._model.infer_text(text, self._rows, postprocess, deadline, urgent=True)
+        return await self._model.infer_text(text, self._rows, self._pool, deadline, urgent=True)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> Float32:
         """Encodes each passage as one row, in their order: fp32 [texts, dimension]; raises like encode_query."""
@@ -45,7 +43,8 @@ class TextEncoder:
             return np.empty((0, self._profile.dimension), dtype=np.float32)
         prefixed = [self._profile.passage_prefix + text for text in texts]
         rows = await self._model.map_texts(prefixed, self._rows, deadline, urgent=False)
-        return await self._model.infer(rows, partial(pool, profile=self._profile), deadline, urgent=False)
+        vectors = await self._model.infer(rows, self._pool, deadline, urgent=False)
+        return np.array(vectors, dtype=np.float32)
 
     async def lengths(
         self, texts: Sequence[str], role: Literal["query", "passage"], deadline: Deadline | None = None
@@ -67,6 +66,9 @@ class TextEncoder:
 
     def _rows(self, texts: list[str]) -> list[Row]:
         return [self._model.tokenizer.single(ids) for ids in self._model.tokenizer.ids(texts)]
+
+    def _pool(self, hidden: Float32, rows: Sequence[Row]) -> Float32:
+        return pool(hidden, [len(row.ids) for row in rows], self._profile)
 
 
 def pool(hidden: Float32, lengths: Sequence[int], profile: EncoderProfile) -> Float32:
