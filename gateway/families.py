@@ -32,12 +32,14 @@ class Family:
     reranks: bool = False
 
 
-# The least scores: BM25 sums non-negative weights of matching terms; a cosine is at least -1. For new families: the
-# inner product of sparse vectors is at least 0 if no weight is negative (encoders that end in a ReLU, such as SPLADE),
-# else unbounded; MaxSim sums a cosine for each token of the query, so its lower bound depends on the query: None.
+# The least scores: BM25 sums non-negative weights of matching terms; a cosine is at least -1; sparse vectors whose weights
+# are not negative (SPLADE and SPARTA end in a ReLU) have an inner product of at least 0. MaxSim sums a cosine for each
+# token of the query, so its lower bound depends on the query: None.
 FAMILIES: Mapping[str, Family] = {
     "lexical": Family(retrieves=True, presets=True, least_score=0.0, document_store=True),
     "dense": Family(retrieves=True, exact=True, approximate=True, least_score=-1.0),
+    "sparse": Family(retrieves=True, least_score=0.0),
+    "late_interaction": Family(retrieves=True, exact=True, approximate=True, reranks=True),
     "reranker": Family(reranks=True),
 }
 

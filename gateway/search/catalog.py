@@ -4,16 +4,16 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from pydantic import ValidationError
 
-from gateway.search.plan import PipelineError, WalkPlan, plan_pipeline
-from gateway.settings import BackendAddress
+from gateway.search.plan import PipelineError, WalkPlan, absent_backends, plan_pipeline
+from gateway.settings import DEFAULT_BACKENDS, BackendAddress
 from services.chassis.errors import BadInput, UnknownPipeline
 from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.pipelines import STAGE_MODELS, Pipeline, PipelineChanges, PipelineList, PipelineView
@@ -29,6 +29,13 @@ logger = logging.getLogger(__name__)
 MOST_BYTES = 16_000_000
 
 
+class PipelineFiles(NamedTuple):
+    """The pipelines of a directory, by name: the plans of those that can be served, and what the others lack."""
+
+    plans: Mapping[str, WalkPlan]
+    absent: Mapping[str, Sequence[str]]  # names of families, whose backends are not configured
+
+
 class Catalog:
     """Keeps the plans of the named pipelines, each checked against the configured backends."""
 
@@ -37,15 +44,15 @@ class Catalog:
         self._directory = directory
         self._backends = dict(backends)
         self._inline = inline
-        self._plans = read_pipelines(directory, backends)
+        self._files = self._read()
 
     def reload(self) -> PipelineChanges:
         """Reads the directory again. Raises PipelineError for the first faulty file, and then changes nothing.
 
         Running searches keep the pipeline that they began with.
         """
-        old, new = self._plans, read_pipelines(self._directory, self._backends)
-        self._plans = new
+        before, self._files = self._files, self._read()
+        old, new = before.plans, self._files.plans
         both = sorted(old.keys() & new.keys())
         return PipelineChanges(
             added=tuple(sorted(new.keys() - old.keys())),
@@ -61,7 +68,7 @@ class Catalog:
         if not self._inline:
             raise BadInput(
                 "Inline pipelines are switched off here (GATEWAY_INLINE_PIPELINES); name one of: "
-                f"{', '.join(sorted(self._plans))}."
+                f"{', '.join(sorted(self._files.plans))}."
             )
         try:
             return plan_pipeline(asked, self._backends)
@@ -74,32 +81,62 @@ class Catalog:
         return PipelineView(name=name, fingerprint=found.fingerprint, pipeline=found.pipeline)
 
     def views(self) -> PipelineList:
-        """Returns all pipelines, by name."""
-        return PipelineList(pipelines=tuple(self.view(name) for name in sorted(self._plans)))
+        """Returns all pipelines that can be served, by name."""
+        return PipelineList(pipelines=tuple(self.view(name) for name in sorted(self._files.plans)))
 
     def _named(self, name: str) -> WalkPlan:
-        if name not in self._plans:
-            raise UnknownPipeline(f"There is no pipeline '{name}'; known: {', '.join(sorted(self._plans))}.")
-        return self._plans[name]
+        plans, absent = self._files
+        if name in absent:
+            raise UnknownPipeline(f"Pipeline '{name}' {_needs(absent[name])}.")
+        if name not in plans:
+            raise UnknownPipeline(f"There is no pipeline '{name}'; known: {', '.join(sorted(plans))}.")
+        return plans[name]
+
+    def _read(self) -> PipelineFiles:
+        found = read_pipelines(self._directory, self._backends)
+        for name, absent in found.absent.items():
+            logger.info("pipeline '%s' is not served: it %s", name, _needs(absent))
+        return found
 
 
-def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> dict[str, WalkPlan]:
-    """Plans all `*.yaml` of a directory, by name. Raises PipelineError naming the file and what is wrong with it."""
+def _needs(absent: Sequence[str]) -> str:
+    several = "s" if len(absent) > 1 else ""
+    names = " and ".join(f"'{name}'" for name in absent)
+    ways = "name it in GATEWAY_BACKENDS"
+    if not set(absent) & DEFAULT_BACKENDS.keys():
+        ways = f"start it with `make up SYSTEMS={','.join(absent)}`, or {ways}"
+    return f"needs the backend{several} {names}, which this gateway does not have; {ways}"
+
+
+def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> PipelineFiles:
+    """Plans all `*.yaml` of a directory. Raises PipelineError naming the file and what is wrong with it.
+
+    A pipeline over a family's backend that is not configured is checked as if it were, and not served.
+    """
     plans: dict[str, WalkPlan] = {}
+    unserved: dict[str, Sequence[str]] = {}
     for path in sorted(directory.glob("*.yaml")):
         try:
             pipeline = parse_pipeline(_read_text(path))
-            planned = plan_pipeline(pipeline, backends)
+            absent = absent_backends(pipeline, backends)
+            assumed = {name: BackendAddress(family=name, url="http://absent") for name in absent}
+            planned = plan_pipeline(pipeline, {**backends, **assumed})
             if pipeline.name != path.stem:
                 raise PipelineError(
                     f"name '{pipeline.name}' differs from the file's: write `name: {path.stem}`, or rename the file"
                 )
         except PipelineError as error:
             raise PipelineError(f"{path}: {error}") from error
-        plans[pipeline.name] = planned
+        if absent:
+            unserved[pipeline.name] = absent
+        else:
+            plans[pipeline.name] = planned
     if not plans:
-        raise PipelineError(f"{directory}: no pipeline (*.yaml) there; see GATEWAY_PIPELINES")
-    return plans
+        what = "no pipeline (*.yaml) there; see GATEWAY_PIPELINES"
+        if unserved:
+            what = "; ".join(f"pipeline '{name}' {_needs(absent)}" for name, absent in unserved.items())
+        raise PipelineError(f"{directory}: {what}")
+    return PipelineFiles(plans, unserved)
 
 
 def _read_text(path: Path) -> str:

@@ -79,6 +79,15 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
     return WalkPlan(pipeline, pipeline.fingerprint, source, later, dict(source.least_scores()))
 
 
+def absent_backends(pipeline: Pipeline, backends: Addresses) -> tuple[str, ...]:
+    """Returns the backends of a pipeline that are not configured and bear the name of a family, in order of its stages.
+
+    A service that is not started is called so; any other name is a typing error.
+    """
+    named = (one.stage.backend for one in pipeline.identified if isinstance(one.stage, Retrieve | Rerank))
+    return tuple(dict.fromkeys(name for name in named if name not in backends and name in FAMILIES))
+
+
 def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:
     """Plans a source. `alone`: no stage follows it, nor any that fuses it with another one."""
     match identified.stage:

@@ -14,6 +14,7 @@ from tests.support.word_overlap import trigrams
 
 TOY = {"kind": "retrieve", "id": "toy", "backend": "toy"}
 BM25 = {"kind": "retrieve", "id": "bm25", "backend": "lexical"}
+KNOWN = "Input should be 'lexical', 'dense', 'sparse', 'late_interaction', 'reranker' or 'toy'"
 WEIGHTED = {"kind": "fuse", "method": "weighted"}
 
 
@@ -85,11 +86,11 @@ async def test_the_row_decides_options_and_least_score(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("backends", "told"),
     [
-        ({"a": {"family": "x", "url": "http://a"}}, "Input should be 'lexical', 'dense', 'reranker' or 'toy'"),
-        ({"a": {"family": 5, "url": "http://a"}}, "Input should be 'lexical', 'dense', 'reranker' or 'toy'"),
+        ({"a": {"family": "x", "url": "http://a"}}, KNOWN),
+        ({"a": {"family": 5, "url": "http://a"}}, KNOWN),
         (
             {"a": {"family": "reranker", "url": "http://a"}},
-            "GATEWAY_BACKENDS: name at least one backend of family lexical or dense or toy",
+            "name at least one backend of family lexical or dense or sparse or late_interaction or toy",
         ),
     ],
 )

@@ -394,6 +394,6 @@ def test_a_bad_pipeline_file_names_the_place_and_the_legal_kinds(text: str, said
 
 
 def test_a_pipeline_over_an_unknown_backend_ends_the_start(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("name: x\nstages: [{kind: retrieve, backend: sparse}]")
-    with pytest.raises(PipelineError, match=r"x\.yaml.*no backend 'sparse'"):
+    (tmp_path / "x.yaml").write_text("name: x\nstages: [{kind: retrieve, backend: lexcial}]")
+    with pytest.raises(PipelineError, match=r"x\.yaml.*no backend 'lexcial'"):
         build_app(GatewaySettings(pipelines=tmp_path))

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backends import Stack, opened_stack
+from gateway.app import build_app
+from gateway.search.catalog import Catalog
+from gateway.search.plan import PipelineError
+from gateway.settings import GatewaySettings
+from services.chassis.errors import UnknownPipeline
+from tests.support.backends import Stack, StoreStub, opened_stack
 
 BM25 = "name: bm25\nstages: [{kind: retrieve, backend: lexical}]\n"
 NEW = "name: new\nstages: [{kind: retrieve, backend: dense}]\n"
@@ -46,6 +51,71 @@ async def test_a_new_file_is_served_after_a_call_that_says_what_changed(stack: S
     )
     assert (await stack.search("fruit", "new")).status_code == 200
     assert await names(stack) == ["bm25", "new", "same"]
+
+
+LEARNED = "name: learned\nstages: [{kind: retrieve, backend: sparse}]\n"
+LATE = """name: late
+stages:
+  - {kind: fuse, inputs: [{kind: retrieve, backend: lexical}, {kind: retrieve, backend: sparse}]}
+  - {kind: rerank, backend: late_interaction}
+"""
+
+
+async def test_a_pipeline_over_a_service_that_is_not_there_is_refused_by_what_it_needs_and_the_others_are_served(
+    files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (files / "learned.yaml").write_text(LEARNED)
+    (files / "late.yaml").write_text(LATE)
+    with caplog.at_level(logging.INFO, "gateway.search.catalog"):
+        async with opened_stack(pipelines=files) as stack:
+            assert await names(stack) == ["bm25", "old", "same"]
+            assert (await stack.search("fruit", "bm25")).status_code == 200
+            for answer in (await stack.search("fruit", "learned"), await stack.client.get("/v1/pipelines/learned")):
+                assert (answer.status_code, answer.json()["type"]) == (404, "urn:problem:unknown-pipeline")
+                assert answer.json()["detail"] == (
+                    "Pipeline 'learned' needs the backend 'sparse', which this gateway does not have; start it with "
+                    "`make up SYSTEMS=sparse`, or name it in GATEWAY_BACKENDS."
+                )
+            detail = (await stack.search("fruit", "late")).json()["detail"]
+            assert "needs the backends 'sparse' and 'late_interaction'" in detail
+            assert "SYSTEMS=sparse,late_interaction" in detail
+    assert "pipeline 'learned' is not served: it needs the backend 'sparse'" in caplog.text
+
+
+async def test_a_pipeline_over_a_service_that_is_there_is_served(files: Path) -> None:
+    (files / "learned.yaml").write_text(LEARNED)
+    async with opened_stack(pipelines=files, stores={"sparse": StoreStub("sparse")}) as stack:
+        answer = await stack.search("fruit trees", "learned")
+        assert (answer.status_code, bool(answer.json()["hits"])) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LEARNED.replace("sparse", "sparse, beam: 256"), "beam is for vectors; backend 'sparse' is sparse"),
+        (LATE.replace("backend: lexical", "backend: lexcial"), "no backend 'lexcial'"),
+    ],
+)
+async def test_another_fault_in_such_a_pipeline_is_named_as_ever(
+    stack: Stack, files: Path, text: str, said: str
+) -> None:
+    (files / "learned.yaml").write_text(text)
+    answer = await stack.client.post("/v1/pipelines/reload", json={})
+    assert (answer.status_code, said in answer.json()["detail"]) == (422, True)
+
+
+async def test_a_gateway_that_can_serve_none_of_its_pipelines_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "learned.yaml").write_text(LEARNED)
+    with pytest.raises(PipelineError, match="pipeline 'learned' needs the backend 'sparse'"):
+        build_app(GatewaySettings(pipelines=tmp_path))
+
+
+async def test_a_service_that_every_stack_has_is_no_choice_of_make(files: Path) -> None:
+    (files / "vectors.yaml").write_text(NEW.replace("new", "vectors"))
+    only = {"lexical": {"family": "lexical", "url": "http://127.0.0.1:1"}}
+    catalog = Catalog(files, GatewaySettings.model_validate({"backends": only}).backends, inline=True)
+    with pytest.raises(UnknownPipeline, match="which this gateway does not have; name it in GATEWAY_BACKENDS"):
+        catalog.resolve("vectors")
 
 
 async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:

@@ -55,7 +55,7 @@ def test_a_wrong_setting_is_one_sentence_that_names_the_variable(module: tuple[s
 @pytest.mark.parametrize(
     ("module", "given", "told"),
     [
-        (GATEWAY, {"GATEWAY_PIPELINES": "{path}"}, "mine.yaml: stage 'r': no backend 'sparse'"),
+        (GATEWAY, {"GATEWAY_PIPELINES": "{path}"}, "mine.yaml: stage 'r': no backend 'lexcial'"),
         (GATEWAY, {"GATEWAY_PIPELINES": "{path}/none"}, "no pipeline (*.yaml) there"),
         (LEXICAL, {"LEXICAL_DIRECTORY": "{path}/mine.yaml"}, "mine.yaml"),
         (DENSE, {"DENSE_DIRECTORY": "{path}/mine.yaml", "DENSE_ENCODER": "hashing"}, "mine.yaml"),
@@ -67,7 +67,7 @@ def test_a_wrong_setting_is_one_sentence_that_names_the_variable(module: tuple[s
 def test_a_configuration_that_cannot_be_used_is_one_sentence(
     module: tuple[str, ...], given: dict[str, str], told: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "mine.yaml").write_text("name: mine\nstages: [{kind: retrieve, id: r, backend: sparse}]\n")
+    (tmp_path / "mine.yaml").write_text("name: mine\nstages: [{kind: retrieve, id: r, backend: lexcial}]\n")
     said = refusal(module, {name: value.format(path=tmp_path) for name, value in given.items()} | port(module))
     assert said.startswith(f"{module[0].removeprefix('services.')}: cannot start: ")
     assert told.format(path=tmp_path) in said

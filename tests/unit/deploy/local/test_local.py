@@ -168,7 +168,7 @@ def test_the_line_of_the_example_with_one_more_adds_that_one_alone(tmp_path: Pat
     assert set(choices.ports) == set(DEFAULT_PORTS)
 
 
-@pytest.mark.parametrize("given", ["{", "[]", '{"x": {"family": "sparse", "url": "http://x"}}', '{"X": {}}'])
+@pytest.mark.parametrize("given", ["{", "[]", '{"x": {"family": "graph", "url": "http://x"}}', '{"X": {}}'])
 def test_backends_that_are_none_are_refused_by_the_variables_name(tmp_path: Path, given: str) -> None:
     with pytest.raises(StackProblem, match="GATEWAY_BACKENDS"):
         choose({"GATEWAY_BACKENDS": given}, tmp_path, own_ports=False)
