@@ -1,6 +1,6 @@
 """Translates metadata fields and filters for Qdrant Edge, for every engine built on it. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import qdrant_edge as edge
 
@@ -31,6 +31,11 @@ def edge_filter(requirements: Sequence[Requirement], exclude_ids: Sequence[str])
         [edge.HasIdCondition({point_id(one) for one in exclude_ids})] if exclude_ids else []
     )
     return edge.Filter(must=[_condition(requirement) for requirement in requirements], must_not=excluded)
+
+
+def ids_filter(ids: Iterable[str]) -> edge.Filter:
+    """Returns the filter for the documents of these ids."""
+    return edge.Filter(must=[edge.HasIdCondition({point_id(one) for one in ids})])
 
 
 def _condition(requirement: Requirement) -> "edge.ConditionType":  # a name of the stubs alone

@@ -1,6 +1,6 @@
 """Converts specs, points and filters to the Qdrant server's models, and back. qdrant_vectors.py converts vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -122,6 +122,11 @@ def filter_of(where: Sequence[Requirement], exclude_ids: Sequence[str]) -> model
         [models.HasIdCondition(has_id=[str(point_id(one)) for one in exclude_ids])] if exclude_ids else []
     )
     return models.Filter(must=[_condition(one) for one in where], must_not=excluded)
+
+
+def ids_filter(ids: Iterable[str]) -> models.Filter:
+    """Returns the filter for the documents of these ids."""
+    return models.Filter(must=[models.HasIdCondition(has_id=[str(point_id(one)) for one in ids])])
 
 
 def _condition(required: Requirement) -> models.Condition:

@@ -158,6 +158,13 @@ class VectorStore(Protocol):
         """Returns the best hits, sorted."""
         ...
 
+    async def scores(self, generation: str, ids: Sequence[str], vector: Vector) -> Mapping[str, float]:
+        """Returns the exact scores of the named documents, without those that are absent.
+
+        A document whose sparse vector shares no term with the query scores 0.
+        """
+        ...
+
     async def finish(self, generation: str) -> None:
         """Waits until the approximate index is complete. After DeadlineExceeded indexing continues in the background:
         call again."""

@@ -10,7 +10,7 @@ from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored, paired
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
-from services.storage.edge_fields import edge_filter, field_indexes
+from services.storage.edge_fields import edge_filter, field_indexes, ids_filter
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import ShardSchema
 from services.storage.point_ids import point_id
@@ -24,7 +24,7 @@ from services.vectorstore.edge_vectors import (
     shard_config,
     vector_of,
 )
-from services.vectorstore.representation import Representation, checked_vector
+from services.vectorstore.representation import Representation, Vector, checked_vector
 from services.vectorstore.store import (
     Counts,
     GenerationSpec,
@@ -147,6 +147,21 @@ class EdgeStore:
             return await opened.read(lambda shard: _hits(shard.query(request)))
 
         return await settle_ties(fetch, query.top)
+
+    async def scores(self, generation: str, ids: Sequence[str], vector: Vector) -> Mapping[str, float]:
+        """Searches exactly among the points of these ids."""
+        opened = self._held.held(generation)
+        query = nearest_query(checked_vector(vector, representation_of(opened.record)))
+        # Sparse documents that share no term with the query are no hits of it.
+        present = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
+        if not present:
+            return present
+        request = edge.QueryRequest(
+            limit=len(present), query=query, filter=ids_filter(present), with_payload=["id"],
+            params=edge.SearchParams(exact=True),
+        )  # fmt: skip
+        hits = await opened.read(lambda shard: _hits(shard.query(request)))
+        return present | {hit.id: hit.score for hit in hits}
 
     async def finish(self, generation: str) -> None:
         """Indexes a copy in another process. Searches continue meanwhile, writes wait."""

@@ -33,6 +33,7 @@ from services.vectorstore.qdrant_models import (
     PUBLISHED_AT,
     filter_of,
     hits_of,
+    ids_filter,
     metadata_of,
     point_struct,
     publication_of,
@@ -40,7 +41,7 @@ from services.vectorstore.qdrant_models import (
     stored_point,
 )
 from services.vectorstore.qdrant_vectors import nearest_query, vectors_config
-from services.vectorstore.representation import checked_vector
+from services.vectorstore.representation import Vector, checked_vector
 from services.vectorstore.store import (
     Counts,
     GenerationSpec,
@@ -223,6 +224,25 @@ class QdrantStore:
                 return hits_of(answer.points)
 
         return await settle_ties(fetch, query.top)
+
+    async def scores(self, generation: str, ids: Sequence[str], vector: Vector) -> Mapping[str, float]:
+        """Searches exactly among the points of these ids."""
+        query = nearest_query(checked_vector(vector, (await self.spec(generation)).representation))
+        # Sparse documents that share no term with the query are no hits of it.
+        present = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
+        if not present:
+            return present
+        async with self._within(generation) as seconds:
+            answer = await self._reading.query_points(
+                self._collection(generation),
+                **query,
+                query_filter=ids_filter(present),
+                search_params=models.SearchParams(exact=True),
+                limit=len(present),
+                with_payload=["id"],
+                timeout=seconds,
+            )
+        return present | {hit.id: hit.score for hit in hits_of(answer.points)}
 
     async def finish(self, generation: str) -> None:
         """Waits until the server reports green twice in a row with the same number of indexed vectors."""

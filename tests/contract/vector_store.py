@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,6 @@ import pytest
 
 from services.chassis.errors import BadInput, BuildConflict, StampMismatch, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.documents import MetadataValue
 from services.contracts.filters import Condition, Filter
 from services.storage.content_digest import ContentDigest
 from services.storage.fields import requirements_of
@@ -19,6 +18,8 @@ from services.vectorstore.store import VectorQuery, VectorStore
 from tests.support.vectors import (
     COSINE,
     DECLARED,
+    FILED,
+    FILTERS,
     SAMPLES,
     SPARSE,
     Sample,
@@ -30,33 +31,6 @@ from tests.support.vectors import (
 )
 
 SCORED = {**SAMPLES, "cosine": COSINE}
-FILED: Mapping[str, Mapping[str, MetadataValue]] = {
-    "a": {"topic": "brakes", "year": 2019, "day": "2024-05-31"},
-    "b": {"topic": ("brakes", "wheels"), "year": 2020.5, "day": "2024-05-31T23:59:59Z"},
-    "c": {"topic": "wheels", "year": -1, "day": "2024-06-01T01:00:00+02:00"},
-    "d": {"topic": (), "ignored": "brakes"},
-    "e": {"topic": True, "year": 5, "day": "1969-12-31"},
-}
-FILTERS: Sequence[tuple[str, Sequence[Condition], str]] = (
-    ("a keyword", [Condition(field="topic", op="eq", value="brakes")], "ab"),
-    ("one keyword of several", [Condition(field="topic", op="in", value=("wheels", "spokes"))], "bc"),
-    ("a boolean as keyword", [Condition(field="topic", op="eq", value=True)], "e"),
-    ("an equal number", [Condition(field="year", op="eq", value=2020.5)], "b"),
-    ("a whole number given as one", [Condition(field="year", op="eq", value=2019)], "a"),
-    ("one number of several", [Condition(field="year", op="in", value=(5, -1.0))], "ce"),
-    ("a number from", [Condition(field="year", op="gte", value=2019)], "ab"),
-    ("a number to", [Condition(field="year", op="lte", value=5)], "ce"),
-    ("a range", [Condition(field="year", op="gte", value=0), Condition(field="year", op="lte", value=2019)], "ae"),
-    ("a day as a whole", [Condition(field="day", op="eq", value="2024-05-31")], "abc"),
-    ("a moment", [Condition(field="day", op="eq", value="2024-05-31T23:59:59+00:00")], "b"),
-    ("days to, the last one included", [Condition(field="day", op="lte", value="2024-05-31")], "abce"),
-    ("days from", [Condition(field="day", op="gte", value="2024-05-31T12:00:00")], "bc"),
-    ("one day of several", [Condition(field="day", op="in", value=("1969-12-31", "2020-01-01"))], "e"),
-    ("a field that is there", [Condition(field="topic", op="exists")], "abce"),
-    ("a field that is not", [Condition(field="topic", op="exists", value=False)], "d"),
-    ("conditions that contradict",
-     [Condition(field="topic", op="eq", value="brakes"), Condition(field="year", op="lte", value=0)], ""),
-)  # fmt: skip
 
 
 async def assert_depth_changes_no_first_hit(store: VectorStore, generation: str, vectors: Sequence[Vector]) -> None:
@@ -173,6 +147,22 @@ class VectorStoreSuite:
                 assert [hit.score for hit in hits] == pytest.approx([scores[hit.id] for hit in hits], abs=1e-5)
             await notes.finish("notes@1")
 
+    @pytest.mark.parametrize("sample", SCORED.values(), ids=SCORED)
+    async def test_scores_of_named_documents_are_exact_and_those_of_absent_ones_are_left_out(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        points = drawn(sample, 500)
+        await notes.upsert("notes@1", points)
+        wanted = sample.random(np.random.default_rng(4))
+        named = points[3:400:7]
+        expected = {one.id: sample.score(wanted, one.vector) or 0.0 for one in named}
+        ids = [*expected, "never", named[0].id]
+        for _ in range(2):
+            assert await notes.scores("notes@1", ids, wanted) == pytest.approx(expected, abs=1e-5)
+            await notes.finish("notes@1")
+        assert await notes.scores("notes@1", ["never"], wanted) == {}
+        assert await notes.scores("notes@1", [], wanted) == {}
+
     @pytest.mark.parametrize("sample", [SPARSE], ids=["sparse"])
     async def test_a_sparse_search_finds_those_that_share_a_term_and_no_others(
         self, notes: VectorStore, sample: Sample
@@ -242,6 +232,8 @@ class VectorStoreSuite:
         for wrong, said in sample.wrong:
             with pytest.raises(BadInput, match=said):
                 await notes.search("notes@1", VectorQuery(wrong, top=10))
+            with pytest.raises(BadInput, match=said):
+                await notes.scores("notes@1", ["a"], wrong)
             with pytest.raises(BadInput, match=said):
                 await notes.upsert("notes@1", [point("a", wrong)])
         assert (await notes.counts("notes@1")).documents == 0
@@ -344,8 +336,8 @@ class VectorStoreSuite:
         for call in (
             store.spec("none@1"), store.counts("none@1"), store.stored("none@1", ["a"], vectors=False),
             store.upsert("none@1", [point("a", sample.axis(1.0))]), store.delete("none@1", ["a"]),
-            store.search("none@1", query), store.finish("none@1"), store.publish("none@1"), store.drop("none@1"),
-            store.publication("none@1"), store.digest("none@1"),
+            store.search("none@1", query), store.scores("none@1", ["a"], query.vector), store.finish("none@1"),
+            store.publish("none@1"), store.drop("none@1"), store.publication("none@1"), store.digest("none@1"),
         ):  # fmt: skip
             with pytest.raises(UnknownCollection, match="none@1"):
                 await call

@@ -7,6 +7,7 @@ import numpy as np
 
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import MetadataValue
+from services.contracts.filters import Condition
 from services.storage.fields import fields_of
 from services.vectorstore.representation import (
     Dense,
@@ -152,6 +153,35 @@ MULTI_VECTOR = Sample(
     ),
 )  # fmt: skip
 SAMPLES = {"dense": DENSE, "sparse": SPARSE, "multi-vector": MULTI_VECTOR}
+
+# Metadata by document id, and (what is asked, conditions, ids of the documents that meet them).
+FILED: Mapping[str, Mapping[str, MetadataValue]] = {
+    "a": {"topic": "brakes", "year": 2019, "day": "2024-05-31"},
+    "b": {"topic": ("brakes", "wheels"), "year": 2020.5, "day": "2024-05-31T23:59:59Z"},
+    "c": {"topic": "wheels", "year": -1, "day": "2024-06-01T01:00:00+02:00"},
+    "d": {"topic": (), "ignored": "brakes"},
+    "e": {"topic": True, "year": 5, "day": "1969-12-31"},
+}
+FILTERS: Sequence[tuple[str, Sequence[Condition], str]] = (
+    ("a keyword", [Condition(field="topic", op="eq", value="brakes")], "ab"),
+    ("one keyword of several", [Condition(field="topic", op="in", value=("wheels", "spokes"))], "bc"),
+    ("a boolean as keyword", [Condition(field="topic", op="eq", value=True)], "e"),
+    ("an equal number", [Condition(field="year", op="eq", value=2020.5)], "b"),
+    ("a whole number given as one", [Condition(field="year", op="eq", value=2019)], "a"),
+    ("one number of several", [Condition(field="year", op="in", value=(5, -1.0))], "ce"),
+    ("a number from", [Condition(field="year", op="gte", value=2019)], "ab"),
+    ("a number to", [Condition(field="year", op="lte", value=5)], "ce"),
+    ("a range", [Condition(field="year", op="gte", value=0), Condition(field="year", op="lte", value=2019)], "ae"),
+    ("a day as a whole", [Condition(field="day", op="eq", value="2024-05-31")], "abc"),
+    ("a moment", [Condition(field="day", op="eq", value="2024-05-31T23:59:59+00:00")], "b"),
+    ("days to, the last one included", [Condition(field="day", op="lte", value="2024-05-31")], "abce"),
+    ("days from", [Condition(field="day", op="gte", value="2024-05-31T12:00:00")], "bc"),
+    ("one day of several", [Condition(field="day", op="in", value=("1969-12-31", "2020-01-01"))], "e"),
+    ("a field that is there", [Condition(field="topic", op="exists")], "abce"),
+    ("a field that is not", [Condition(field="topic", op="exists", value=False)], "d"),
+    ("conditions that contradict",
+     [Condition(field="topic", op="eq", value="brakes"), Condition(field="year", op="lte", value=0)], ""),
+)  # fmt: skip
 
 
 def point(document_id: str, vector: Vector, metadata: Mapping[str, MetadataValue] | None = None) -> Point:
