@@ -32,8 +32,8 @@ class Family:
     reranks: bool = False
 
 
-# The least scores: BM25 sums non-negative weights of matching terms; a cosine is at least -1; sparse vectors whose weights
-# are not negative (SPLADE and SPARTA end in a ReLU) have an inner product of at least 0. MaxSim sums a cosine for each
+# The least scores: BM25 sums non-negative weights of matching terms; a cosine is at least -1; sparse vectors without
+# negative weights (SPLADE and SPARTA end in a ReLU) have an inner product of at least 0. MaxSim sums a cosine for each
 # token of the query, so its lower bound depends on the query: None.
 FAMILIES: Mapping[str, Family] = {
     "lexical": Family(retrieves=True, presets=True, least_score=0.0, document_store=True),
