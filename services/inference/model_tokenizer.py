@@ -15,10 +15,14 @@ from services.inference.profiles import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One input of a graph, unpadded: token ids and segment ids, of equal length."""
+    """One input of a graph, unpadded: token ids and segment ids, of equal length.
+
+    The last `unattended` tokens have an output, and no token attends to them.
+    """
 
     ids: list[int]
     types: list[int]
+    unattended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class ModelTokenizer:
             raise ModelError(f"{file} is not a tokenizer.json that can be read: {error}.") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._file = file
         self._single = self._single_template(file)
         self._pair = self._pair_template(file)
         self._max_tokens = max_tokens
@@ -56,10 +61,13 @@ class ModelTokenizer:
         encoded = self._tokenizer.encode_batch_fast([_clean(text) for text in texts], add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
-    def single(self, ids: list[int]) -> Row:
-        """Adds the special tokens to one text, and truncates its end at the limit."""
+    def single(self, ids: list[int], marker: Sequence[int] = (), max_tokens: int | None = None) -> Row:
+        """Adds the special tokens to one text, and truncates its end at the limit, or at `max_tokens`.
+
+        `marker` stands before the text, behind the special tokens.
+        """
         template = self._single
-        kept = ids[: self._max_tokens - template.length]
+        kept = [*marker, *ids][: (max_tokens or self._max_tokens) - template.length]
         return Row(
             [*template.before.ids, *kept, *template.after.ids],
             [*template.before.types, *[template.first_type] * len(kept), *template.after.types],
@@ -80,6 +88,17 @@ class ModelTokenizer:
                 *template.after.types,
             ],
         )
+
+    def token_id(self, token: str) -> int:
+        """Returns the id of a token of the vocabulary. Raises ModelError if it has none."""
+        found = self._tokenizer.token_to_id(token)
+        if found is None:
+            raise ModelError(f"{self._file} has no token {token}.")
+        return found
+
+    def token(self, token_id: int) -> str:
+        """Returns the token of an id, as the vocabulary writes it."""
+        return self._tokenizer.id_to_token(token_id) or ""
 
     def single_length(self, ids: list[int]) -> int:
         """Counts the tokens of one text with its special tokens, before truncation."""

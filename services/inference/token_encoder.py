@@ -1,0 +1,120 @@
+"""Encodes each token of a text as one vector (ColBERT, Khattab & Zaharia, SIGIR 2020, sections 3.2 and 3.3).
+
+Owns markers, filling, punctuation and normalisation. Running the graph, which holds a checkpoint's projection, is
+open_model's.
+"""
+
+import string
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.chassis.deadlines import Deadline
+from services.inference.model_tokenizer import Row
+from services.inference.open_model import Engine, OpenModel
+from services.inference.profiles import TOKENIZER, ModelError, TokenEncoderProfile
+from services.vectorstore.representation import MultiVector, TokenVectors
+
+Float32 = NDArray[np.float32]
+MASK = "[MASK]"
+
+
+class TokenEncoder:
+    """Encodes queries and passages with one model; implements the port of the vector services, Encoder.
+
+    Every vector has length 1, so the dot product of two is their cosine. Special tokens and markers have vectors too.
+    The punctuation of passages has none, as in ColBERT.
+    """
+
+    def __init__(
+        self,
+        profile: TokenEncoderProfile,
+        folder: Path,
+        engine: Engine | None = None,
+        *,
+        query_tokens: int | None = None,
+        passage_tokens: int | None = None,
+    ) -> None:
+        """Opens the model in `folder` (blocking, below a second). Raises ModelError if it is not the declared one, or
+        reads fewer tokens than a limit. The limits are by default those of the profile."""
+        engine = engine or Engine()
+        self._query_tokens = query_tokens or profile.query_tokens
+        self._passage_tokens = passage_tokens or profile.max_tokens
+        if (longest := max(self._query_tokens, self._passage_tokens)) > profile.max_tokens:
+            raise ModelError(f"{profile.name} reads {profile.max_tokens} tokens of a text, not {longest}.")
+        self._model = OpenModel(profile, folder, engine, inputs="documents")
+        tokenizer = self._model.tokenizer
+        self._query_marker, self._passage_marker = (
+            [tokenizer.token_id(marker)] if marker else [] for marker in (profile.query_marker, profile.passage_marker)
+        )
+        self._mask_id = tokenizer.token_id(MASK) if profile.fill_queries else None
+        found = tokenizer.ids(tuple(string.punctuation))
+        self._punctuation = np.unique([ids[0] for ids in found if len(ids) == 1])
+        self.representation = MultiVector(profile.dimension)
+        precision = profile.precision if engine.arithmetic == "f32" else f"{profile.precision} in {engine.arithmetic}"
+        self.stamp: Mapping[str, str] = {
+            "model": profile.name,
+            "weights_sha256": self._model.weights_sha256,
+            "tokenizer_sha256": profile.files[TOKENIZER],
+            "precision": precision,
+            "query_marker": profile.query_marker,
+            "passage_marker": profile.passage_marker,
+            "query_tokens": str(self._query_tokens),
+            "fill_queries": str(profile.fill_queries).lower(),
+            "max_tokens": str(self._passage_tokens),
+            "dimension": str(profile.dimension),
+            "schema": "1",
+        }
+
+    async def encode_query(self, text: str, deadline: Deadline | None = None) -> TokenVectors:
+        """Encodes one query: fp32 [tokens, dimension]. Queries are scheduled before waiting passages.
+
+        Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
+        """
+        return await self._model.infer_text(text, self._query_rows, _all_tokens, deadline, urgent=True)
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> list[TokenVectors]:
+        """Encodes each passage, in their order: fp32 [tokens, dimension]; raises like encode_query."""
+        if not texts:
+            return []
+        rows = await self._model.map_texts(texts, self._passage_rows, deadline, urgent=False)
+        return await self._model.infer(rows, self._without_punctuation, deadline, urgent=False)
+
+    async def close(self) -> None:
+        """Stops the threads after their current micro-batches."""
+        self._model.close()
+
+    def _query_rows(self, texts: list[str]) -> list[Row]:
+        rows = [
+            self._model.tokenizer.single(ids, self._query_marker, self._query_tokens)
+            for ids in self._model.tokenizer.ids(texts)
+        ]
+        return rows if self._mask_id is None else [self._filled(row, self._mask_id) for row in rows]
+
+    def _filled(self, row: Row, mask_id: int) -> Row:
+        """Appends [MASK], to which no token attends (section 3.2; `attend_to_mask_tokens` is false there)."""
+        missing = self._query_tokens - len(row.ids)
+        return Row([*row.ids, *[mask_id] * missing], [*row.types, *[0] * missing], missing)
+
+    def _passage_rows(self, texts: list[str]) -> list[Row]:
+        return [
+            self._model.tokenizer.single(ids, self._passage_marker, self._passage_tokens)
+            for ids in self._model.tokenizer.ids(texts)
+        ]
+
+    def _without_punctuation(self, hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:
+        kept = [np.isin(row.ids, self._punctuation, invert=True) for row in rows]
+        return [_unit(hidden[place, : len(keep)][keep]) for place, keep in enumerate(kept)]
+
+
+def _all_tokens(hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:
+    return [_unit(hidden[place, : len(row.ids)]) for place, row in enumerate(rows)]
+
+
+def _unit(vectors: TokenVectors) -> TokenVectors:
+    """Scales each row to length 1, in a copy: a view would keep the whole batch in memory."""
+    with np.errstate(invalid="ignore"):  # 0/0 gives NaN, for which OpenModel raises
+        unit: TokenVectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit

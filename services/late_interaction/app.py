@@ -1,0 +1,42 @@
+"""Composes the late-interaction service from its settings: the only module that knows its encoders."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from services.inference.profiles import MODELS_FILE
+from services.late_interaction.settings import LateInteractionSettings
+from services.vectorservice.compose import build_vector_app
+from services.vectorservice.encoder import Encoder
+
+
+def open_encoder(settings: LateInteractionSettings, models_file: Path = MODELS_FILE) -> Encoder:
+    """Opens the encoder that the settings name, a model of `models_file`. Raises ModelError."""
+    match settings.encoder:
+        case "hashing":
+            from services.late_interaction.encoder_hashing import HashingTokenEncoder
+
+            return HashingTokenEncoder()
+        case "onnx":
+            from services.inference.open_model import Engine
+            from services.inference.process_options import set_process_options
+            from services.inference.profiles import load_token_encoder
+            from services.inference.token_encoder import TokenEncoder
+
+            set_process_options()
+            return TokenEncoder(
+                load_token_encoder(models_file, settings.model),
+                settings.models / settings.model,
+                Engine(settings.device, settings.threads),
+                query_tokens=settings.query_tokens,
+                passage_tokens=settings.passage_tokens,
+            )
+
+
+def build_app(
+    settings: LateInteractionSettings, models_file: Path = MODELS_FILE, clock: Callable[[], float] = time.time
+) -> FastAPI:
+    """Builds the ASGI app. `clock` returns Unix seconds."""
+    return build_vector_app("late_interaction", settings, lambda: open_encoder(settings, models_file), clock=clock)

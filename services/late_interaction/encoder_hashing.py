@@ -1,0 +1,50 @@
+"""Encodes each word as a vector that follows from its hash. Needs no model; for tests: only equal words are near."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+
+import numpy as np
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded
+from services.inference.word_splitting import lowercase_words
+from services.vectorstore.representation import MultiVector, TokenVectors
+
+DIMENSION = 64  # bits of a word's hash; part of the stamp
+MAX_WORDS = 256
+
+
+class HashingTokenEncoder:
+    """Implements Encoder: a vector for each word, and one for the end of a text."""
+
+    representation = MultiVector(DIMENSION)
+    stamp: Mapping[str, str] = {
+        "model": "hashing",
+        "weights_sha256": "none",
+        "dimension": str(DIMENSION),
+        "schema": "1",
+    }
+
+    async def encode_query(self, text: str, deadline: Deadline) -> TokenVectors:
+        """Encodes one query: fp32 [words + 1, dimension], rows of length 1."""
+        return (await self.encode_passages((text,), deadline))[0]
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> list[TokenVectors]:
+        """Encodes each passage: fp32 [words + 1, dimension], rows of length 1."""
+        if not deadline.remaining_ms:
+            raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
+        return await asyncio.to_thread(lambda: [_vectors(text) for text in texts])
+
+    async def close(self) -> None:
+        """Does nothing: it owns no threads."""
+
+
+def _vectors(text: str) -> TokenVectors:
+    words = (*islice(lowercase_words(text), MAX_WORDS), "")
+    hashes = b"".join(
+        blake2b(word.encode("utf-8", "surrogatepass"), digest_size=DIMENSION // 8).digest() for word in words
+    )
+    bits = np.unpackbits(np.frombuffer(hashes, dtype=np.uint8)).reshape(-1, DIMENSION)
+    return (2.0 * bits.astype(np.float32) - 1.0) / np.float32(DIMENSION**0.5)

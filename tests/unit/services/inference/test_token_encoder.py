@@ -1,0 +1,104 @@
+"""Checks token vectors against a BERT in NumPy: markers, projection, filling, punctuation, limits."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from services.inference.open_model import Engine
+from services.inference.profiles import ModelError
+from services.inference.token_encoder import TokenEncoder
+from services.vectorstore.representation import MultiVector
+from tests.support.models import random_weights
+from tests.support.textbook_bert import textbook_bert
+from tests.support.token_models import COLBERT, IDS, PLAIN, projection, small_token_encoder
+
+PASSAGES = (
+    "oil the chain, the brake.",
+    "the bike",
+    "",
+    ". , .",
+    "oil oil oil the the the chain chain chain brake bike",
+)
+
+
+def vectors(tokens, kept=None, attended=None, project=True):
+    """Computes the vectors of a row in NumPy, fp64, of those places that are `kept`."""
+    hidden = textbook_bert(random_weights(), [IDS[token] for token in tokens], [0] * len(tokens), attended)
+    wanted = (hidden @ projection().T if project else hidden)[list(range(len(tokens)) if kept is None else kept)]
+    return wanted / np.linalg.norm(wanted, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    models = []
+
+    def open_model(use, **limits):
+        profile = small_token_encoder(tmp_path / "tiny", use)
+        models.append(TokenEncoder(profile, tmp_path / "tiny", Engine(threads=1), **limits))
+        return models[-1]
+
+    yield open_model
+    for model in models:
+        asyncio.run(model.close())
+
+
+async def test_a_query_has_its_marker_and_masks_to_which_no_token_attends(opened):
+    encoder = opened(COLBERT)
+    assert encoder.representation == MultiVector(4)
+    query = await encoder.encode_query("oil the")
+    row = ["[CLS]", "[Q]", "oil", "the", "[SEP]", "[MASK]", "[MASK]"]
+    assert query.dtype == np.float32
+    np.testing.assert_allclose(query, vectors(row, attended=5), atol=2e-5)
+    long = await encoder.encode_query("oil the chain brake bike oil the chain")
+    np.testing.assert_allclose(long, vectors(["[CLS]", "[Q]", "oil", "the", "chain", "brake", "[SEP]"]), atol=2e-5)
+
+
+async def test_a_passage_has_its_marker_and_no_punctuation(opened):
+    found = await opened(COLBERT).encode_passages(PASSAGES)
+    first = ["[CLS]", "[D]", "oil", "the", "chain", ",", "the", "brake", ".", "[SEP]"]
+    np.testing.assert_allclose(found[0], vectors(first, kept=[0, 1, 2, 3, 4, 6, 7, 9]), atol=2e-5)
+    np.testing.assert_allclose(found[1], vectors(["[CLS]", "[D]", "the", "bike", "[SEP]"]), atol=2e-5)
+    np.testing.assert_allclose(found[2], vectors(["[CLS]", "[D]", "[SEP]"]), atol=2e-5)
+    np.testing.assert_allclose(found[3], vectors(["[CLS]", "[D]", ".", ",", ".", "[SEP]"], kept=[0, 1, 5]), atol=2e-5)
+    assert len(found[4]) == 12
+    assert all(one.base is None for one in found)
+
+
+async def test_without_projection_marker_and_filling_every_token_of_a_query_is_a_vector(opened):
+    encoder = opened(PLAIN, passage_tokens=4)
+    query = await encoder.encode_query("oil, the chain.")
+    row = ["[CLS]", "oil", ",", "the", "chain", ".", "[SEP]"]
+    np.testing.assert_allclose(query, vectors(row, project=False), atol=2e-5)
+    (short,) = await encoder.encode_passages(["oil , chain brake"])
+    cut = ["[CLS]", "oil", ",", "[SEP]"]
+    np.testing.assert_allclose(short, vectors(cut, kept=[0, 1, 3], project=False), atol=2e-5)
+    assert await encoder.encode_passages([]) == []
+
+
+async def test_a_vector_does_not_depend_on_the_texts_beside_it(opened):
+    encoder = opened(COLBERT)
+    together = await encoder.encode_passages(PASSAGES)
+    for passage, vector in zip(PASSAGES, together, strict=True):
+        np.testing.assert_allclose((await encoder.encode_passages([passage]))[0], vector, atol=1e-6)
+
+
+def test_the_stamp_holds_everything_that_decides_a_vector(opened):
+    plain, colbert = opened(PLAIN), opened(COLBERT)
+    others = [opened(COLBERT, passage_tokens=9), opened(COLBERT, query_tokens=6)]
+    stamps = [sorted(one.stamp.items()) for one in (plain, colbert, *others)]
+    assert len({str(stamp) for stamp in stamps}) == len(stamps)
+
+
+def test_limits_above_the_models_and_unknown_markers_are_refused(opened, tmp_path):
+    with pytest.raises(ModelError, match="reads 12 tokens of a text, not 13"):
+        opened(PLAIN, passage_tokens=13)
+    profile = small_token_encoder(tmp_path / "tiny", COLBERT).model_copy(update={"query_marker": "[unused0]"})
+    with pytest.raises(ModelError, match=r"has no token \[unused0\]"):
+        TokenEncoder(profile, tmp_path / "tiny", Engine(threads=1))
+
+
+def test_a_graph_of_another_dimension_is_refused(tmp_path):
+    profile = small_token_encoder(tmp_path / "tiny", COLBERT).model_copy(update={"dimension": 8})
+    with pytest.raises(ModelError, match=r"the token-encoder that models\.yaml declares"):
+        TokenEncoder(profile, tmp_path / "tiny", Engine(threads=1))
