@@ -66,13 +66,13 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
         self, engine: LexicalEngine, other: CollectionDeclaration
     ) -> None:
         await engine.begin("notes@1", ALL_PRESETS)
-        with pytest.raises(StampMismatch, match=r"was made with .* asked for is"):
+        with pytest.raises(StampMismatch):
             await engine.begin("notes@1", other)
 
     async def test_what_another_version_made_is_not_opened(self, engine: LexicalEngine, opener: EngineOpener) -> None:
         generation = await filled(engine, documents(NOTES))
         engine = await opener.change_stamp(engine, generation)
-        with pytest.raises(StampMismatch, match=r"was made with analysis: .* asked for is analysis: "):
+        with pytest.raises(StampMismatch, match="analysis"):
             await engine.search(generation, request_for("brake"))
         with pytest.raises(StampMismatch):
             await engine.index(generation, documents(NOTES))
@@ -84,7 +84,7 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
         await engine.begin("notes@1", ALL_PRESETS, "0123456789abcdef")
         for build in ("0123456789abcdef", None):
             assert (await engine.begin("notes@1", ALL_PRESETS, build)).build == "0123456789abcdef"
-        with pytest.raises(BuildConflict, match="notes@1 belongs to another build"):
+        with pytest.raises(BuildConflict, match="notes@1"):
             await engine.begin("notes@1", ALL_PRESETS, "fedcba9876543210")
 
     async def test_the_owner_of_a_generation_is_kept(self, engine: LexicalEngine) -> None:
@@ -149,7 +149,7 @@ class LexicalEngineSuite(SearchingSuite, ReadingSuite):
 
     async def test_two_presets_of_one_name_are_refused(self, engine: LexicalEngine) -> None:
         own = LexicalPreset(name="beir", match="flat", k1=1, b=1)
-        with pytest.raises(BadInput, match="another name"):
+        with pytest.raises(BadInput, match="beir"):
             await engine.begin("notes@1", CollectionDeclaration(presets=("beir", own)))
 
     async def test_an_unknown_generation_is_said_to_be_unknown(self, engine: LexicalEngine) -> None:

@@ -37,7 +37,7 @@ class ReadingSuite:
         for published in (False, True):
             if published:
                 await engine.publish("notes@1")
-            with pytest.raises(AnswerTooLarge, match=rf"3 of the 4 documents .* holds {MOST_ANSWER_BYTES} .* fewer"):
+            with pytest.raises(AnswerTooLarge, match=rf"3 of the 4 documents .*{MOST_ANSWER_BYTES}"):
                 await engine.get("notes@1", ["a", "b", "c", "small"])
             assert (await engine.get("notes@1", ["c", "a", "small"])).documents == (HELD[2], HELD[0], HELD[3])
 
@@ -49,7 +49,7 @@ class ReadingSuite:
         held = [Document(id=name, title="Apple", metadata=words) for name in ("a", "b", "c")]
         for document in held:
             await engine.index("notes@1", [document])
-        with pytest.raises(AnswerTooLarge, match=rf"3 of the 3 .* 270000 metadata values .* {MOST_ANSWER_VALUES} at"):
+        with pytest.raises(AnswerTooLarge, match=rf"3 of the 3 .*{MOST_ANSWER_VALUES}"):
             await engine.get("notes@1", ["a", "b", "c"])
         assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(held[:2])
         titles = await engine.get("notes@1", ["a", "b", "c"], ReadOptions(include=("title",)))

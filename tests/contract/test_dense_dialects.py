@@ -128,9 +128,9 @@ def test_a_wrong_text_of_a_batch_is_named_by_its_place(
 
 
 def test_another_dimension_than_the_models_is_refused(client: openai.OpenAI, tei: InferenceClient) -> None:
-    with pytest.raises(openai.BadRequestError, match="this model gives 256"):
+    with pytest.raises(openai.BadRequestError, match="256"):
         client.embeddings.create(model="m", input=TEXTS, dimensions=64)
-    with pytest.raises(HfHubHTTPError, match="this model gives 256"):
+    with pytest.raises(HfHubHTTPError, match="256"):
         tei.feature_extraction(TEXTS, dimensions=64)
 
 

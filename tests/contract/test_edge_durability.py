@@ -143,7 +143,7 @@ async def test_too_little_disk_space_refuses_writes_but_not_searches(kind: str, 
         await subject.put("c@1", ["a", "b"])
     async with opened(kind, directory, FULL) as subject:
         for write in (subject.put("c@1", ["c"]), subject.delete("c@1", ["a"]), subject.begin("d@1")):
-            with pytest.raises(InsufficientStorage, match="must stay free"):
+            with pytest.raises(InsufficientStorage):
                 await write
         assert await subject.found("c@1") == 2
         assert await subject.held("c@1", ["a", "b", "c"]) == {"a", "b"}

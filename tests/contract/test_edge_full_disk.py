@@ -106,7 +106,7 @@ async def test_a_generation_that_a_full_disk_keeps_closed_is_reported_and_reopen
     fill(disk, "the rest")
     async with opened(kind, disk / "edge") as subject:
         assert [one.generation for one in await subject.unusable()] == ["c@1"]
-        with pytest.raises(InsufficientStorage, match="Free some of the disk"):
+        with pytest.raises(InsufficientStorage):
             await subject.found("c@1")
         (disk / "others").unlink()
         for _ in range(200):

@@ -60,7 +60,7 @@ async def test_a_certificate_of_another_host_gets_no_key(origin: str, tmp_path: 
     """Another service of the same stack has one of the same authority."""
     certificates = Certificates(tmp_path)
     async with listening(certificates.issue("lexical", "10.0.0.7")) as (port, heads):
-        with pytest.raises(Unavailable, match="check ELASTICSEARCH_CA_FILE"):
+        with pytest.raises(Unavailable, match="ELASTICSEARCH_CA_FILE"):
             await ask(f"{origin}:{port}", certificates.ca_file)
     assert heads == []
 
@@ -71,7 +71,7 @@ async def test_beside_a_named_authority_those_of_the_system_do_not_count(
     ours, systems = Certificates(tmp_path, "ours"), Certificates(tmp_path, "systems")
     monkeypatch.setenv("SSL_CERT_FILE", str(systems.ca_file))
     async with listening(systems.issue()) as (port, heads):
-        with pytest.raises(Unavailable, match="check ELASTICSEARCH_CA_FILE"):
+        with pytest.raises(Unavailable, match="ELASTICSEARCH_CA_FILE"):
             await ask(f"https://127.0.0.1:{port}", ours.ca_file)
         assert heads == []
         await ask(f"https://127.0.0.1:{port}", None)
@@ -80,5 +80,5 @@ async def test_beside_a_named_authority_those_of_the_system_do_not_count(
 
 def test_a_file_without_a_certificate_is_refused_by_the_settings_name(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
-    with pytest.raises(ValueError, match=r"^ELASTICSEARCH_CA_FILE"):
+    with pytest.raises(ValueError, match="ELASTICSEARCH_CA_FILE"):
         open_client("https://127.0.0.1:9", KEY, tmp_path / "ca.pem", 2)

@@ -134,5 +134,5 @@ async def test_a_run_file_that_is_not_that_of_the_answers_is_refused(stub: Gatew
     _, folder = await evaluated(stub, tmp_path)
     lines = folder.run_file("bm25").read_text().splitlines(keepends=True)
     folder.run_file("bm25").write_text("".join(line for line in lines if not line.startswith("tie\t")))
-    with pytest.raises(EvaluationError, match=r"runs/bm25\.trec is not the one that rank\.json was made from"):
+    with pytest.raises(EvaluationError, match=r"runs/bm25\.trec.*rank\.json"):
         quality_step(folder)

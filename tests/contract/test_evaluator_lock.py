@@ -24,7 +24,7 @@ with measuring(Path(sys.argv[1])) as lock:
     print("held", flush=True)
     sys.stdin.read()
 """
-SAID = "20260101T000000000Z-first is running in "
+SAID = "20260101T000000000Z-first"
 
 
 def test_a_second_measurement_is_refused_by_the_name_of_the_first_until_its_process_is_killed(tmp_path: Path) -> None:

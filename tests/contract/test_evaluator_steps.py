@@ -78,8 +78,7 @@ async def test_after_another_rank_the_report_asks_for_quality_again(
     _, folder = await evaluated(stub, experiment, tmp_path)
     stub.answers_nothing = True
     await rank_alone(stub, folder)
-    with pytest.raises(EvaluationError, match=r"rank\.json is not the one that quality\.json was made from; run `.*eva"
-                       r"luator quality --run \S+` again"):  # fmt: skip
+    with pytest.raises(EvaluationError, match=r"rank\.json.*quality\.json.*evaluator quality"):  # fmt: skip
         report_step(folder)
     assert report_of(folder).pipelines["bm25"].quality["nDCG@10"] == 0
 
@@ -111,7 +110,7 @@ async def test_a_file_that_changed_since_the_step_that_read_it_is_named_with_tha
 async def test_a_run_file_that_is_gone_is_named(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> None:
     _, folder = await evaluated(stub, experiment, tmp_path)
     folder.run_file("bm25").unlink()
-    with pytest.raises(EvaluationError, match=r"runs/bm25\.trec is not the one that rank\.json was made from"):
+    with pytest.raises(EvaluationError, match=r"runs/bm25\.trec.*rank\.json"):
         quality_step(folder)
 
 
@@ -119,7 +118,7 @@ async def test_a_report_of_other_figures_is_not_read(stub: GatewayStub, experime
     _, folder = await evaluated(stub, experiment, tmp_path)
     stub.answers_nothing = True
     await rank_alone(stub, folder)
-    with pytest.raises(EvaluationError, match=r"rank\.json is not the one that report\.json was made from"):
+    with pytest.raises(EvaluationError, match=r"rank\.json.*report\.json"):
         folder.read("report.json", Report)
 
 
@@ -142,7 +141,7 @@ async def test_what_was_measured_beside_an_earlier_ranking_is_not_shown_with_a_n
     assert said in capsys.readouterr().err.replace("\n", " ")
     assert not (folder.path / "load.md").exists()
     for name in ("load.json", "deadlines.json"):
-        refusal = rf"manifest\.json is not the one that {name} was made from; run `.*` again, or remove {name}"
+        refusal = rf"manifest\.json .* remove {name}"
         with pytest.raises(EvaluationError, match=refusal):
             report_of(folder)
         (folder.path / name).unlink()
@@ -153,7 +152,7 @@ async def test_what_was_measured_beside_an_earlier_ranking_is_not_shown_with_a_n
 async def test_a_corpus_that_changed_since_it_was_loaded_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:
     corpus = ingested.experiment.directory / "corpus.jsonl"
     corpus.write_text(corpus.read_text().replace("brass", "tin"))
-    with pytest.raises(EvaluationError, match=r"the corpus changed since it was loaded; run `\S+ -m evaluator ingest"):
+    with pytest.raises(EvaluationError, match=r"corpus.*evaluator ingest"):
         await rank_alone(stub, ingested)
     assert not stub.searches
 
@@ -172,20 +171,20 @@ async def test_a_collection_with_other_texts_is_refused_before_the_first_query(
     stub: GatewayStub, ingested: RunFolder
 ) -> None:
     stub.documents = {name: Document(id=name, text="other") for name in stub.documents}
-    with pytest.raises(EvaluationError, match="of 6 documents drawn with seed 20250601, 0 are missing and 6 differ"):
+    with pytest.raises(EvaluationError, match="0 are missing and 6 differ"):
         await rank_alone(stub, ingested)
     assert not stub.searches
 
 
 async def test_a_collection_with_other_metadata_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:
     stub.documents["d1"] = stub.documents["d1"].model_copy(update={"metadata": {"year": 2018}})
-    with pytest.raises(EvaluationError, match=r"0 are missing and 1 differ \(the first: 'd1'\)"):
+    with pytest.raises(EvaluationError, match=r"0 are missing and 1 differ.*'d1'"):
         await rank_alone(stub, ingested)
 
 
 async def test_a_document_under_another_id_is_missing(stub: GatewayStub, ingested: RunFolder) -> None:
     stub.documents["x"] = stub.documents.pop("d1").model_copy(update={"id": "x"})
-    with pytest.raises(EvaluationError, match=r"1 are missing and 0 differ \(the first: 'd1'\)"):
+    with pytest.raises(EvaluationError, match=r"1 are missing and 0 differ.*'d1'"):
         await rank_alone(stub, ingested)
 
 
@@ -279,7 +278,7 @@ async def test_a_report_of_an_interrupted_rank_names_the_step_that_goes_on(
 ) -> None:
     await interrupted(stub, ingested, 8)
     for step in (quality_step, report_step):
-        with pytest.raises(EvaluationError, match=r"no rank\.json; run `\S+ -m evaluator rank --run \S+` first"):
+        with pytest.raises(EvaluationError, match=r"rank\.json.*evaluator rank --run"):
             step(ingested)
 
 
@@ -287,7 +286,7 @@ async def test_a_line_in_the_middle_that_is_no_answer_is_named(stub: GatewayStub
     await interrupted(stub, ingested, 10)
     file = ingested.answers("bm25")
     file.write_bytes(b"{\n" + file.read_bytes())
-    with pytest.raises(EvaluationError, match=r"bm25\.jsonl:1: no answer of this version; delete \S+/answers and rank"):
+    with pytest.raises(EvaluationError, match=r"bm25\.jsonl:1: .*/answers"):
         await rank_alone(stub, ingested)
 
 
@@ -326,7 +325,7 @@ async def test_timeouts_in_a_row_count_on_over_an_interruption(stub: GatewayStub
 
 
 async def test_two_processes_never_send_the_queries_of_one_run(stub: GatewayStub, ingested: RunFolder) -> None:
-    with ingested.locked(), pytest.raises(EvaluationError, match="another process sends this run's queries"):
+    with ingested.locked(), pytest.raises(EvaluationError, match="another process"):
         await rank_alone(stub, ingested)
 
 

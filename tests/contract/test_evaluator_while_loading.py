@@ -117,7 +117,7 @@ async def until_loaded(stub: GatewayStub) -> None:
 
 async def test_a_collection_of_that_name_is_refused_and_stays(loader: CorpusLoader, other: GatewayStub) -> None:
     other.declaration = CollectionDeclaration()
-    with pytest.raises(EvaluationError, match="shop-loading is a collection already"):
+    with pytest.raises(EvaluationError, match="shop-loading"):
         await loader.expect_absent()
     assert other.declaration is not None
 
@@ -142,5 +142,5 @@ async def test_loading_that_stops_is_a_fault_of_the_times(loader: CorpusLoader, 
 async def test_a_name_that_a_collection_cannot_have_is_refused(stub: GatewayStub, tmp_path: Path) -> None:
     experiment = planned(tmp_path, collection="c" * 60)
     async with reached(stub) as client:
-        with pytest.raises(EvaluationError, match="is too long for a collection"):
+        with pytest.raises(EvaluationError, match="--while-loading"):
             CorpusLoader(client, experiment, load_dataset(experiment))

@@ -63,7 +63,7 @@ async def assert_no_write(store: QdrantStore) -> None:
         store.delete("notes@1", [points[0].id]),
         store.drop("notes@1"),
     ):
-        with pytest.raises(UpstreamFailed, match="refuses the key to write with; set QDRANT_API_KEY to one"):
+        with pytest.raises(UpstreamFailed, match="QDRANT_API_KEY"):
             await write
 
 
@@ -102,7 +102,7 @@ async def test_searches_go_on_when_the_key_that_writes_is_changed_and_end_with_t
     await assert_reads(store)
     await assert_no_write(store)
     double.state.keys["read"] = "another"
-    with pytest.raises(UpstreamFailed, match="set QDRANT_SEARCH_API_KEY to one that may read"):
+    with pytest.raises(UpstreamFailed, match="QDRANT_SEARCH_API_KEY"):
         await store.search("notes@1", VectorQuery(axis(1.0), top=3))
 
 

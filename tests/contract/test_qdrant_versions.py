@@ -97,7 +97,7 @@ async def test_a_server_that_is_too_old_is_refused_in_one_sentence_and_nothing_i
     ready = await store.ready()
     assert not ready.ok
     assert ready.detail == "Qdrant 1.15.5 at QDRANT_URL is too old: 1.16 and newer are supported, so update it."
-    with pytest.raises(UpstreamFailed, match=r"1\.15\.5 at QDRANT_URL is too old"):
+    with pytest.raises(UpstreamFailed, match=r"1\.15\.5 .*QDRANT_URL"):
         await store.create(SPEC)
     assert await store.generations() == ()
 
@@ -110,7 +110,7 @@ async def test_a_server_that_is_replaced_by_one_that_is_too_old_is_not_written_t
     server.state.version = "1.15.5"
     assert not (await store.ready()).ok
     for change in (store.upsert("notes@1", [point("b", axis(1.0))]), store.delete("notes@1", ["a"])):
-        with pytest.raises(UpstreamFailed, match=r"1\.15\.5 at QDRANT_URL is too old"):
+        with pytest.raises(UpstreamFailed, match=r"1\.15\.5 .*QDRANT_URL"):
             await change
     assert (await store.counts("notes@1")).documents == 1
 

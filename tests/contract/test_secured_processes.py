@@ -56,7 +56,7 @@ def test_what_was_in_the_environment_comes_back(monkeypatch: pytest.MonkeyPatch)
 
 def test_another_choice_than_1_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(secured.VARIABLE, "yes")
-    with pytest.raises(ValueError, match="TESTS_SECURE=yes is none of the choices"), secured.chosen_mode():
+    with pytest.raises(ValueError, match="TESTS_SECURE=yes"), secured.chosen_mode():
         pass
 
 

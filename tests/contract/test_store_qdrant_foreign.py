@@ -73,7 +73,7 @@ async def test_publishing_takes_no_alias_from_a_collection_of_others(shared: Asy
     await store.create(SPEC)
     theirs = models.CreateAlias(collection_name="dense.theirs@1", alias_name="dense.notes")
     await shared.update_collection_aliases([models.CreateAliasOperation(create_alias=theirs)])
-    with pytest.raises(Conflict, match=r"alias dense\.notes .*dense\.theirs@1"):
+    with pytest.raises(Conflict, match=r"dense\.notes.*dense\.theirs@1"):
         await store.publish("notes@1")
     assert (await shared.get_aliases()).aliases[0].collection_name == "dense.theirs@1"
     assert await store.published() == {}
@@ -101,7 +101,7 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
     for one in (*spec[:2], spec[0]):
         await store.create(one)
     await store.publish("notes@1")
-    with pytest.raises(Conflict, match="2 generations are here"):
+    with pytest.raises(Conflict, match="MOST_GENERATIONS"):
         await store.create(spec[2])
     await store.drop("notes@2")
     await store.create(spec[2])

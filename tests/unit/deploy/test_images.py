@@ -118,7 +118,7 @@ def test_both_locks_hold_the_same_versions_of_what_both_have() -> None:
 
 def test_a_pinned_tool_comes_with_its_hashes() -> None:
     assert re.match(r"uv==[0-9.]+ \\\n    --hash=sha256:[0-9a-f]{64}", locked_requirement("uv"))
-    with pytest.raises(SystemExit, match=r"requirements\.lock has no nothing"):
+    with pytest.raises(SystemExit, match=r"requirements\.lock"):
         locked_requirement("nothing")
 
 

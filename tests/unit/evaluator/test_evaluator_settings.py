@@ -24,5 +24,5 @@ def test_folders_are_read_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_empty_name_does_not_serve_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVALUATOR_DATASETS", '["/datasets", ""]')
-    with pytest.raises(ValidationError, match="empty text; leave it out"):
+    with pytest.raises(ValidationError, match="empty"):
         EvaluatorSettings()

@@ -41,7 +41,7 @@ async def test_a_machine_that_cannot_tell_skips_after_the_last_try() -> None:
         tries.append(1)
         raise UndecidedError("too busy")
 
-    with pytest.raises(pytest.skip.Exception, match="this machine cannot tell: try 3 of 3 missed a time: too busy"):
+    with pytest.raises(pytest.skip.Exception, match=r"try 3 of 3.*too busy"):
         await test()
     assert len(tries) == TRIES
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -54,7 +53,7 @@ def test_a_demo_keeps_its_names_apart_on_servers_that_it_shares(tmp_path: Path) 
 
 
 def test_dense_on_qdrant_without_its_address_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(StackProblem, match=r"QDRANT_URL.*nothing was started"):
+    with pytest.raises(StackProblem, match="QDRANT_URL"):
         choose({"DENSE": "qdrant"}, tmp_path, own_ports=True)
 
 
@@ -130,8 +129,7 @@ def test_a_backend_that_nobody_serves_is_told_by_name_and_address(tmp_path: Path
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
         given = {"GATEWAY_BACKENDS": json.dumps({"reranker-small": {"family": "reranker", "url": url}})}
         said: list[str] = []
-        expected = f"GATEWAY_BACKENDS: nothing answers at {url} (reranker-small): start it first, or leave it out."
-        with pytest.raises(StackProblem, match=re.escape(expected)):
+        with pytest.raises(StackProblem, match=rf"^GATEWAY_BACKENDS: .*{url} \(reranker-small\)"):
             wait_for_backends(choose(given, tmp_path, own_ports=False), said.append, within_s=0.3)
     assert said == [f"Waiting for reranker-small at {url} (GATEWAY_BACKENDS), at most 0.3 s"]
 
@@ -193,7 +191,7 @@ def test_the_service_is_told_the_folder_of_the_dataset_that_a_stack_is_started_w
 
 
 def test_folders_of_datasets_that_are_no_list_are_refused_by_the_variables_name(tmp_path: Path) -> None:
-    with pytest.raises(StackProblem, match="EVALUATOR_DATASETS is no JSON list of folders: /datasets"):
+    with pytest.raises(StackProblem, match=r"EVALUATOR_DATASETS .*/datasets"):
         choose({"DATASET": "docs", "EVALUATOR_DATASETS": "/datasets"}, tmp_path, own_ports=False)
 
 
@@ -233,9 +231,9 @@ def test_an_engine_may_be_chosen_by_the_services_own_setting(
     [
         ({"LEXICAL": "edge", "LEXICAL_ENGINE": "elasticsearch"}, "LEXICAL=edge and LEXICAL_ENGINE=elasticsearch"),
         ({"DENSE": "edge", "DENSE_STORE": "qdrant"}, "DENSE=edge and DENSE_STORE=qdrant"),
-        ({"GATEWAY_URL": "127.0.0.1:8000"}, r"GATEWAY_URL: it has no scheme: write http://127\.0\.0\.1:8000"),
+        ({"GATEWAY_URL": "127.0.0.1:8000"}, r"GATEWAY_URL: .*http://127\.0\.0\.1:8000"),
         ({"QDRANT_URL": "http://h:633333"}, r"QDRANT_URL: .* port"),
-        ({"GATEWAY_URL": "http://127.0.0.1:9999"}, r"GATEWAY_URL=.*would be at http://127\.0\.0\.1:8000.*GATEWAY_PORT"),
+        ({"GATEWAY_URL": "http://127.0.0.1:9999"}, r"GATEWAY_URL=.*http://127\.0\.0\.1:8000.*GATEWAY_PORT"),
     ],
 )
 def test_settings_that_contradict_the_stack_are_refused_with_what_to_use(
@@ -298,14 +296,14 @@ def test_every_fault_of_the_settings_is_told_by_its_name_before_anything_starts(
         "RERANKER_MODEL=minilm-l6-ce-v4:",
     ]
     assert "`make models MODELS=minilm-l6-ce-v4` brings it" in lines[3]
-    with pytest.raises(StackProblem, match="RERANKER_THREADS: Input should be greater than or equal to 1"):
+    with pytest.raises(StackProblem, match="RERANKER_THREADS: "):
         expect_startable(given, DEFAULT_PORTS)
     assert dict(os.environ) == before
 
 
 def test_a_fault_in_a_pipeline_file_is_told_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("name: mine\nstages: [{kind: retrieve, backend: lexcial}]")
-    with pytest.raises(StackProblem, match=r"mine\.yaml: stage .* no backend 'lexcial'"):
+    with pytest.raises(StackProblem, match=r"mine\.yaml: .*'lexcial'"):
         expect_startable({"GATEWAY_PIPELINES": str(tmp_path)}, ["gateway"])
 
 
@@ -331,8 +329,7 @@ def test_other_settings_than_those_of_the_running_stack_are_refused_by_name(tmp_
     assert "one" not in json.loads(written).values()
     assert "QDRANT_API_KEY" not in written
     now = {"RERANKER_MODEL": "two", "LEXICAL_DIRECTORY": "a"}
-    told = r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): `make down` first, give it the same ones again, or start a second"
-    with pytest.raises(StackProblem, match=told):
+    with pytest.raises(StackProblem, match=r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): .*`make down`"):
         settings_digest.expect_same(choose(now, tmp_path, own_ports=False), now, Stack(""))
 
 

@@ -77,5 +77,5 @@ def test_an_unsupported_checkpoint_is_refused_with_the_reason(tmp_path, change, 
 def test_a_truncated_checkpoint_is_refused_by_its_path(tmp_path):
     files = checkpoint(tmp_path)
     files[1].write_bytes(files[1].read_bytes()[:500])
-    with pytest.raises(ModelError, match=r"model\.safetensors is not a readable safetensors file"):
+    with pytest.raises(ModelError, match=r"model\.safetensors"):
         build(*files)

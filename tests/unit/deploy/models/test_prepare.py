@@ -106,14 +106,14 @@ def test_a_failed_rewrite_leaves_the_old_graphs_and_no_other_file(profile: Cross
     before = prepared_files(folder)
     (folder / GRAPH).write_bytes(b"not a graph at all")
     other = profile.model_copy(update={"files": profile.files | {GRAPH: file_sha256(folder / GRAPH)}})
-    with pytest.raises(ModelError, match=r"tiny/model\.onnx is not an ONNX graph: "):
+    with pytest.raises(ModelError, match=r"tiny/model\.onnx"):
         prepare(other, folder)
     assert prepared_files(folder) == before
 
 
 def test_a_graph_that_is_not_the_declared_one_is_not_rewritten(profile: CrossEncoderProfile, folder: Path) -> None:
     other = profile.model_copy(update={"files": profile.files | {GRAPH: "0" * 64}})
-    with pytest.raises(ModelError, match=r"cannot be prepared: model\.onnx has the sha256 "):
+    with pytest.raises(ModelError, match=r"model\.onnx .*sha256"):
         prepare(other, folder)
     assert not prepare(profile, folder)
 

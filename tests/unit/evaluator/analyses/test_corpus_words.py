@@ -63,12 +63,12 @@ def test_one_pass_counts_documents_words_and_chosen_lengths(corpus: Path) -> Non
 
 
 def test_a_corpus_that_changed_since_the_run_is_refused(corpus: Path) -> None:
-    with pytest.raises(DatasetError, match=r"corpus.jsonl changed since the queries ran; rank or import again"):
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl"):
         count_corpus_words(corpus, "0" * 64, set())
 
 
 def test_a_corpus_without_words_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "corpus.jsonl"
     empty.write_text('{"_id": "d1", "title": "", "text": "–"}\n')
-    with pytest.raises(DatasetError, match="not one word in the whole file"):
+    with pytest.raises(DatasetError, match="not one word"):
         count_corpus_words(empty, sha256(empty), set())

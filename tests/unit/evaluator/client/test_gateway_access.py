@@ -129,7 +129,7 @@ async def test_the_gateway_is_checked_by_the_stacks_authority_alone(
     ):
         async with recording(body=READY, context=server_context(pair)) as gateway, connected(gateway.url) as client:
             began = time.monotonic()
-            with pytest.raises(GatewayError, match=rf"certificate is refused \({fault}\): STACK_CA_FILE"):
+            with pytest.raises(GatewayError, match=rf"{fault}.*STACK_CA_FILE"):
                 await wait_until_ready(client, 60.0)
             assert time.monotonic() - began < 10
             assert gateway.requests == []
@@ -157,7 +157,7 @@ async def test_an_answer_that_waiting_does_not_change_is_not_waited_for(
 
 async def test_a_proxy_whose_gateway_is_absent_is_waited_for() -> None:
     async with recording(status=503, body={}) as proxy, connected(proxy.url) as client:
-        with pytest.raises(EvaluationError, match=r"was not ready within 1 s: HTTP 503"):
+        with pytest.raises(EvaluationError, match="HTTP 503"):
             await wait_until_ready(client, 1.0)
 
 
@@ -213,7 +213,7 @@ async def test_what_a_key_may_not_is_told_as_the_gateway_says_it(monkeypatch: py
 async def test_a_key_is_not_sent_unencrypted_to_another_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     secret = TOKEN
     monkeypatch.setenv(name, secret)
-    with pytest.raises(EvaluationError, match=f"^{name} would travel unencrypted to gateway: use https") as refused:
+    with pytest.raises(EvaluationError, match=f"^{name} .*https") as refused:
         async with connected("http://gateway:8000"):
             pass
     assert secret not in str(refused.value)
@@ -223,7 +223,7 @@ async def test_a_key_is_not_sent_unencrypted_to_another_host(monkeypatch: pytest
 
 
 async def test_a_password_in_the_gateways_url_is_refused_and_not_told() -> None:
-    with pytest.raises(EvaluationError, match="a user name or a password") as refused:
+    with pytest.raises(EvaluationError, match="user name") as refused:
         async with connected("https://someone:hunter2@gateway"):
             pass
     assert "hunter2" not in str(refused.value)
@@ -233,14 +233,14 @@ def test_the_service_does_not_start_with_a_key_that_would_travel_unencrypted(mon
     monkeypatch.setenv("GATEWAY_URL", "http://gateway:8000")
     assert read_settings(EvaluatorSettings).access.key is None
     monkeypatch.setenv("GATEWAY_API_KEY", KEY)
-    with pytest.raises(BadSettings, match=r"^GATEWAY_URL: GATEWAY_API_KEY would travel .* EVALUATOR_TRUSTED_PLAIN"):
+    with pytest.raises(BadSettings, match=r"^GATEWAY_URL: GATEWAY_API_KEY .* EVALUATOR_TRUSTED_PLAIN"):
         read_settings(EvaluatorSettings)
     monkeypatch.setenv("EVALUATOR_TRUSTED_PLAIN", '["gateway"]')
     settings = read_settings(EvaluatorSettings)
     assert settings.access == read_access()
     assert KEY not in repr((settings, settings.access))
     monkeypatch.setenv("GATEWAY_URL", "http://a:hunter2@gateway:8000")
-    with pytest.raises(BadSettings, match="a user name or a password") as refused:
+    with pytest.raises(BadSettings, match="user name") as refused:
         read_settings(EvaluatorSettings)
     assert "hunter2" not in str(refused.value)
 
@@ -248,7 +248,7 @@ def test_the_service_does_not_start_with_a_key_that_would_travel_unencrypted(mon
 @pytest.mark.parametrize("key", ["two words", "grün"])
 def test_a_key_that_no_header_carries_is_refused_and_not_told(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("GATEWAY_API_KEY", key)
-    with pytest.raises(EvaluationError, match=r"^GATEWAY_API_KEY: a key is one word") as refused:
+    with pytest.raises(EvaluationError, match=r"^GATEWAY_API_KEY: ") as refused:
         read_access()
     assert key not in str(refused.value)
 

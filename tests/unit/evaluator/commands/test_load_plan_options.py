@@ -26,15 +26,15 @@ def test_other_traffic_leaves_out_what_only_the_rates_of_the_file_can_have() -> 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"trace": "t.csv", "seconds": 9.0, "draw": "zipf"}, "--trace would not heed .* leave out --seconds, --draw"),
-        ({"trace": "t.csv", "arrivals": "constant"}, "leave out --arrivals"),
+        ({"trace": "t.csv", "seconds": 9.0, "draw": "zipf"}, "--trace .*--seconds, --draw"),
+        ({"trace": "t.csv", "arrivals": "constant"}, "--arrivals"),
         (
             {"trace": "t.csv", "warmup_seconds": 1.0, "slice_seconds": 2.0},
-            "leave out --slice-seconds, --warmup-seconds",
+            "--slice-seconds, --warmup-seconds",
         ),
         ({"steps": [{"rate": 1, "seconds": 9}], "slice_seconds": 3.0, "seconds": 9.0}, "--seconds, --slice-seconds"),
-        ({"in_flight": [2], "arrivals": "poisson"}, "--in-flight would not heed these options: leave out --arrivals"),
-        ({"capacity": {"p99_ms": 500}, "slice_seconds": 3.0}, "--find-capacity would not heed .* --slice-seconds"),
+        ({"in_flight": [2], "arrivals": "poisson"}, "--in-flight .*--arrivals"),
+        ({"capacity": {"p99_ms": 500}, "slice_seconds": 3.0}, "--find-capacity .*--slice-seconds"),
     ],
 )
 def test_an_option_that_none_of_the_traffic_heeds_is_refused(given: dict[str, object], said: str) -> None:
@@ -49,10 +49,10 @@ def test_a_field_of_the_file_that_other_traffic_does_not_heed_is_no_fault() -> N
 
 
 def test_a_capacity_is_searched_with_poisson_arrivals_alone() -> None:
-    said = "--find-capacity searches with Poisson arrivals: --arrivals must be poisson"
+    said = "--find-capacity .*--arrivals"
     with pytest.raises(WrongOption, match=said):
         overridden_load(None, {"capacity": {"p99_ms": 500}, "arrivals": "constant"}, {})
-    with pytest.raises(ValueError, match="`arrivals` must be poisson"):
+    with pytest.raises(ValueError, match="`arrivals`"):
         LoadPlan(capacity=CapacityPlan(p99_ms=500), arrivals="constant")
 
 

@@ -44,7 +44,7 @@ def test_added_judgments_of_documents_that_the_corpus_lacks_are_counted(tmp_path
 
 def test_a_missing_file_is_not_taken_for_a_split(tmp_path: Path) -> None:
     qrels(tmp_path / "other.tsv", "q1 a 1")
-    with pytest.raises(EvaluationError, match=r"more\.tsv: no such file$"):
+    with pytest.raises(EvaluationError, match=r"more\.tsv: "):
         merged_judgments(GRADES, [tmp_path / "more.tsv"])
 
 
@@ -55,13 +55,13 @@ def test_a_beir_header_is_not_a_judgment(tmp_path: Path) -> None:
 
 def test_a_mistyped_grade_in_the_first_line_is_an_error(tmp_path: Path) -> None:
     path = qrels(tmp_path / "more.tsv", "q1 x one", "q1 y 1")
-    with pytest.raises(EvaluationError, match=r"more\.tsv:1: the grade 'one' is not a whole number"):
+    with pytest.raises(EvaluationError, match=r"more\.tsv:1: .*'one'"):
         merged_judgments(GRADES, [path])
 
 
 def test_a_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
     path = qrels(tmp_path / "other.tsv", "q77 x 1")
-    with pytest.raises(EvaluationError, match="judges none of the dataset's judged queries"):
+    with pytest.raises(EvaluationError, match="judges none"):
         merged_judgments(GRADES, [path])
 
 

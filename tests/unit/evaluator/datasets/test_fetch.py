@@ -86,7 +86,7 @@ def test_a_download_that_breaks_off_goes_on_where_it_stood(place: Path, served: 
 
 def test_a_later_call_goes_on_where_an_earlier_one_gave_up(place: Path, served: ServedFile) -> None:
     served.breaks_off_after = [500_000, 0, 0, 0, 0]
-    with pytest.raises(EvaluationError, match="broke off 5 times"):
+    with pytest.raises(EvaluationError, match="5 times"):
         fetch(catalogue(place, served.url), "shop")
     fetch(catalogue(place, served.url), "shop")
     assert served.asked_ranges[-1] == "bytes=500000-"
@@ -114,20 +114,20 @@ def test_a_whole_part_is_not_fetched_again(place: Path, served: ServedFile) -> N
 
 def test_an_archive_of_another_md5_is_never_unpacked(place: Path, served: ServedFile) -> None:
     served.content = zip_of(members_of("shop"))
-    with pytest.raises(EvaluationError, match="has another md5 than"):
+    with pytest.raises(EvaluationError, match="md5"):
         fetch(catalogue(place, served.url), "shop")
     assert {path.name for path in place.iterdir()} == {".shop.lock"}
 
 
 def test_a_range_that_begins_elsewhere_is_refused(place: Path, served: ServedFile) -> None:
     served.breaks_off_after, served.starts_at = [1000], 7
-    with pytest.raises(EvaluationError, match="was asked for byte 1000 and sends byte 7"):
+    with pytest.raises(EvaluationError, match=r"byte 1000.*byte 7"):
         fetch(catalogue(place, served.url), "shop")
 
 
 def test_a_server_that_never_ends_is_left(place: Path, served: ServedFile) -> None:
     served.endless = True
-    with pytest.raises(EvaluationError, match="sends more than 2 times"):
+    with pytest.raises(EvaluationError, match="more than 2 times"):
         fetch(catalogue(place, served.url), "shop")
     assert (place / ".shop.zip.part").stat().st_size <= 2 * len(ZIP)
 
@@ -151,7 +151,7 @@ def test_a_zip_that_was_put_there_is_unpacked_and_kept(place: Path) -> None:
 def test_a_zip_of_another_md5_that_was_put_there_is_refused(place: Path, served: ServedFile) -> None:
     place.mkdir()
     (place / "shop.zip").write_bytes(zip_of(members_of("shop")))
-    with pytest.raises(EvaluationError, match="its md5 is not"):
+    with pytest.raises(EvaluationError, match="md5"):
         fetch(catalogue(place, served.url), "shop")
     assert not (place / "shop").exists()
 
@@ -168,7 +168,7 @@ def test_a_copy_of_ir_datasets_is_verified_too(place: Path) -> None:
     kept = place.parent / "ir_datasets" / "beir" / "scifact" / "source.zip"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(zip_of(members_of("shop")))
-    with pytest.raises(EvaluationError, match=r"source.zip has another md5"):
+    with pytest.raises(EvaluationError, match=r"source\.zip.*md5"):
         fetch(catalogue(place, f"http://127.0.0.1:{closed_port()}"), "shop")
 
 
@@ -200,23 +200,23 @@ def test_two_processes_fetch_a_set_once(place: Path, served: ServedFile) -> None
 def test_what_is_in_the_way_is_named_and_left_alone(place: Path, served: ServedFile) -> None:
     (place / "shop").mkdir(parents=True)
     (place / "shop" / "mine.txt").write_text("keep")
-    with pytest.raises(EvaluationError, match="is in the way"):
+    with pytest.raises(EvaluationError, match="in the way"):
         fetch(catalogue(place, served.url), "shop")
     assert (place / "shop" / "mine.txt").is_file()
 
 
 def test_an_archive_that_cannot_be_unpacked_leaves_no_set(place: Path) -> None:
     packed = zip_of(members_of("other"))
-    with serving_file(packed) as served, pytest.raises(EvaluationError, match=r"no shop/corpus.jsonl in it"):
+    with serving_file(packed) as served, pytest.raises(EvaluationError, match=r"shop/corpus\.jsonl"):
         fetch(catalogue(place, served.url, known("shop", packed)), "shop")
     assert not (place / "shop").exists()
 
 
 def test_a_set_that_nobody_may_hand_out_says_how_it_is_made(place: Path) -> None:
-    with pytest.raises(EvaluationError, match=r"robust04 is not freely downloadable; make it as https://\S+ says"):
+    with pytest.raises(EvaluationError, match=r"robust04 .*https://\S+"):
         fetch(load_catalogue(), "robust04")
 
 
 def test_an_unknown_set_is_refused_with_the_names(place: Path) -> None:
-    with pytest.raises(EvaluationError, match="it has msmarco, trec-covid"):
+    with pytest.raises(EvaluationError, match="msmarco, trec-covid"):
         fetch(load_catalogue(), "sifact")

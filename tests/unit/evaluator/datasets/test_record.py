@@ -99,7 +99,7 @@ def test_a_stamp_taken_just_after_a_change_is_not_trusted(tmp_path: Path) -> Non
 
 def test_strict_reads_anew_what_was_recorded_without_it(shop: Path) -> None:
     record = settled(recorded(shop))
-    with pytest.raises(DatasetError, match="a negative judgment"):
+    with pytest.raises(DatasetError, match="negative"):
         read_or_recall(shop, "test", strict=True, record=record)
 
 
@@ -107,5 +107,5 @@ def test_documents_are_drawn_by_position_and_a_changed_corpus_is_noticed_then(sh
     dataset, _ = read_or_recall(shop, "test", strict=False, record=None)
     assert [document.id for document in dataset.documents_at({0, 4})] == ["d1", "q4"]
     rewrite(shop / "corpus.jsonl", "a steel bell", "a stone bell")
-    with pytest.raises(DatasetError, match="changed after it was checked"):
+    with pytest.raises(DatasetError, match="changed"):
         list(dataset.documents_at({0}))

@@ -42,7 +42,7 @@ def test_every_part_of_a_set_is_unpacked(into: Path) -> None:
     ["../shop/corpus.jsonl", "/shop/corpus.jsonl", "shop/../../x", "shop\\..\\..\\x", "C:/x", "shop/qrels/../../x.tsv"],
 )
 def test_a_path_that_leads_outside_is_refused(name: str, into: Path) -> None:
-    with pytest.raises(DatasetError, match="would lead outside"):
+    with pytest.raises(DatasetError, match="outside"):
         unpacked(zip_of([*members_of("shop"), (name, "x")]), into)
     assert list(into.iterdir()) == []
     assert {path.name for path in into.parent.iterdir()} == {"into", "set.zip"}
@@ -53,58 +53,58 @@ def test_a_link_or_special_file_is_refused(kind: int, into: Path) -> None:
     link = zipfile.ZipInfo("shop/qrels/more.tsv")
     link.create_system = 3
     link.external_attr = (kind | 0o777) << 16
-    with pytest.raises(DatasetError, match="a link or a special file"):
+    with pytest.raises(DatasetError, match="link"):
         unpacked(zip_of([*members_of("shop"), (link, "/etc/passwd")]), into)
     assert list(into.iterdir()) == []
 
 
 def test_a_bomb_is_refused_before_anything_is_written(into: Path) -> None:
-    with pytest.raises(DatasetError, match="at most 100 times are allowed"):
+    with pytest.raises(DatasetError, match="100 times"):
         unpacked(zip_of([*members_of("shop"), ("shop/qrels/train.tsv", b"0" * 50_000_000)]), into)
     assert list(into.iterdir()) == []
 
 
 def test_a_bomb_of_many_files_is_refused(into: Path) -> None:
     parts = [(f"shop/qrels/{number}.tsv", b"0" * (SMALL_BYTES // 10)) for number in range(100)]
-    with pytest.raises(DatasetError, match="at most 100 times are allowed"):
+    with pytest.raises(DatasetError, match="100 times"):
         unpacked(zip_of([*members_of("shop"), *parts]), into)
 
 
 def test_a_bomb_that_understates_its_size_is_refused(into: Path) -> None:
     packed = zip_of([*members_of("shop"), ("shop/qrels/train.tsv", b"0" * 50_000_000)])
     understated = packed.replace(struct.pack("<L", 50_000_000), struct.pack("<L", 100))
-    with pytest.raises(DatasetError, match="not a zip that can be unpacked: Bad CRC-32"):
+    with pytest.raises(DatasetError, match="CRC-32"):
         unpacked(understated, into)
     assert sum(path.stat().st_size for path in into.rglob("*") if path.is_file()) < SMALL_BYTES
 
 
 def test_too_many_files_are_refused(into: Path) -> None:
     many = [(f"shop/{number}", "") for number in range(MOST_MEMBERS + 1)]
-    with pytest.raises(DatasetError, match="a collection has at most"):
+    with pytest.raises(DatasetError, match="at most"):
         unpacked(zip_of(many, zipfile.ZIP_STORED), into)
 
 
 def test_a_compression_whose_memory_has_no_bound_is_refused(into: Path) -> None:
-    with pytest.raises(DatasetError, match="neither stored nor deflated"):
+    with pytest.raises(DatasetError, match="deflated"):
         unpacked(zip_of(members_of("shop"), zipfile.ZIP_LZMA), into)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_name_that_stands_twice_is_refused(into: Path) -> None:
-    with pytest.raises(DatasetError, match="in it twice"):
+    with pytest.raises(DatasetError, match="twice"):
         unpacked(zip_of([*members_of("shop"), *members_of("shop")]), into)
 
 
 @pytest.mark.parametrize("missing", SMALL_SET)
 def test_an_archive_without_a_file_of_the_layout_is_refused(missing: str, into: Path) -> None:
     members = [member for member in members_of("shop") if member[0] != f"shop/{missing}"]
-    with pytest.raises(DatasetError, match=r"no shop/\S+ in it"):
+    with pytest.raises(DatasetError, match=r"shop/\S+"):
         unpacked(zip_of(members), into)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no zip at all", zip_of(members_of("shop"))[:-40]])
 def test_a_broken_archive_is_refused(content: bytes, into: Path) -> None:
-    with pytest.raises(DatasetError, match="not a zip that can be unpacked"):
+    with pytest.raises(DatasetError, match="not a zip"):
         unpacked(content, into)
 
 

@@ -47,7 +47,7 @@ def test_a_figure_beyond_its_bound_or_without_a_value_does_not_hold(gate: str, w
 def test_only_named_gates_are_judged_and_an_empty_block_is_refused() -> None:
     assert [one.gate for one in judge_gates(Gates(errors=0.5), [figures(p99_ms=None)])] == ["errors"]
     assert list(judge_gates(None, [figures()])) == []
-    with pytest.raises(ValidationError, match="name at least one of p99_ms"):
+    with pytest.raises(ValidationError, match="p99_ms"):
         Gates()
 
 

@@ -50,13 +50,13 @@ async def test_an_elasticsearch_is_asked_with_its_own_key_and_authority_and_a_se
 
 async def test_the_key_of_an_elasticsearch_is_not_sent_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELASTICSEARCH_API_KEY", "c2VjcmV0")
-    with pytest.raises(EvaluationError, match="ELASTICSEARCH_API_KEY would travel unencrypted"):
+    with pytest.raises(EvaluationError, match="ELASTICSEARCH_API_KEY"):
         async with process_reader({"elasticsearch": "http://elasticsearch:9200"}):
             pass
 
 
 async def test_an_authority_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ELASTICSEARCH_CA_FILE", str(tmp_path / "none.pem"))
-    with pytest.raises(EvaluationError, match=r"^ELASTICSEARCH_CA_FILE: .*none\.pem: No such file"):
+    with pytest.raises(EvaluationError, match=r"^ELASTICSEARCH_CA_FILE: .*none\.pem"):
         async with process_reader({"elasticsearch": "https://elasticsearch:9200"}):
             pass

@@ -47,7 +47,7 @@ def test_processes_are_named_with_their_urls() -> None:
 
 @pytest.mark.parametrize("text", ["dense", "dense=", "=http://a", "dense=8002", "a=http://b,a=http://c", "a=file:///b"])
 def test_what_names_no_process_is_refused(text: str) -> None:
-    with pytest.raises(EvaluationError, match=r"^--processes: .*write .*http://127"):
+    with pytest.raises(EvaluationError, match=r"^--processes: "):
         parse_processes(text)
 
 

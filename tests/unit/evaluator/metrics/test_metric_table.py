@@ -35,7 +35,7 @@ def test_every_form_of_the_table_can_be_named(form: str) -> None:
      "RBP@10", "bpref@10", "MAP.80", "nDCG@1٠", "RBP.٨٠"],
 )  # fmt: skip
 def test_any_other_name_is_refused_with_those_that_exist(name: str) -> None:
-    with pytest.raises(ValueError, match=r"no metric .*; there are nDCG@k, .* with k from 1 to 1000"):
+    with pytest.raises(ValueError, match=r"nDCG@k.* 1000"):
         parse_metric(name)
 
 
@@ -49,7 +49,7 @@ def test_an_experiment_measures_seven_metrics_unless_it_names_others() -> None:
     asked = {"name": "mine", "dataset": "here", "pipelines": ["bm25"]}
     assert Experiment.model_validate(asked).metrics == DEFAULT_METRICS
     assert Experiment.model_validate(asked | {"metrics": ["nDCG@20", "bpref"]}).metrics == ("nDCG@20", "bpref")
-    with pytest.raises(ValidationError, match="no metric 'ndcg@20'"):
+    with pytest.raises(ValidationError, match="'ndcg@20'"):
         Experiment.model_validate(asked | {"metrics": ["ndcg@20"]})
-    with pytest.raises(ValidationError, match="the same name twice"):
+    with pytest.raises(ValidationError, match="twice"):
         Experiment.model_validate(asked | {"metrics": ["MAP", "MAP"]})

@@ -124,7 +124,7 @@ def test_a_document_twice_in_a_ranking_is_refused() -> None:
 
 
 def test_a_grade_whose_exponential_gain_no_float_holds_is_refused_for_that_metric_alone() -> None:
-    with pytest.raises(EvaluationError, match=r"nDCG_exp@10: grades must be at most 1000, .* is 2000"):
+    with pytest.raises(EvaluationError, match=r"nDCG_exp@10: .*1000.*2000"):
         one({"a": 2000}, ["a"], "nDCG_exp@10")
     assert one({"a": 2000, "b": 1000}, ["a", "b"], "nDCG@10", "RBP.50") == {"nDCG@10": 1.0, "RBP.50": 0.75}
     assert one({"a": 1000, "b": 1000}, ["a", "b"], "nDCG_exp@10") == {"nDCG_exp@10": 1.0}

@@ -53,10 +53,10 @@ def test_equal_means_equal_in_every_decimal_that_was_printed(figure: float, prin
 @pytest.mark.parametrize(
     ("preset", "metric", "figure", "said"),
     [
-        ("bm25", "nDCG@10", "0.6906", "there is no preset bm25; there are: beir, anserini-flat, anserini-multifield"),
-        ("beir", "MAP", "0.6906", "parity computes nDCG@10 and Recall@100"),
-        ("beir", "nDCG@10", "0.69", "three to six decimals"),
-        ("beir", "nDCG@10", "69.06", "three to six decimals"),
+        ("bm25", "nDCG@10", "0.6906", "bm25.*beir, anserini-flat"),
+        ("beir", "MAP", "0.6906", "Recall@100"),
+        ("beir", "nDCG@10", "0.69", "decimals"),
+        ("beir", "nDCG@10", "69.06", "decimals"),
     ],
 )
 def test_a_figure_that_cannot_be_compared_is_refused(preset: str, metric: str, figure: str, said: str) -> None:

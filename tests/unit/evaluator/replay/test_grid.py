@@ -87,7 +87,7 @@ def test_a_list_that_the_grid_leaves_empty_stays_empty() -> None:
 
 def test_more_legs_than_a_fusion_takes_are_refused() -> None:
     presets = [{**LEXICAL, "id": None, "preset": f"{'p' * 60}{number}"} for number in range(9)]
-    with pytest.raises(EvaluationError, match="legs of 9 backends and presets, and a fusion takes 8 at most"):
+    with pytest.raises(EvaluationError, match=r"9 backends.* 8 "):
         points(SMALL, collected(*([one] for one in presets)))
 
 

@@ -35,7 +35,7 @@ async def test_more_work_than_may_wait_is_refused() -> None:
     work, may_end = BackgroundWork[int, bool](), threading.Event()
     for number in range(MOST_WAITING):
         work.start(number, lambda: may_end.wait(60))
-    with pytest.raises(Unavailable, match="in a moment"):
+    with pytest.raises(Unavailable):
         work.start(MOST_WAITING, lambda: True)
     may_end.set()
     assert await asyncio.gather(*map(work.result, range(MOST_WAITING))) == [True] * MOST_WAITING
@@ -47,13 +47,13 @@ async def test_no_measurement_begins_while_work_goes_on_that_would_disturb_it(tm
     verdicts.start(1, lambda: may_end.wait(60))
     quality.start(1, lambda: True)
     await quality.whole(1)
-    with pytest.raises(MeasurementRunning, match="a verdict is running in "), measuring(tmp_path):
+    with pytest.raises(MeasurementRunning), measuring(tmp_path):
         pass
     may_end.set()
     await verdicts.whole(1)
     with measuring(tmp_path) as measurement:
         measurement.name("20260101T000000000Z-first")
-        with pytest.raises(MeasurementUnderWay, match="20260101T000000000Z-first is running in "):
+        with pytest.raises(MeasurementUnderWay, match="20260101T000000000Z-first"):
             verdicts.start(2, lambda: True)
     assert not verdicts.holds(2)
 

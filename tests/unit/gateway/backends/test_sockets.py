@@ -48,7 +48,7 @@ async def test_an_answer_without_end_is_broken_off(head: bytes, chunk: bytes, mo
     transport = SocketTransport("127.0.0.1")
     try:
         async with endless(head, chunk) as (url, sent), asyncio.timeout(5.0):
-            with pytest.raises(AnswerBroken, match="more than 1048576 bytes"):
+            with pytest.raises(AnswerBroken, match="1048576 bytes"):
                 await transport.send(Outgoing("GET", url, {}, None, 1.0))
             assert sent[0] < 16 * MIB  # includes what the sockets buffered
     finally:

@@ -62,7 +62,7 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_keys_is_named(tmp_path: Path, content: str) -> None:
     file = tmp_path / "keys.json"
     file.write_text(content)
-    with pytest.raises(KeyFileError, match=r"keys\.json is no file of keys"):
+    with pytest.raises(KeyFileError, match=r"keys\.json"):
         KeyRing(file)
 
 
@@ -84,12 +84,12 @@ def test_a_file_with_a_name_or_an_id_twice_is_refused(tmp_path: Path) -> None:
         content.replace('"scopes"', '"scopes": ["search"], "scopes"'),
     ):
         file.write_text(twice)
-        with pytest.raises(KeyFileError, match=r"keys\.json has `(keys|scopes)` twice in one object; remove one"):
+        with pytest.raises(KeyFileError, match=r"keys\.json .*`(keys|scopes)`"):
             KeyRing(file)
     keys = read_keys(made_keys(tmp_path / "other").file)
     entries = ",".join(key.model_dump_json() for key in (keys[0], keys[0]))
     file.write_text(f'{{"version": 1, "keys": [{entries}]}}')
-    with pytest.raises(KeyFileError, match="two keys with one id"):
+    with pytest.raises(KeyFileError, match="one id"):
         KeyRing(file)
 
 
@@ -100,7 +100,7 @@ def test_a_name_that_a_terminal_would_not_show_as_it_is_makes_no_key(name: str) 
 
 
 def test_a_missing_file_is_refused_at_the_start_with_the_way_to_make_it(tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match=r"there is no such file; .*keys new --name me --file"):
+    with pytest.raises(KeyFileError, match=r"keys new --name me --file"):
         KeyRing(tmp_path / "keys.json")
 
 

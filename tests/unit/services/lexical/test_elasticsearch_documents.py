@@ -50,6 +50,6 @@ async def test_retries_end_with_the_deadline() -> None:
 
 def test_a_batch_that_is_rejected_as_a_whole_raises_overloaded() -> None:
     send = Scripted(a=[FULL], b=[FULL], c=[FULL])
-    with pytest.raises(Overloaded, match="send the batch again"):
+    with pytest.raises(Overloaded):
         in_virtual_time(bulk(OPERATIONS, send, Deadline.after_ms(60_000)))
     assert len(send.sent) == ATTEMPTS

