@@ -91,9 +91,9 @@ def _deliver_and_verify(profile: ModelProfile, source: Source, folder: Path, opt
         if wrong is not None:
             raise DigestMismatchError(wrong)
         # Imported here: a machine that fetches a built graph needs neither onnx nor safetensors.
-        from deploy.models.bert_graph import build
+        from deploy.models.bert_graph import build, head_of
 
-        build(folder / CONFIG, checkpoint, folder / GRAPH)
+        build(folder / CONFIG, checkpoint, folder / GRAPH, head_of(profile))
         checkpoint.unlink()
     wrong = folder_mismatch(profile, folder)
     if wrong is not None:

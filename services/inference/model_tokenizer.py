@@ -55,6 +55,21 @@ class ModelTokenizer:
         self._single = self._single_template(file)
         self._pair = self._pair_template(file)
         self._max_tokens = max_tokens
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        # Those around inputs, and those that tokenizer.json marks: [PAD], [UNK] and [MASK] of a BERT.
+        self.special_ids = {
+            *self._single.before.ids,
+            *self._single.after.ids,
+            *(one for one, it in added if it.special),
+        }
+
+    def piece(self, identity: int) -> str:
+        """Returns the word piece of an id: `##ing`."""
+        return self._tokenizer.id_to_token(identity) or f"#{identity}"
+
+    def ids_by_piece(self) -> dict[str, int]:
+        """Returns the id of every word piece, special ones among them."""
+        return self._tokenizer.get_vocab()
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the token ids of each text, without special tokens, before truncation."""

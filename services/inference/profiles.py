@@ -142,7 +142,36 @@ class TokenEncoderProfile(_Profile):
         return self
 
 
-ModelProfile = Annotated[EncoderProfile | CrossEncoderProfile | TokenEncoderProfile, Field(discriminator="kind")]
+class SparseEncoderProfile(_Profile):
+    """Describes a model that encodes one text as weights of the terms of its vocabulary, its word pieces.
+
+    splade          documents and queries: log(1 + relu(x)), x the largest logit of masked language modelling over
+                    the tokens (Formal et al. 2021, SPLADE v2, section 3)
+    sparta          documents: the same of x + `bias`, x the largest product of a term's input embedding with a token
+                    vector; queries: how often each word piece occurs (Zhao et al. 2021, SPARTA)
+    inference-free  documents: as splade; queries: each word piece with its weight in `idf`, or 1 without a table
+    """
+
+    kind: Literal["sparse-encoder"]
+    method: Literal["splade", "sparta", "inference-free"]
+    vocabulary: int = Field(gt=0, description="terms of the model")
+    bias: float = Field(default=0.0, description="of sparta")
+    idf: FileName | None = Field(default=None, description="of inference-free: a JSON object of weight by word piece")
+
+    @model_validator(mode="after")
+    def _fits_its_method(self) -> "SparseEncoderProfile":
+        if self.bias and self.method != "sparta":
+            raise ValueError(f"{self.name}: bias is for sparta")
+        if self.idf is not None and self.method != "inference-free":
+            raise ValueError(f"{self.name}: idf is for inference-free")
+        if self.idf is not None and self.idf not in self.files:
+            raise ValueError(f"{self.name} lists no sha256 for {self.idf}")
+        return self
+
+
+ModelProfile = Annotated[
+    EncoderProfile | CrossEncoderProfile | TokenEncoderProfile | SparseEncoderProfile, Field(discriminator="kind")
+]
 
 
 class _Models(_Value):
@@ -176,7 +205,7 @@ def load_encoder(path: Path, name: str) -> EncoderProfile:
     """Loads the encoder `name` of a models.yaml; raises ModelError."""
     profile = _find(path, name)
     if not isinstance(profile, EncoderProfile):
-        raise ModelError(f"The model {name} of {path} is a {profile.kind}, and an encoder is needed here.")
+        raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; an encoder is needed here.")
     return profile
 
 
@@ -184,7 +213,15 @@ def load_cross_encoder(path: Path, name: str) -> CrossEncoderProfile:
     """Loads the cross-encoder `name` of a models.yaml; raises ModelError."""
     profile = _find(path, name)
     if not isinstance(profile, CrossEncoderProfile):
-        raise ModelError(f"The model {name} of {path} is an {profile.kind}, and a cross-encoder is needed here.")
+        raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; a cross-encoder is needed here.")
+    return profile
+
+
+def load_sparse_encoder(path: Path, name: str) -> SparseEncoderProfile:
+    """Loads the sparse encoder `name` of a models.yaml; raises ModelError."""
+    profile = _find(path, name)
+    if not isinstance(profile, SparseEncoderProfile):
+        raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; a sparse-encoder is needed here.")
     return profile
 
 

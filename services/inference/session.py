@@ -21,6 +21,7 @@ from services.inference.profiles import (
     EncoderProfile,
     ModelError,
     ModelProfile,
+    SparseEncoderProfile,
     TokenEncoderProfile,
 )
 
@@ -84,6 +85,8 @@ class Session:
                 fits, expected = shape == (2, 3, profile.dimension), f"[batch, tokens, {profile.dimension}]"
             case CrossEncoderProfile():
                 fits, expected = shape in ((2, 1), (2, 2)), "[batch, 1] or [batch, 2]"
+            case SparseEncoderProfile():
+                fits, expected = shape == (2, profile.vocabulary), f"[batch, {profile.vocabulary}]"
         if not fits:
             raise ModelError(
                 f"{self._path} is not the {profile.kind} that models.yaml declares: for two rows of three tokens its "

@@ -19,8 +19,8 @@ from services.chassis.probes import Readiness
 from services.chassis.requests.rendering import Wordings
 from services.contracts.health import Check
 from services.storage.write_order import WriteOrder
-from services.vectorservice.encoder import Encoder
-from services.vectorservice.routes import collection_router, document_router
+from services.vectorservice.encoder import Encoder, ExplainingEncoder
+from services.vectorservice.routes import collection_router, document_router, explanation_router
 from services.vectorservice.settings import VectorServiceSettings
 from services.vectorstore.store import VectorStore
 
@@ -84,7 +84,9 @@ def build_vector_app(
                 return (await store.ready(), Check(name="encoder", ok=True, detail=encoder.stamp["model"]))
 
             order = WriteOrder()
-            own = (collection_router(store, encoder, order, clock), document_router(store, encoder, order))
+            own = [collection_router(store, encoder, order, clock), document_router(store, encoder, order)]
+            if isinstance(encoder, ExplainingEncoder):
+                own.append(explanation_router(store, encoder))
             yield (*own, *(dialect(encoder) for dialect in dialects)), readiness
 
     return create_app(service, settings, Instruments(), opened, wordings)

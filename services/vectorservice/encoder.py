@@ -1,9 +1,12 @@
-"""Defines the port of a vector service: Encoder, which encodes texts as vectors of one representation."""
+"""Defines the port of a vector service: Encoder, which encodes texts as vectors of one representation.
+
+ExplainingEncoder, one that can also explain scores, has a route of its own."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from services.chassis.deadlines import Deadline
+from services.contracts.explanation import Match
 from services.vectorstore.representation import Representation, Vector
 
 
@@ -36,4 +39,18 @@ class Encoder(Protocol):
 
     async def close(self) -> None:
         """Stops the threads. No other method may be called afterwards."""
+        ...
+
+
+@runtime_checkable
+class ExplainingEncoder(Encoder, Protocol):
+    """An Encoder that returns which parts of a query matched which parts of a document."""
+
+    async def explain(
+        self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline
+    ) -> Sequence[tuple[Match, ...]]:
+        """Returns the matches of each document, the highest score first; their scores sum up to the document's.
+
+        `vectors` are those that the store keeps of the `passages`, in their order.
+        """
         ...

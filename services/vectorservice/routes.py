@@ -20,12 +20,13 @@ from services.contracts.collections import (
     PublicationNumber,
 )
 from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, IndexRequest, WriteVersion
+from services.contracts.explanation import ExplainAnswer, ExplainRequest, Explanation
 from services.contracts.generations import Generation
 from services.contracts.retrieval import DEFAULT_BEAM, RetrievalAnswer, RetrievalRequest
 from services.storage.fields import requirements_of
 from services.storage.write_order import Write, WriteOrder
 from services.vectorservice import collections, indexing
-from services.vectorservice.encoder import Encoder
+from services.vectorservice.encoder import Encoder, ExplainingEncoder
 from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
 
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
@@ -116,5 +117,31 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
         answer = RetrievalAnswer(generation=generation, hits=hits)
         # Serialised here: FastAPI would turn every hit into a dict first.
         return Response(answer.model_dump_json(), media_type="application/json")
+
+    return routes
+
+
+def explanation_router(store: VectorStore, encoder: ExplainingEncoder) -> APIRouter:
+    """Returns the route that explains the scores of documents of a generation."""
+    routes = router()
+
+    @routes.post("/v1/collections/{generation}/explain")
+    @handled(scope="internal")
+    async def explain(generation: Generation, asked: ExplainRequest) -> ExplainAnswer:
+        await collections.require_own(store, encoder, generation)
+        stored = await store.stored(generation, [one.id for one in asked.documents], vectors=True)
+        # A passage that was replaced meanwhile is not the one that the hit was scored by.
+        known = [
+            (one, there.vector)
+            for one in asked.documents
+            if (there := stored.get(one.id)) is not None
+            and there.vector is not None
+            and there.passage_hash == indexing.passage_hash(one)
+        ]
+        passages, vectors = [one.passage for one, _ in known], [vector for _, vector in known]
+        with timed("explain"):
+            found = await encoder.explain(asked.query, passages, vectors, current_deadline())
+        explanations = [Explanation(id=one.id, matches=matches) for (one, _), matches in zip(known, found, strict=True)]
+        return ExplainAnswer(generation=generation, explanations=tuple(explanations))
 
     return routes

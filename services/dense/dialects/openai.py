@@ -11,8 +11,9 @@ from services.chassis.app import router
 from services.chassis.requests.handling import handled
 from services.contracts.base import Count, Wire
 from services.contracts.problem import Problem
-from services.dense.dialects.embedding import Texts, check_dimensions, encode_texts, lengths, served_model
+from services.dense.dialects.embedding import check_dimensions, encode_texts, lengths
 from services.dense.encoder import DenseEncoder, Role, Vectors
+from services.dialects.embedded_texts import Texts, served_model
 from services.dialects.served_model import MODEL_HEADER, check_requested_model
 
 # The number of texts that were cut at the model's token limit. OpenAI's answer has no field for it.
@@ -100,7 +101,7 @@ def openai_router(encoder: DenseEncoder) -> APIRouter:
     @routes.post("/v1/embeddings", response_model=EmbeddingsAnswer)
     @handled("bulk", scope="search", slow=True)
     async def embeddings(asked: EmbeddingsRequest) -> Response:
-        model = served_model(encoder)
+        model = served_model(encoder.stamp)
         check_requested_model(asked.model, model)
         check_dimensions(asked.dimensions, encoder)
         role: Role = "query" if asked.input_type in ("query", "search_query") else "passage"

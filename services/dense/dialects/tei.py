@@ -7,11 +7,12 @@ import orjson
 from fastapi import APIRouter, Response
 
 from services.chassis.app import router
-from services.chassis.errors import BadInput, BodyTooLarge
+from services.chassis.errors import BadInput
 from services.chassis.requests.handling import handled
 from services.contracts.base import Wire
-from services.dense.dialects.embedding import Texts, check_dimensions, encode_texts, lengths, served_model
+from services.dense.dialects.embedding import check_dimensions, encode_texts, lengths
 from services.dense.encoder import DenseEncoder, Role, Vectors
+from services.dialects.embedded_texts import Texts, refuse_long, served_model
 from services.dialects.served_model import MODEL_HEADER
 from services.dialects.tei_errors import TeiError
 
@@ -43,24 +44,14 @@ def tei_router(encoder: DenseEncoder) -> APIRouter:
             raise BadInput("normalize: this model's vectors have length 1; send true, or leave it out.")
         role: Role = "query" if asked.prompt_name == "query" else "passage"
         if asked.truncate is False:
-            await _refuse_long(encoder, asked, role)
+            refuse_long(await lengths(encoder, asked.inputs, role), encoder.max_tokens)
         vectors = await encode_texts(encoder, asked.inputs, role)
         if asked.normalize and not unit:
             vectors = _normalised(vectors)
         body = orjson.dumps(list(vectors), option=orjson.OPT_SERIALIZE_NUMPY)
-        return Response(body, headers={MODEL_HEADER: served_model(encoder)}, media_type="application/json")
+        return Response(body, headers={MODEL_HEADER: served_model(encoder.stamp)}, media_type="application/json")
 
     return routes
-
-
-async def _refuse_long(encoder: DenseEncoder, asked: EmbedRequest, role: Role) -> None:
-    """Raises BodyTooLarge (413, as TEI does) if the model would cut a text."""
-    for place, length in enumerate(await lengths(encoder, asked.inputs, role)):
-        if length > encoder.max_tokens:
-            raise BodyTooLarge(
-                f"inputs.{place}: has {length} tokens and the model reads {encoder.max_tokens}; "
-                "send less, or truncate: true."
-            )
 
 
 def _normalised(vectors: Vectors) -> Vectors:

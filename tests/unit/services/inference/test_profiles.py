@@ -117,9 +117,9 @@ def test_a_file_that_is_no_yaml_or_not_there_is_refused_by_its_path(tmp_path):
 
 
 def test_the_wrong_kind_or_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ModelError, match="is a cross-encoder, and an encoder is needed"):
+    with pytest.raises(ModelError, match="of kind cross-encoder; an encoder is needed"):
         load_encoder(MODELS_FILE, CROSS_ENCODER)
-    with pytest.raises(ModelError, match="is an encoder, and a cross-encoder is needed"):
+    with pytest.raises(ModelError, match="of kind encoder; a cross-encoder is needed"):
         load_cross_encoder(MODELS_FILE, ENCODER)
     with pytest.raises(ModelError, match=f"gpt.*{ENCODER}, {ENCODER}-int8, "):
         load_encoder(MODELS_FILE, "gpt")

@@ -1,0 +1,168 @@
+"""Encodes texts as weights of terms. Owns the methods, the choice of terms and the stamp.
+
+A term is a word piece of the model, and its number is the piece's id. Running the graph is open_model's.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter, ValidationError
+
+from services.chassis.deadlines import Deadline
+from services.contracts.explanation import Match
+from services.files.regular_file import read_regular
+from services.inference.model_tokenizer import Row
+from services.inference.open_model import Engine, OpenModel
+from services.inference.profiles import TOKENIZER, ModelError, SparseEncoderProfile
+from services.inference.term_matches import term_matches
+from services.vectorstore.representation import Sparse, SparseVector, Vector
+
+Float32 = NDArray[np.float32]
+_IDF = TypeAdapter(dict[str, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]])
+
+
+@dataclass(frozen=True, slots=True)
+class TermLimits:
+    """Most terms of a vector that a model weighs, the heaviest ones. A bag of word pieces keeps all of them."""
+
+    document: int = 128
+    query: int = 32
+
+
+class SparseTextEncoder:
+    """Encodes queries and passages with one model; implements the sparse service's port, SparseEncoder."""
+
+    representation = Sparse()
+
+    def __init__(
+        self,
+        profile: SparseEncoderProfile,
+        folder: Path,
+        engine: Engine | None = None,
+        limits: TermLimits | None = None,
+    ) -> None:
+        """Opens the model in `folder` (blocking, below a second); raises ModelError when it is not the declared one."""
+        self._profile = profile
+        self._limits = limits or TermLimits()
+        self._model = OpenModel(profile, folder, engine or Engine(), inputs="documents")
+        self._special = np.array(sorted(self._model.tokenizer.special_ids), dtype=np.int64)
+        # Weight by term of a query's word pieces.
+        self._piece_weights = np.ones(profile.vocabulary, dtype=np.float32)
+        if profile.idf is not None:
+            pieces = self._model.tokenizer.ids_by_piece()
+            self._piece_weights = read_idf(folder / profile.idf, pieces, profile.vocabulary)
+        self.max_tokens = profile.max_tokens
+        self.stamp = sparse_stamp(profile, self._model.weights_sha256, self._limits)
+
+    async def encode_query(self, text: str, deadline: Deadline | None = None) -> SparseVector:
+        """Encodes one query. Queries are scheduled before waiting passages.
+
+        Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
+        """
+        if self._profile.method == "splade":
+            select = partial(self._heaviest, most=self._limits.query)
+            return _vector(await self._model.infer_text(text, self._rows, select, deadline, urgent=True))
+        (found,) = await self._model.map_texts([text], self._bags, deadline, urgent=True)
+        return found
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> list[SparseVector]:
+        """Encodes each passage, in their order; raises like encode_query."""
+        if not texts:
+            return []
+        rows = await self._model.map_texts(texts, self._rows, deadline, urgent=False)
+        select = partial(self._heaviest, most=self._limits.document)
+        return [_vector(one) for one in await self._model.infer(rows, select, deadline, urgent=False)]
+
+    async def explain(
+        self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline | None = None
+    ) -> list[tuple[Match, ...]]:
+        """Returns for each document's vector the word pieces that it shares with the query; raises like encode_query.
+
+        The passages are not read: a term number names its word piece.
+        """
+        asked = await self.encode_query(query, deadline)
+        return [term_matches(asked, vector, self._model.tokenizer.piece) for vector in vectors]
+
+    async def lengths(self, texts: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
+        """Counts the tokens of each text before truncation, with special tokens; raises like encode_query."""
+
+        def lengths_of(chunk: list[str]) -> list[int]:
+            return [self._model.tokenizer.single_length(ids) for ids in self._model.tokenizer.ids(chunk)]
+
+        return tuple(await self._model.map_texts(texts, lengths_of, deadline, urgent=False))
+
+    async def close(self) -> None:
+        """Stops the threads after their current micro-batches."""
+        self._model.close()
+
+    def _rows(self, texts: list[str]) -> list[Row]:
+        return [self._model.tokenizer.single(ids) for ids in self._model.tokenizer.ids(texts)]
+
+    def _bags(self, texts: list[str]) -> list[SparseVector]:
+        """Returns each text as a bag of its word pieces: counts (sparta), or their weights once each."""
+        bags: list[SparseVector] = []
+        for row in self._rows(texts):
+            terms, counts = np.unique(np.array(row.ids, dtype=np.int64), return_counts=True)
+            weights = counts.astype(np.float32) if self._profile.method == "sparta" else self._piece_weights[terms]
+            kept = ~np.isin(terms, self._special) & (weights > 0)
+            bags.append(SparseVector(terms[kept].astype(np.uint32), weights[kept]))
+        return bags
+
+    def _heaviest(self, maxima: Float32, _rows: Sequence[Row], most: int) -> Iterator[Float32]:
+        """Yields numbers and weights of each row's heaviest terms, fp32 [2, terms]; its terms ascend.
+
+        `maxima` is fp32 [rows, vocabulary]. fp32 holds whole numbers up to 2^24 exactly. Of equal weights, the lowest
+        numbers are taken. Special tokens are no terms.
+        """
+        if not np.isfinite(maxima).all():
+            raise ModelError(f"The model {self._profile.name} gave a result that is not finite.")
+        maxima[:, self._special] = -np.inf
+        maxima += np.float32(self._profile.bias)
+        for row in maxima:
+            terms = np.flatnonzero(row > 0)
+            weights = np.log1p(row[terms])
+            if len(terms) > most:
+                kept = np.sort(np.argsort(-weights, kind="stable")[:most])
+                terms, weights = terms[kept], weights[kept]
+            yield np.stack([terms.astype(np.float32), weights])
+
+
+def read_idf(file: Path, pieces: Mapping[str, int], vocabulary: int) -> Float32:
+    """Reads a JSON object of weight by word piece: fp32 [vocabulary], 0 for a piece without one. Raises ModelError."""
+    try:
+        table = _IDF.validate_json(read_regular(file))
+    except (OSError, ValidationError) as error:
+        raise ModelError(f"{file} is not a JSON object of a weight by word piece: {error}.") from error
+    weights = np.zeros(vocabulary, dtype=np.float32)
+    for piece, weight in table.items():
+        if piece not in pieces:
+            raise ModelError(f"{file} has a weight for '{piece}', which is no word piece of {TOKENIZER} beside it.")
+        weights[pieces[piece]] = weight
+    return weights
+
+
+def sparse_stamp(profile: SparseEncoderProfile, weights_sha256: str, limits: TermLimits) -> Mapping[str, str]:
+    """Returns what determines the vectors of a model; library, device and number of threads do not."""
+    return {
+        "model": profile.name,
+        "weights_sha256": weights_sha256,
+        "tokenizer_sha256": profile.files[TOKENIZER],
+        "precision": profile.precision,
+        "method": profile.method,
+        "bias": str(profile.bias),
+        "idf_sha256": profile.files[profile.idf] if profile.idf is not None else "none",
+        "max_tokens": str(profile.max_tokens),
+        "document_terms": str(limits.document),
+        "query_terms": str(limits.query),
+        "schema": "1",
+    }
+
+
+def _vector(found: Float32) -> SparseVector:
+    terms, weights = found
+    return SparseVector(terms.astype(np.uint32), weights)

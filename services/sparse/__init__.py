@@ -1,0 +1,1 @@
+"""Serves learned sparse retrieval: weighs terms of documents and queries, and finds the largest inner products."""

@@ -1,0 +1,1 @@
+"""Owns the dialects of vendors whose clients ask for weights of terms."""

@@ -1,0 +1,63 @@
+"""Weighs the words of texts by how often they occur. Needs no model; for tests: only shared words count."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+
+import numpy as np
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded
+from services.contracts.explanation import Match
+from services.inference.term_matches import term_matches
+from services.inference.word_splitting import count_words, lowercase_words
+from services.vectorstore.representation import Sparse, SparseVector, Vector
+
+
+class HashingTermEncoder:
+    """Implements SparseEncoder: a term is a word's hash, its weight log(1 + count). A text without words has none."""
+
+    representation = Sparse()
+    max_tokens = 8_192
+    stamp: Mapping[str, str] = {"model": "hashing", "weights_sha256": "none", "schema": "1"}
+
+    async def encode_query(self, text: str, deadline: Deadline) -> SparseVector:
+        """Encodes one query."""
+        return (await self.encode_passages([text], deadline))[0]
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> list[SparseVector]:
+        """Encodes the passages, in their order."""
+        if not deadline.remaining_ms:
+            raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
+        return await asyncio.to_thread(lambda: [_vector(text) for text in texts])
+
+    async def explain(
+        self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline
+    ) -> list[tuple[Match, ...]]:
+        """Returns for each document the words that it shares with the query."""
+        asked = await self.encode_query(query, deadline)
+        words = {_term(word): word for word in _words(query)}
+        return [term_matches(asked, vector, words.__getitem__) for vector in vectors]
+
+    async def lengths(self, texts: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
+        """Counts the words of each text."""
+        return await asyncio.to_thread(lambda: tuple(map(count_words, texts)))
+
+    async def close(self) -> None:
+        """Does nothing: it owns no threads."""
+
+
+def _words(text: str) -> list[str]:
+    return list(islice(lowercase_words(text), HashingTermEncoder.max_tokens))
+
+
+def _term(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode(), digest_size=4).digest())
+
+
+def _vector(text: str) -> SparseVector:
+    counts = sorted(Counter(map(_term, _words(text))).items())
+    terms = np.array([term for term, _ in counts], dtype=np.uint32)
+    return SparseVector(terms, np.log1p(np.array([count for _, count in counts], dtype=np.float32)))
