@@ -7,7 +7,6 @@ from gateway.backends.wire import Backends
 from gateway.collections.generations import Generations
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog
-from gateway.search.explaining import explain, places_of
 from gateway.search.plan import WalkPlan
 from gateway.search.sources import GenerationMovedError
 from gateway.search.walk import include, walk
@@ -18,7 +17,7 @@ from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
 from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
 from services.contracts.pipelines import GATEWAY_WAIT
-from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates
+from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates, StagePlace
 
 
 class Executor:
@@ -68,7 +67,7 @@ class Executor:
                 self._backends, self._generations, self._admission, client, request, generation, budget, may_move
             )
             try:
-                return await include(context, await explain(context, plan, await walk(context, plan)))
+                return await include(context, await walk(context, plan))
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
@@ -106,7 +105,18 @@ def _candidates(plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
 
 
 def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
-    places = places_of(walked) if request.explain else {}
+    places: dict[str, dict[str, StagePlace]] = {one.id: {} for one in walked.ranking}
+    if request.explain:
+        # A candidate's places are those among candidates, whatever the deeper searches return for it.
+        below = {one.id for one in walked.beneath.ranking}
+        for outputs, shown in (
+            (walked.outputs, places.keys() - below),
+            (walked.beneath.outputs, places.keys() & below),
+        ):
+            for stage, output in outputs.items():
+                for rank, one in enumerate(output, start=1):
+                    if one.id in shown:
+                        places[one.id][stage] = StagePlace(rank=rank, score=one.score)
     return tuple(
         SearchHit(
             id=one.id,
@@ -115,7 +125,7 @@ def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
             title=document.title if document and "title" in request.include else None,
             text=document.text if document and "text" in request.include else None,
             metadata=document.metadata if document and "metadata" in request.include else None,
-            stages=places.get(one.id),
+            stages=places[one.id] if request.explain else None,
         )
         for rank, one in enumerate(walked.ranking, start=1)
         for document in [walked.documents.get(one.id)]

@@ -8,6 +8,8 @@ import qdrant_edge as edge
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS
 from services.vectorstore.representation import (
+    POOLED,
+    TOKENS,
     Dense,
     DenseVector,
     MultiVector,
@@ -18,6 +20,7 @@ from services.vectorstore.representation import (
     Vector,
     dump_representation,
     parse_representation,
+    pooled_vector,
 )
 
 # A segment with at least this many kilobytes of vectors gets an HNSW graph: 667 vectors of 384 dimensions.
@@ -48,7 +51,7 @@ def representation_of(record: GenerationRecord) -> Representation:
 
 def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
     """Returns the configuration of a shard for the record's representation."""
-    dense: edge.EdgeVectorParams | None = None
+    dense: edge.EdgeVectorParams | dict[str, edge.EdgeVectorParams] | None = None
     sparse: dict[str, edge.EdgeSparseVectorParams] | None = None
     # Cosine uses Dot too: `checked_vector` has scaled the vectors, so every engine stores and returns the same bits.
     match representation := representation_of(record):
@@ -57,8 +60,10 @@ def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
         case Sparse():
             sparse = {_SPARSE: edge.EdgeSparseVectorParams()}
         case MultiVector(dimension=dimension):
-            max_sim = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
-            dense = edge.EdgeVectorParams(size=dimension, distance=edge.Distance.Dot, multivector_config=max_sim)
+            dense = _token_params(representation)
+            if representation.pooled:
+                pooled = edge.EdgeVectorParams(size=dimension, distance=edge.Distance.Dot)
+                dense = {TOKENS: dense, POOLED: pooled}
         case _:
             assert_never(representation)
     return edge.EdgeConfig(
@@ -69,6 +74,23 @@ def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
         hnsw_config=edge.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB),
         optimizers=edge.EdgeOptimizersConfig(indexing_threshold=INDEXING_THRESHOLD_KB),
         max_search_threads=SEARCH_THREADS,
+    )
+
+
+def _token_params(multi: MultiVector) -> edge.EdgeVectorParams:
+    max_sim = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
+    if not multi.pooled:
+        return edge.EdgeVectorParams(multi.dimension, edge.Distance.Dot, multivector_config=max_sim)
+    bits = {"int8": edge.TurboQuantBitSize.Bits8, "bits": edge.TurboQuantBitSize.Bits1}.get(multi.storage)
+    return edge.EdgeVectorParams(
+        multi.dimension,
+        edge.Distance.Dot,
+        multivector_config=max_sim,
+        datatype=edge.VectorStorageDatatype.Float16,
+        # No graph: candidates come from the pooled vectors, and an exact search scores every document.
+        hnsw_config=edge.HnswIndexConfig(m=0, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB),
+        memory=edge.Memory.Cold if bits else None,
+        quantization_config=edge.TurboQuantQuantizationConfig(bits=bits, memory=edge.Memory.Pinned) if bits else None,
     )
 
 
@@ -83,18 +105,34 @@ def points_to_index(record: GenerationRecord) -> int:
             assert_never(representation)
 
 
-def edge_vector(vector: Vector) -> "edge.Vector":  # exists in the type stubs only
-    """Converts a checked vector for a point. A sparse vector without terms gives a point without a vector."""
+def edge_vector(vector: Vector, representation: Representation) -> "edge.Vector":  # exists in the type stubs only
+    """Converts a kept vector for a point. A sparse vector without terms gives a point without a vector."""
     if isinstance(vector, SparseVector):
         return {_SPARSE: _sparse(vector)} if vector.terms.size else {}
+    if isinstance(representation, MultiVector) and representation.pooled:
+        return {TOKENS: _lists(vector), POOLED: _lists(pooled_vector(vector))}
     return _lists(vector)
 
 
-def nearest_query(vector: Vector) -> edge.Query:
-    """Returns the query for the nearest neighbours of a checked vector."""
+def search_request(
+    vector: Vector, representation: Representation, limit: int, where: edge.Filter | None, beam: int | None
+) -> edge.QueryRequest:
+    """Returns the search for a checked vector that gives `limit` ids and scores; exact where `beam` is None."""
+    params = edge.SearchParams(exact=beam is None, hnsw_ef=beam)
     if isinstance(vector, SparseVector):
-        return edge.Query.Nearest(_sparse(vector), using=_SPARSE)
-    return edge.Query.Nearest(_lists(vector))
+        query, candidates = edge.Query.Nearest(_sparse(vector), using=_SPARSE), None
+    elif not isinstance(representation, MultiVector) or not representation.pooled:
+        query, candidates = edge.Query.Nearest(_lists(vector)), None
+    else:
+        query, candidates = edge.Query.Nearest(_lists(vector), using=TOKENS), None
+        if beam is not None:
+            pooled = edge.Query.Nearest(_lists(pooled_vector(vector)), using=POOLED)
+            candidates = [edge.Prefetch(max(beam, limit), query=pooled, params=params, filter=where)]
+            # Edge would score some of the candidates anew by the vectors on the disk: how many depends on `limit`.
+            params = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False))
+    return edge.QueryRequest(
+        limit, query=query, prefetches=candidates, filter=where, params=params, with_payload=["id"]
+    )
 
 
 def vector_of(stored: "edge.Vector | None", representation: Representation) -> Vector:
@@ -106,7 +144,7 @@ def vector_of(stored: "edge.Vector | None", representation: Representation) -> V
                 return SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32))
             return SparseVector(np.asarray(sparse.indices, np.uint32), np.asarray(sparse.values, np.float32))
         case Dense() | MultiVector():
-            return np.asarray(stored, dtype=np.float32)
+            return np.asarray(stored[TOKENS] if isinstance(stored, dict) else stored, dtype=np.float32)
         case _:
             assert_never(representation)
 

@@ -1,6 +1,6 @@
 """Owns the connection to a Qdrant server: its clients, its version, and a deadline around every call.
 
-Does not know collections or vectors.
+Does not know collections.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from services.contracts.health import Check
 from services.files.regular_file import read_regular
 from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.qdrant_version import SUPPORTED, VersionCache
+from services.vectorstore.representation import Representation
 
 READY_SECONDS = 2.0
 
@@ -111,9 +112,9 @@ class QdrantConnection:
             return Check(name="store", ok=False, detail=error.detail)
         return Check(name="store", ok=True, detail=f"qdrant {version.text}; {SUPPORTED}")
 
-    async def refuse_too_old(self) -> None:
-        """Raises UpstreamFailed if the server is too old for our collections."""
-        await self._server.version()
+    async def refuse_too_old(self, representation: Representation) -> None:
+        """Raises UpstreamFailed if the server is too old for our collections, or for those of this representation."""
+        (await self._server.version()).refuse(representation)
 
     async def write_timeout(self, seconds: int) -> int | None:
         """Returns the timeout for a change of points: `seconds`, or None if the server would refuse one."""

@@ -14,8 +14,8 @@ from services.vectorstore.qdrant_vectors import qdrant_vector, vector_of
 from services.vectorstore.representation import (
     Dense,
     Representation,
-    checked_vector,
     dump_representation,
+    kept_vector,
     parse_representation,
 )
 from services.vectorstore.store import GenerationSpec, Point, Publication, StoredPoint
@@ -92,7 +92,7 @@ def point_struct(point: Point, representation: Representation) -> models.PointSt
     """Converts a point; the payload holds everything but the vector."""
     return models.PointStruct(
         id=str(point_id(point.id)),
-        vector=qdrant_vector(checked_vector(point.vector, representation)),
+        vector=qdrant_vector(kept_vector(point.vector, representation), representation),
         payload={
             "id": point.id,
             "content": point.content_hash,

@@ -6,6 +6,8 @@ import numpy as np
 from qdrant_client import models
 
 from services.vectorstore.representation import (
+    POOLED,
+    TOKENS,
     Dense,
     DenseVector,
     MultiVector,
@@ -14,6 +16,7 @@ from services.vectorstore.representation import (
     SparseVector,
     TokenVectors,
     Vector,
+    pooled_vector,
 )
 
 # The server's default vector has no name; a sparse vector must have one.
@@ -27,11 +30,15 @@ class VectorsConfig(TypedDict):
     sparse_vectors_config: dict[str, models.SparseVectorParams] | None
 
 
-class NearestArguments(TypedDict):
-    """The arguments of query_points that hold the query vector."""
+class SearchArguments(TypedDict):
+    """The arguments of query_points that define what is searched."""
 
     query: list[float] | list[list[float]] | models.SparseVector
     using: str | None
+    prefetch: list[models.Prefetch] | None
+    query_filter: models.Filter | None
+    search_params: models.SearchParams
+    limit: int
 
 
 def vectors_config(representation: Representation) -> VectorsConfig:
@@ -44,25 +51,71 @@ def vectors_config(representation: Representation) -> VectorsConfig:
         case Sparse():
             return {"vectors_config": {}, "sparse_vectors_config": {_SPARSE: models.SparseVectorParams()}}
         case MultiVector(dimension=dimension):
-            max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
-            tokens = models.VectorParams(size=dimension, distance=models.Distance.DOT, multivector_config=max_sim)
-            return {"vectors_config": tokens, "sparse_vectors_config": None}
+            tokens = _token_params(representation)
+            if not representation.pooled:
+                return {"vectors_config": tokens, "sparse_vectors_config": None}
+            pooled = models.VectorParams(size=dimension, distance=models.Distance.DOT)
+            return {"vectors_config": {TOKENS: tokens, POOLED: pooled}, "sparse_vectors_config": None}
         case _:
             assert_never(representation)
 
 
-def qdrant_vector(vector: Vector) -> models.VectorStruct:
-    """Converts a checked vector for a point. A sparse vector without terms gives a point without a vector."""
+def _token_params(multi: MultiVector) -> models.VectorParams:
+    max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    params = models.VectorParams(size=multi.dimension, distance=models.Distance.DOT, multivector_config=max_sim)
+    if not multi.pooled:
+        return params
+    bits = {"int8": models.TurboQuantBitSize.BITS8, "bits": models.TurboQuantBitSize.BITS1}.get(multi.storage)
+    # `always_ram` and `on_disk` rather than `memory`, which servers before 1.19 do not know.
+    codes = models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(bits=bits, always_ram=True))
+    half = {
+        "datatype": models.Datatype.FLOAT16,
+        # No graph: candidates come from the pooled vectors, and an exact search scores every document.
+        "hnsw_config": models.HnswConfigDiff(m=0),
+        "on_disk": bits is not None,
+        "quantization_config": codes if bits else None,
+    }
+    return params.model_copy(update=half)
+
+
+def qdrant_vector(vector: Vector, representation: Representation) -> models.VectorStruct:
+    """Converts a kept vector for a point. A sparse vector without terms gives a point without a vector."""
     if isinstance(vector, SparseVector):
         return {_SPARSE: _sparse(vector)} if vector.terms.size else {}
+    if isinstance(representation, MultiVector) and representation.pooled:
+        return {TOKENS: _lists(vector), POOLED: _lists(pooled_vector(vector))}
     return _lists(vector)
 
 
-def nearest_query(vector: Vector) -> NearestArguments:
-    """Returns the query for the nearest neighbours of a checked vector."""
-    if isinstance(vector, SparseVector):
-        return {"query": _sparse(vector), "using": _SPARSE}
-    return {"query": _lists(vector), "using": None}
+def search_arguments(
+    vector: Vector, representation: Representation, limit: int, where: models.Filter | None, beam: int | None
+) -> SearchArguments:
+    """Returns the search for the `limit` best of a checked vector; exact where `beam` is None."""
+    search: SearchArguments = {
+        "query": _sparse(vector) if isinstance(vector, SparseVector) else _lists(vector),
+        "using": _SPARSE if isinstance(vector, SparseVector) else None,
+        "prefetch": None,
+        "query_filter": where,
+        "search_params": models.SearchParams(exact=beam is None, hnsw_ef=beam),
+        "limit": limit,
+    }
+    if isinstance(vector, SparseVector) or not isinstance(representation, MultiVector) or not representation.pooled:
+        return search
+    search["using"] = TOKENS
+    if beam is not None:
+        search["prefetch"] = [
+            models.Prefetch(
+                query=_lists(pooled_vector(vector)),
+                using=POOLED,
+                filter=where,
+                params=search["search_params"],
+                limit=max(beam, limit),
+            )
+        ]
+        # The server would score some of the candidates anew by the vectors on the disk: how many depends on `limit`.
+        codes_only = models.QuantizationSearchParams(rescore=False)
+        search["search_params"] = models.SearchParams(quantization=codes_only)
+    return search
 
 
 def vector_of(stored: models.VectorStructOutput | None, representation: Representation) -> Vector:
@@ -74,7 +127,7 @@ def vector_of(stored: models.VectorStructOutput | None, representation: Represen
                 return SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32))
             return SparseVector(np.asarray(sparse.indices, np.uint32), np.asarray(sparse.values, np.float32))
         case Dense() | MultiVector():
-            return np.asarray(stored, dtype=np.float32)
+            return np.asarray(stored[TOKENS] if isinstance(stored, dict) else stored, dtype=np.float32)
         case _:
             assert_never(representation)
 

@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from services.chassis.errors import UpstreamFailed
+from services.vectorstore.representation import MultiVector, Representation, Storage
 
 logger = logging.getLogger(__name__)
 
 SUPPORTED = "1.16 and newer are supported"
 _OLDEST = (1, 16)  # the first with metadata on collections
 _STOPS_WRITES = (1, 17)  # 1.16.3 answers a timeout of a write with 400, "expected struct Duration"
+# The first with TurboQuant of 1 bit and of 8 bits a component.
+_FIRST_WITH: dict[Storage, tuple[int, int]] = {"bits": (1, 18), "int8": (1, 20)}
 # Seconds for which a known version is reused. Reading it costs one small GET.
 VERSION_SECONDS = 5.0
 
@@ -34,6 +37,16 @@ class QdrantVersion:
         if number < _OLDEST:
             raise UpstreamFailed(f"Qdrant {text} at QDRANT_URL is too old: {SUPPORTED}, so update it.")
         return cls(text, number)
+
+    def refuse(self, representation: Representation) -> None:
+        """Raises UpstreamFailed if the server has no storage for this representation."""
+        storage = representation.storage if isinstance(representation, MultiVector) else "fp32"
+        first = _FIRST_WITH.get(storage, _OLDEST)
+        if self.number < first:
+            raise UpstreamFailed(
+                f"Qdrant {self.text} at QDRANT_URL cannot store token vectors as {storage}: update it to "
+                f"{first[0]}.{first[1]}, or store them as fp16."
+            )
 
     @property
     def stops_writes(self) -> bool:

@@ -17,6 +17,11 @@ from services.chassis.errors import BadInput
 MOST_COMPONENTS = 1_048_575
 # Qdrant stores term numbers in 32 bits.
 MOST_TERM = 2**32 - 1
+# Names of the two vectors of a document with token vectors and a pooled vector.
+TOKENS, POOLED = "tokens", "pooled"
+# What the engines keep of token vectors.
+Storage = Literal["fp32", "fp16", "int8", "bits"]
+_MOST_FP16 = 65_504.0
 # A squared length within this of 1 counts as 1, so that scaling a vector twice gives the same bits as scaling it once.
 _UNIT = 1e-6
 
@@ -45,16 +50,27 @@ class Sparse:
 
 @dataclass(frozen=True, slots=True)
 class MultiVector:
-    """One fp32 vector per token of a text, [tokens, dimension], scored by MaxSim.
+    """One vector per token of a text, [tokens, dimension], scored by MaxSim (ColBERT, Khattab and Zaharia 2020).
 
     MaxSim is the sum, over the query's tokens, of the largest dot product with any token of the document.
+
+    Storage "fp32" is that of earlier releases: an HNSW graph over the token vectors. The others round token vectors to
+    fp16 and keep a pooled vector beside them, by which an approximate search finds its candidates. "int8" and "bits"
+    also keep codes of 8 bits or 1 bit a component (TurboQuant, Zandieh et al. 2026) in memory, and the rounded vectors
+    on the disk.
     """
 
     dimension: Annotated[int, Field(ge=1)]
+    storage: Storage = "int8"
     kind: Literal["multi-vector"] = "multi-vector"
 
     def __str__(self) -> str:
-        return f"multi-vector, {self.dimension} dimensions"
+        return f"multi-vector, {self.dimension} dimensions, {self.storage}"
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooled vector is kept beside the token vectors."""
+        return self.storage != "fp32"
 
 
 Representation = Dense | Sparse | MultiVector
@@ -76,20 +92,46 @@ _REPRESENTATION: TypeAdapter[Representation] = TypeAdapter(Annotated[Representat
 
 
 def dump_representation(representation: Representation) -> dict[str, str | int]:
-    """Returns the form that is stored with a generation, for example `{"kind": "multi-vector", "dimension": 128}`."""
-    return dict(_REPRESENTATION.dump_python(representation))
+    """Returns the form that is stored with a generation, for example `{"kind": "multi-vector", "dimension": 128}`.
+
+    Storage "fp32" is left out, so that an earlier release opens the generation.
+    """
+    fp32 = isinstance(representation, MultiVector) and not representation.pooled
+    return dict(_REPRESENTATION.dump_python(representation, exclude={"storage"} if fp32 else None))
 
 
 def parse_representation(data: Mapping[str, object]) -> Representation:
     """Parses what `dump_representation` returned. Raises ValueError (pydantic's) for anything else."""
-    return _REPRESENTATION.validate_python(data)
+    kept = {"storage": "fp32", **data} if data.get("kind") == "multi-vector" else data
+    return _REPRESENTATION.validate_python(kept)
+
+
+def kept_vector(vector: Vector, representation: Representation) -> Vector:
+    """Returns a document's vector as stores keep it: checked, and token vectors rounded to their storage's precision.
+    Raises BadInput as `checked_vector` does."""
+    checked = checked_vector(vector, representation)
+    if isinstance(checked, SparseVector) or not isinstance(representation, MultiVector) or not representation.pooled:
+        return checked
+    return checked.astype(np.float16).astype(np.float32)
+
+
+def pooled_vector(tokens: TokenVectors) -> DenseVector:
+    """Returns the mean of token vectors, scaled to length 1 [dimension]."""
+    return _unit(tokens.mean(axis=0, dtype=np.float64).astype(np.float32))
+
+
+def indexed_documents(vectors: int, documents: int, representation: Representation) -> int:
+    """Returns how many documents are indexed if an engine reports this number of indexed vectors."""
+    each = 2 if isinstance(representation, MultiVector) and representation.pooled else 1
+    return min(vectors // each, documents)
 
 
 def checked_vector(vector: Vector, representation: Representation) -> Vector:
-    """Returns the vector as stores keep it. Raises BadInput if it does not fit the representation.
+    """Returns the vector as searches use it. Raises BadInput if it does not fit the representation.
 
     Refused are: another shape; NaN and infinities (Qdrant answers a NaN query with no hits and no error); terms that
-    are not ascending, distinct and within 32 bits; a multi-vector with no tokens or more than MOST_COMPONENTS.
+    are not ascending, distinct and within 32 bits; a multi-vector with no tokens or more than MOST_COMPONENTS, or with
+    components that its storage cannot hold (fp16 ends at 65,504).
     """
     match representation:
         case Dense():
@@ -135,7 +177,10 @@ def _multi_vector(vector: Vector, multi: MultiVector) -> TokenVectors:
             f"A multi-vector of {multi.dimension} dimensions has 1 to {MOST_COMPONENTS // multi.dimension} tokens, "
             f"not {vector.shape[0]}."
         )
-    return _finite(vector)
+    kept = _finite(vector)
+    if multi.pooled and np.abs(kept).max() > _MOST_FP16:
+        raise BadInput(f"The vector has components beyond {_MOST_FP16:,.0f}, which half precision cannot hold.")
+    return kept
 
 
 def _finite(numbers: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -18,13 +18,13 @@ from services.storage.ties import settle_ties
 from services.vectorstore.edge_vectors import (
     edge_vector,
     kept_representation,
-    nearest_query,
     points_to_index,
     representation_of,
+    search_request,
     shard_config,
     vector_of,
 )
-from services.vectorstore.representation import Representation, Vector, checked_vector
+from services.vectorstore.representation import Representation, Vector, checked_vector, indexed_documents, kept_vector
 from services.vectorstore.store import (
     Counts,
     GenerationSpec,
@@ -92,7 +92,7 @@ class EdgeStore:
         """Returns the counts that the shard reports, and the bytes of the generation's folder."""
         held = self._held.held(generation)
         info = await held.read(lambda shard: shard.info())
-        indexed = min(info.indexed_vectors_count, info.points_count)
+        indexed = indexed_documents(info.indexed_vectors_count, info.points_count, representation_of(held.record))
         return Counts(documents=info.points_count, indexed=indexed, bytes=await held.size.bytes())
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
@@ -138,12 +138,12 @@ class EdgeStore:
     async def search(self, generation: str, query: VectorQuery) -> Ranking:
         """Returns the best by the representation's score, ties by ascending id."""
         opened = self._held.held(generation)
-        vector = nearest_query(checked_vector(query.vector, representation_of(opened.record)))
+        representation = representation_of(opened.record)
+        vector = checked_vector(query.vector, representation)
         where = edge_filter(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[Scored]:
-            params = edge.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else query.beam)
-            request = edge.QueryRequest(limit=limit, query=vector, filter=where, with_payload=["id"], params=params)
+            request = search_request(vector, representation, limit, where, None if query.exact else query.beam)
             return await opened.read(lambda shard: _hits(shard.query(request)))
 
         return await settle_ties(fetch, query.top)
@@ -151,15 +151,13 @@ class EdgeStore:
     async def scores(self, generation: str, ids: Sequence[str], vector: Vector) -> Mapping[str, float]:
         """Searches exactly among the points of these ids."""
         opened = self._held.held(generation)
-        query = nearest_query(checked_vector(vector, representation_of(opened.record)))
+        representation = representation_of(opened.record)
+        checked = checked_vector(vector, representation)
         # Sparse documents that share no term with the query are no hits of it.
         present = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
         if not present:
             return present
-        request = edge.QueryRequest(
-            limit=len(present), query=query, filter=ids_filter(present), with_payload=["id"],
-            params=edge.SearchParams(exact=True),
-        )  # fmt: skip
+        request = search_request(checked, representation, len(present), ids_filter(present), beam=None)
         hits = await opened.read(lambda shard: _hits(shard.query(request)))
         return present | {hit.id: hit.score for hit in hits}
 
@@ -211,7 +209,9 @@ def _point(point: Point, representation: Representation) -> edge.Point:
         "passage": point.passage_hash,
         "fields": {field: list(values) for field, values in point.fields.items()},
     }
-    return edge.Point(point_id(point.id), edge_vector(checked_vector(point.vector, representation)), payload)
+    return edge.Point(
+        point_id(point.id), edge_vector(kept_vector(point.vector, representation), representation), payload
+    )
 
 
 def _hits(points: Sequence[edge.ScoredPoint]) -> Ranking:

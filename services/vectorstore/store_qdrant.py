@@ -40,8 +40,8 @@ from services.vectorstore.qdrant_models import (
     spec_of,
     stored_point,
 )
-from services.vectorstore.qdrant_vectors import nearest_query, vectors_config
-from services.vectorstore.representation import Vector, checked_vector
+from services.vectorstore.qdrant_vectors import SearchArguments, search_arguments, vectors_config
+from services.vectorstore.representation import Vector, checked_vector, indexed_documents
 from services.vectorstore.store import (
     Counts,
     GenerationSpec,
@@ -122,7 +122,7 @@ class QdrantStore:
         self._specs.pop(spec.generation, None)
         collection = self._collection(spec.generation)
         async with self._within(spec.generation):
-            await self._connection.refuse_too_old()
+            await self._connection.refuse_too_old(spec.representation)
         refuse_one_more(spec.generation, await self.generations(), self._most_generations)
         # Another replica may create the same collection at this moment; the specs are compared below in any case.
         with contextlib.suppress(Conflict):
@@ -165,11 +165,12 @@ class QdrantStore:
 
     async def counts(self, generation: str) -> Counts:
         """Returns the exact number of documents, and the number of vectors that the server reports as indexed."""
-        await self.spec(generation)
+        representation = (await self.spec(generation)).representation
         info = await self._info(generation)
         async with self._within(generation) as seconds:
             documents = (await self._reading.count(self._collection(generation), exact=True, timeout=seconds)).count
-        return Counts(documents=documents, indexed=min(info.indexed_vectors_count or 0, documents), bytes=None)
+        indexed = indexed_documents(info.indexed_vectors_count or 0, documents, representation)
+        return Counts(documents=documents, indexed=indexed, bytes=None)
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
         """Reads the points by UUIDv5 of the ids."""
@@ -206,43 +207,26 @@ class QdrantStore:
 
     async def search(self, generation: str, query: VectorQuery) -> Ranking:
         """Returns the best by the representation's score, ties by ascending id. Reads only the id of the payload."""
-        vector = nearest_query(checked_vector(query.vector, (await self.spec(generation)).representation))
+        representation = (await self.spec(generation)).representation
+        vector = checked_vector(query.vector, representation)
         where = filter_of(query.where, query.exclude_ids)
 
         async def fetch(limit: int) -> Sequence[Scored]:
-            params = models.SearchParams(exact=query.exact, hnsw_ef=None if query.exact else query.beam)
-            async with self._within(generation) as seconds:
-                answer = await self._reading.query_points(
-                    self._collection(generation),
-                    **vector,
-                    query_filter=where,
-                    search_params=params,
-                    limit=limit,
-                    with_payload=["id"],
-                    timeout=seconds,
-                )
-                return hits_of(answer.points)
+            beam = None if query.exact else query.beam
+            return await self._query(generation, search_arguments(vector, representation, limit, where, beam))
 
         return await settle_ties(fetch, query.top)
 
     async def scores(self, generation: str, ids: Sequence[str], vector: Vector) -> Mapping[str, float]:
         """Searches exactly among the points of these ids."""
-        query = nearest_query(checked_vector(vector, (await self.spec(generation)).representation))
+        representation = (await self.spec(generation)).representation
+        checked = checked_vector(vector, representation)
         # Sparse documents that share no term with the query are no hits of it.
         present = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
         if not present:
             return present
-        async with self._within(generation) as seconds:
-            answer = await self._reading.query_points(
-                self._collection(generation),
-                **query,
-                query_filter=ids_filter(present),
-                search_params=models.SearchParams(exact=True),
-                limit=len(present),
-                with_payload=["id"],
-                timeout=seconds,
-            )
-        return present | {hit.id: hit.score for hit in hits_of(answer.points)}
+        search = search_arguments(checked, representation, len(present), ids_filter(present), beam=None)
+        return present | {hit.id: hit.score for hit in await self._query(generation, search)}
 
     async def finish(self, generation: str) -> None:
         """Waits until the server reports green twice in a row with the same number of indexed vectors."""
@@ -329,6 +313,13 @@ class QdrantStore:
     async def close(self) -> None:
         """Closes the connections."""
         await self._connection.close()
+
+    async def _query(self, generation: str, search: SearchArguments) -> Ranking:
+        async with self._within(generation) as seconds:
+            answer = await self._reading.query_points(
+                self._collection(generation), **search, with_payload=["id"], timeout=seconds
+            )
+        return hits_of(answer.points)
 
     async def _info(self, generation: str) -> models.CollectionInfo:
         async with self._within(generation):

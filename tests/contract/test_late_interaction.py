@@ -86,7 +86,8 @@ async def test_the_ranking_is_that_of_max_sim(client: httpx.AsyncClient, encoder
         asked = {"query": QUERY, "top": 10, "exact": exact}
         hits = (await ok(client.post("/v1/collections/notes@1/search", json=asked)))["hits"]
         assert [hit["id"] for hit in hits] == [one for one, _ in wanted]
-        assert [hit["score"] for hit in hits] == pytest.approx([score for _, score in wanted], abs=1e-5)
+        # Codes of 8 bits: by 1 % of the length of each of the query's tokens at most.
+        assert [hit["score"] for hit in hits] == pytest.approx([score for _, score in wanted], abs=0.03)
 
 
 def test_the_listed_token_encoders_share_the_files_of_encoders() -> None:

@@ -5,22 +5,26 @@ import pytest
 from qdrant_client import grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
-from services.vectorstore.qdrant_vectors import nearest_query, qdrant_vector, vector_of, vectors_config
+from services.vectorstore.qdrant_vectors import qdrant_vector, search_arguments, vector_of, vectors_config
 from services.vectorstore.representation import Representation, Sparse, Vector, checked_vector
 from tests.support.vectors import SAMPLES, Sample, drawn, same, sparse
 
 
 def answered(vector: Vector, representation: Representation) -> Vector:
     """The vector as a server's answer holds it, after a point with it was sent."""
-    struct = models.PointStruct(id=1, vector=qdrant_vector(vector), payload={})
+    struct = models.PointStruct(id=1, vector=qdrant_vector(vector, representation), payload={})
     sent = RestToGrpc.convert_point_struct(struct).vectors
     if sent.WhichOneof("vectors_options") == "vectors":
-        named = {name: grpc.VectorOutput(sparse=one.sparse) for name, one in sent.vectors.vectors.items()}
+        named = {name: output_of(one) for name, one in sent.vectors.vectors.items()}
         output = grpc.VectorsOutput(vectors=grpc.NamedVectorsOutput(vectors=named))
     else:
-        kind = sent.vector.WhichOneof("vector")
-        output = grpc.VectorsOutput(vector=grpc.VectorOutput(**{kind: getattr(sent.vector, kind)}))
+        output = grpc.VectorsOutput(vector=output_of(sent.vector))
     return vector_of(GrpcToRest.convert_vectors_output(output), representation)
+
+
+def output_of(sent: grpc.Vector) -> grpc.VectorOutput:
+    kind = sent.WhichOneof("vector")
+    return grpc.VectorOutput(**{kind: getattr(sent, kind)})
 
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
@@ -37,18 +41,25 @@ def test_a_sparse_vector_without_terms_and_the_largest_term_come_back() -> None:
         assert same(vector, answered(vector, Sparse()))
 
 
-MESSAGES = {"dense": "dense", "sparse": "sparse", "multi-vector": "multi_dense"}
+MESSAGES = {"dense": "dense", "sparse": "sparse", "multi-vector": "multi_dense", "int8": "multi_dense"}
 
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_queries_and_collections_have_the_kind_of_their_representation(name: str) -> None:
     sample = SAMPLES[name]
-    asked = nearest_query(checked_vector(sample.random(np.random.default_rng(3)), sample.spec.representation))
+    representation = sample.spec.representation
+    wanted = checked_vector(sample.random(np.random.default_rng(3)), representation)
+    asked = search_arguments(wanted, representation, limit=10, where=None, beam=20)
     query = RestToGrpc.convert_query(models.NearestQuery(nearest=asked["query"]))
     assert query.nearest.WhichOneof("variant") == MESSAGES[name]
-    config = vectors_config(sample.spec.representation)
+    config = vectors_config(representation)
     dense = RestToGrpc.convert_vectors_config(config["vectors_config"])
-    assert (config["sparse_vectors_config"] is None) == (asked["using"] is None)
-    assert (dense.params.size, dense.params.HasField("multivector_config")) == {
-        "dense": (8, False), "sparse": (0, False), "multi-vector": (8, True),
+    held = dense.params_map.map[asked["using"]] if name == "int8" else dense.params
+    assert (config["sparse_vectors_config"] is None) == (name != "sparse")
+    assert (held.size, held.HasField("multivector_config"), held.HasField("quantization_config")) == {
+        "dense": (8, False, False), "sparse": (0, False, False), "multi-vector": (8, True, False),
+        "int8": (8, True, True),
     }[name]  # fmt: skip
+    assert [RestToGrpc.convert_prefetch_query(one).using for one in asked["prefetch"] or ()] == (
+        ["pooled"] if name == "int8" else []
+    )

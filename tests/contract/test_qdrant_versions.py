@@ -1,6 +1,7 @@
 """The Qdrant store on servers of several versions: what each can do, which one answered, and which is too old."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -10,10 +11,11 @@ from qdrant_client import AsyncQdrantClient
 from services.chassis.errors import Unavailable, UpstreamFailed
 from services.vectorstore import qdrant_version
 from services.vectorstore.qdrant_connection import QdrantClients
+from services.vectorstore.representation import MultiVector, Storage
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.qdrant_double import emptied, qdrant_double
-from tests.support.vectors import SPEC, axis, point
+from tests.support.vectors import SAMPLES, SPEC, Sample, axis, point
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 
@@ -40,6 +42,10 @@ def client(older: FastAPI) -> AsyncQdrantClient:
 class TestOn116(VectorStoreSuite):
     """Every promise, on a server that refuses a timeout with what changes points."""
 
+    @pytest.fixture(params=sorted({*SAMPLES} - {"int8"}))
+    def sample(self, request: pytest.FixtureRequest) -> Sample:
+        return SAMPLES[request.param]
+
     @pytest.fixture
     async def store(self, older: FastAPI, client: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
         yield QdrantStore(QdrantClients(client, client))
@@ -63,6 +69,21 @@ async def test_a_server_that_can_stop_a_write_is_told_when(server: FastAPI, stor
     await store.upsert("notes@1", [point("a", axis(1.0))])
     await store.delete("notes@1", ["a"])
     assert server.state.timeouts == ["10", "10"]
+
+
+@pytest.mark.parametrize(("storage", "first"), [("int8", "1.20"), ("bits", "1.18")])
+async def test_a_server_without_the_codes_of_a_storage_is_refused(
+    server: FastAPI, store: QdrantStore, storage: Storage, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qdrant_version, "VERSION_SECONDS", 0.0)
+    spec = replace(SPEC, representation=MultiVector(8, storage))
+    server.state.version = "1.17.1"
+    with pytest.raises(UpstreamFailed, match=rf"cannot store token vectors as {storage}: update it to {first}"):
+        await store.create(spec)
+    assert await store.generations() == ()
+    server.state.version = f"{first}.0"
+    await store.create(spec)
+    assert await store.generations() == ("notes@1",)
 
 
 async def test_a_server_that_is_replaced_by_an_older_one_is_written_to_again(

@@ -14,9 +14,10 @@ import pytest
 
 from services.chassis.errors import Unavailable
 from services.contracts.collections import CollectionDeclaration
-from services.vectorstore.representation import Dense, MultiVector
+from services.vectorstore.representation import Dense, MultiVector, Storage
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_edge import EdgeStore
+from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite, assert_depth_changes_no_first_hit, found_share
 from tests.support.vectors import COSINE, SAMPLES, SPEC, Sample, axis, drawn, point, random_points, same, unit_rows
 
@@ -41,6 +42,10 @@ async def store(tmp_path: Path) -> AsyncIterator[EdgeStore]:
 
 class TestEdge(VectorStoreSuite):
     """Every promise, on Qdrant Edge."""
+
+
+class TestTokensOnEdge(TokenVectorStoreSuite):
+    """Every promise about token vectors, on Qdrant Edge."""
 
 
 async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> None:
@@ -69,7 +74,9 @@ async def test_every_representation_survives_finishing_and_opening_again(tmp_pat
         await store.finish("notes@1")
     async with opened(tmp_path) as store:
         assert await store.spec("notes@1") == sample.spec
-        assert await store.search("notes@1", VectorQuery(query, top=30, exact=True)) == before
+        after = await store.search("notes@1", VectorQuery(query, top=30, exact=True))
+        # Edge adds the terms of sparse vectors in the order of its segments.
+        assert [(hit.id, hit.score) for hit in after] == [(hit.id, pytest.approx(hit.score)) for hit in before]
         again = await store.stored("notes@1", [one.id for one in points], vectors=True)
         for one, kept in held.items():
             copy = again[one].vector
@@ -119,6 +126,23 @@ async def test_dense_generations_of_earlier_releases_open_unchanged(tmp_path: Pa
         await store.create(SPEC)
         hits = await store.search("notes@1", VectorQuery(axis(1.0), top=10))
         assert [(hit.id, hit.score) for hit in hits] == [("a", 1.0)]
+
+
+async def test_token_vectors_of_earlier_releases_open_unchanged(tmp_path: Path) -> None:
+    spec = replace(SPEC, representation=MultiVector(8, "fp32"))
+    tokens = np.eye(8, dtype=np.float32)
+    async with opened(tmp_path) as store:
+        await store.create(spec)
+        await store.upsert("notes@1", [point("a", tokens[:2] / np.float32(3)), point("b", tokens[1:3])])
+    record = json.loads((tmp_path / "notes@1" / "collection.json").read_text())
+    assert record["representation"] == {"kind": "multi-vector", "dimension": 8}  # as earlier releases wrote it
+    async with opened(tmp_path) as store:
+        assert await store.spec("notes@1") == spec
+        hits = await store.search("notes@1", VectorQuery(tokens[:2], top=10))
+        assert [(hit.id, hit.score) for hit in hits] == [("b", 1.0), ("a", pytest.approx(2 / 3))]
+        held = await store.stored("notes@1", ["a"], vectors=True)
+        assert held["a"].vector is not None
+        assert same(tokens[:2] / np.float32(3), held["a"].vector)
 
 
 async def test_a_representation_of_a_later_release_is_set_aside_and_the_others_serve(tmp_path: Path) -> None:
@@ -200,7 +224,7 @@ async def test_searches_and_the_event_loop_go_on_while_the_index_is_built(wide: 
 async def test_finish_gives_multi_vectors_an_approximate_index(store: EdgeStore) -> None:
     spec = SAMPLES["multi-vector"].spec
     random = np.random.default_rng(5)
-    await store.create(replace(spec, representation=MultiVector(128)))
+    await store.create(replace(spec, representation=MultiVector(128, "fp32")))
     await store.upsert("notes@1", [point(str(one), unit_rows(random, 16, 128)) for one in range(400)])
     before = await store.counts("notes@1")
     await store.finish("notes@1")
@@ -210,6 +234,19 @@ async def test_finish_gives_multi_vectors_an_approximate_index(store: EdgeStore)
     wanted = unit_rows(random, 8, 128)
     exact, near = [await store.search("notes@1", VectorQuery(wanted, 10, exact=exact)) for exact in (True, False)]
     assert len({hit.id for hit in exact} & {hit.id for hit in near}) >= 8  # a graph differs from build to build
+
+
+@pytest.mark.parametrize("storage", ["fp16", "int8", "bits"])
+async def test_finish_indexes_pooled_vectors(store: EdgeStore, storage: Storage) -> None:
+    random = np.random.default_rng(5)
+    await store.create(replace(SPEC, representation=MultiVector(128, storage)))
+    await store.upsert("notes@1", [point(str(one), unit_rows(random, 16, 128)) for one in range(400)])
+    before = await store.counts("notes@1")
+    await store.finish("notes@1")
+    after = await store.counts("notes@1")
+    await store.upsert("notes@1", [point("later", unit_rows(random, 16, 128))])
+    later = await store.counts("notes@1")
+    assert (before.indexed, after.indexed, later.indexed, later.documents) == (0, 400, 400, 401)
 
 
 async def test_a_finish_cut_off_by_its_deadline_goes_on(wide: EdgeStore) -> None:

@@ -34,6 +34,7 @@ from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
+from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.certificates import Certificates
 from tests.support.qdrant_double import emptied, qdrant_double
@@ -66,6 +67,15 @@ class TestInProcess(VectorStoreSuite):
     @pytest.fixture
     async def store(self, engine: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
         yield QdrantStore(QdrantClients(engine, engine), prefix="dense.")
+        await emptied(engine)
+
+
+class TestTokensInProcess(TokenVectorStoreSuite):
+    """Every promise about token vectors, on the client's in-process engine."""
+
+    @pytest.fixture
+    async def store(self, engine: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
+        yield QdrantStore(QdrantClients(engine, engine))
         await emptied(engine)
 
 

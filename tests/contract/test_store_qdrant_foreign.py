@@ -58,6 +58,7 @@ async def test_a_collection_of_others_is_neither_read_nor_written_nor_removed(
         store.upsert(taken, [point]),
         store.delete(taken, ["a"]),
         store.search(taken, VectorQuery(axis(0), 3)),
+        store.scores(taken, ["a"], axis(0)),
         store.finish(taken),
         store.publish(taken),
         store.drop(taken),

@@ -67,7 +67,7 @@ class TermCounts(ToyEncoder):
 class WordVectors(ToyEncoder):
     """Multi-vector: a direction for each word, and one for the end of the text."""
 
-    representation: Representation = MultiVector(DIMENSION)
+    representation: Representation = MultiVector(DIMENSION, "fp32")
 
     async def encode_query(self, text: str, deadline: Deadline) -> TokenVectors:
         drawn = [np.random.default_rng(zlib.crc32(word.encode())) for word in (*text.split(), "")]

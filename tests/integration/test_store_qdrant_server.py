@@ -19,6 +19,7 @@ from services.vectorstore.qdrant_connection import QdrantServer
 from services.vectorstore.representation import Dense
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
+from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite, assert_depth_changes_no_first_hit, found_share
 from tests.support.vectors import SPEC, random_points, unit_rows
 
@@ -54,6 +55,10 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[QdrantStore]:
 
 class TestServer(VectorStoreSuite):
     """Every promise, on the server."""
+
+
+class TestTokensOnServer(TokenVectorStoreSuite):
+    """Every promise about token vectors, on the server."""
 
 
 async def test_finish_waits_until_the_vectors_are_indexed(store: VectorStore) -> None:

@@ -14,7 +14,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 from qdrant_client import AsyncQdrantClient, models
 
-VERSION = "1.17.0"
+VERSION = "1.20.0"
 # The routes of a collection that change points or their indexes, and how 1.16 refuses a timeout on them.
 CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("PUT", "index"))
 NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
@@ -136,8 +136,8 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
         app.state.searches.append(wanted.params)
         return result(
             await engine.query_points(
-                name, wanted.query, using=wanted.using, query_filter=wanted.filter, limit=wanted.limit or 10,
-                with_payload=wanted.with_payload or False,
+                name, wanted.query, using=wanted.using, prefetch=wanted.prefetch, query_filter=wanted.filter,
+                limit=wanted.limit or 10, with_payload=wanted.with_payload or False,
             )
         )  # fmt: skip
 

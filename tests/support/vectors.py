@@ -1,7 +1,7 @@
 """Vectors of every representation, and NumPy's score of two of them: what the suite of the stores compares with."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ SPEC = GenerationSpec("notes@1", Dense(DIMENSION), {"model": "unit", "dimension"
 class Sample:
     """One representation.
 
+    `tolerance`: how far scores may be from NumPy's.
     `axis` gives a vector with these first components, so that two of them score their dot product; `random` draws one;
     `score` is NumPy's, None where a search does not find the document; `wrong` are refused, each with the words.
     """
@@ -40,6 +41,7 @@ class Sample:
     random: Callable[[np.random.Generator], Vector]
     score: Callable[[Vector, Vector], float | None]
     wrong: Sequence[tuple[Vector, str]]
+    tolerance: float = 1e-6
 
 
 def axis(*weights: float) -> DenseVector:
@@ -52,6 +54,12 @@ def unit_rows(random: np.random.Generator, rows: int, dimension: int = DIMENSION
     drawn = random.standard_normal((rows, dimension)).astype(np.float32)
     rows_of_one: TokenVectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     return rows_of_one
+
+
+def halved(vectors: TokenVectors) -> TokenVectors:
+    """Vectors rounded to half precision."""
+    rounded: TokenVectors = vectors.astype(np.float16).astype(np.float32)
+    return rounded
 
 
 def sparse(*weights: tuple[int, float]) -> SparseVector:
@@ -142,7 +150,7 @@ SPARSE = Sample(
     ),
 )  # fmt: skip
 MULTI_VECTOR = Sample(
-    spec=_of(MultiVector(DIMENSION)),
+    spec=_of(MultiVector(DIMENSION, "fp32")),
     axis=lambda *weights: axis(*weights).reshape(1, DIMENSION),
     random=lambda random: unit_rows(random, int(random.integers(1, 6))),
     score=_max_sim,
@@ -152,7 +160,15 @@ MULTI_VECTOR = Sample(
         (np.ones((131_072, 8), dtype=np.float32), "1 to 131071 tokens"),
     ),
 )  # fmt: skip
-SAMPLES = {"dense": DENSE, "sparse": SPARSE, "multi-vector": MULTI_VECTOR}
+# Its random vectors are of half precision, so that they come back as they are.
+INT8 = replace(
+    MULTI_VECTOR,
+    spec=_of(MultiVector(DIMENSION, "int8")),
+    random=lambda random: halved(unit_rows(random, int(random.integers(1, 6)))),
+    wrong=(*MULTI_VECTOR.wrong, (np.full((1, DIMENSION), 70_000, dtype=np.float32), "half precision")),
+    tolerance=0.01,
+)
+SAMPLES = {"dense": DENSE, "sparse": SPARSE, "multi-vector": MULTI_VECTOR, "int8": INT8}
 
 # Metadata by document id, and (what is asked, conditions, ids of the documents that meet them).
 FILED: Mapping[str, Mapping[str, MetadataValue]] = {

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from pydantic import ConfigDict
+from pydantic import FiniteFloat
 
 from evaluator.load.sending.time_slices import TimeSlice
-from evaluator.runs.latency import Timed
 from services.contracts.base import Count, Wire
 
 FIRST = 5
@@ -14,12 +13,10 @@ FIRST = 5
 class FirstAnswers(Wire):
     """Counted times of the first requests of a warm-up. They are in no figure."""
 
-    model_config = ConfigDict(revalidate_instances="always")
-
     repeat: Count
     restarted: bool  # `between` was called before this repeat; before the first one each pipeline was asked a query
     drives_before: Count  # of this repeat; they warmed services that the pipelines share
-    ms: tuple[Timed, ...]
+    ms: tuple[FiniteFloat, ...]
 
     @property
     def state_in_words(self) -> str:
@@ -43,7 +40,7 @@ def first_answers(slices: Sequence[TimeSlice], pipeline: str, *, between: bool) 
                     repeat=part.repeat,
                     restarted=between and part.repeat > 0,
                     drives_before=part.place,
-                    ms=tuple(Timed(one.counted_ms, None) for one in warmup[:FIRST]),
+                    ms=tuple(one.counted_ms for one in warmup[:FIRST]),
                 )
             )
     return tuple(found)

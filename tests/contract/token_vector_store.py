@@ -1,0 +1,105 @@
+"""What VectorStore promises about token vectors in each storage; every store runs it (a subclass gives `store`)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from services.vectorstore.representation import MultiVector, SparseVector, Storage, TokenVectors, pooled_vector
+from services.vectorstore.store import Point, VectorQuery, VectorStore
+from tests.contract.vector_store import assert_depth_changes_no_first_hit
+from tests.support.vectors import MULTI_VECTOR, halved, point, same, unit_rows
+
+DIMENSION = 128
+# How far a score may be from the MaxSim of the given vectors, in lengths of the query's tokens (documents': 1). The
+# first holds for exact scores, the second for those of an approximate search.
+BOUNDS: Mapping[Storage, tuple[float, float]] = {
+    "fp32": (1e-5, 1e-5), "fp16": (1e-3, 1e-3), "int8": (1e-3, 1e-2), "bits": (1e-3, 0.2),
+}  # fmt: skip
+POOLED: Sequence[Storage] = [storage for storage in BOUNDS if storage != "fp32"]
+
+
+def weighted_queries() -> list[TokenVectors]:
+    """Queries whose tokens have lengths from 0.1 to 10."""
+    random = np.random.default_rng(3)
+    lengths = np.logspace(-1, 1, 8, dtype=np.float32)[:, None]
+    return [unit_rows(random, 8, DIMENSION) * lengths for _ in range(5)]
+
+
+def max_sims(query: TokenVectors, points: Sequence[Point]) -> dict[str, float]:
+    """NumPy's MaxSim of each document."""
+    return {one.id: float((query @ tokens_of(one).T).max(axis=1).sum()) for one in points}
+
+
+def tokens_of(given: Point) -> TokenVectors:
+    assert not isinstance(given.vector, SparseVector)
+    return given.vector
+
+
+def lengths(query: TokenVectors) -> float:
+    """The sum of the lengths of the query's tokens."""
+    return float(np.linalg.norm(query, axis=1).sum())
+
+
+_RANDOM = np.random.default_rng(5)
+# Enough for the engines to make codes of them, and few enough that they compare every pooled vector.
+DOCUMENTS = [point(f"d{place:03d}", unit_rows(_RANDOM, 16, DIMENSION)) for place in range(400)]
+
+
+class TokenVectorStoreSuite:
+    """Subclass it with a `store` fixture that gives an empty, open store."""
+
+    @pytest.fixture(params=BOUNDS)
+    def storage(self, request: pytest.FixtureRequest) -> Storage:
+        storage: Storage = request.param
+        return storage
+
+    @pytest.fixture
+    async def finished(self, store: VectorStore, storage: Storage) -> VectorStore:
+        await store.create(replace(MULTI_VECTOR.spec, representation=MultiVector(DIMENSION, storage)))
+        await store.upsert("notes@1", DOCUMENTS)
+        await store.finish("notes@1")
+        return store
+
+    async def test_scores_are_as_near_to_max_sim_as_the_storage_allows(
+        self, finished: VectorStore, storage: Storage
+    ) -> None:
+        for query in weighted_queries():
+            expected = max_sims(query, DOCUMENTS)
+            for exact, bound in zip((True, False), BOUNDS[storage], strict=True):
+                hits = await finished.search("notes@1", VectorQuery(query, top=384, exact=exact, beam=400))
+                assert len(hits) == 384
+                assert [hit.score for hit in hits] == pytest.approx(
+                    [expected[hit.id] for hit in hits], rel=0, abs=bound * lengths(query)
+                )
+
+    async def test_scores_of_named_documents_are_those_of_an_exact_search(self, finished: VectorStore) -> None:
+        query = weighted_queries()[0]
+        hits = await finished.search("notes@1", VectorQuery(query, top=400, exact=True))
+        named = await finished.scores("notes@1", [one.id for one in DOCUMENTS[::3]], query)
+        assert named == {hit.id: hit.score for hit in hits if hit.id in named}
+        assert len(named) == 134
+
+    @pytest.mark.parametrize("storage", POOLED)
+    async def test_token_vectors_come_back_in_half_precision(self, finished: VectorStore) -> None:
+        held = await finished.stored("notes@1", [one.id for one in DOCUMENTS], vectors=True)
+        for one in DOCUMENTS:
+            vector = held[one.id].vector
+            assert vector is not None
+            assert same(halved(tokens_of(one)), vector)
+
+    @pytest.mark.parametrize("storage", POOLED)
+    async def test_candidates_are_the_nearest_by_the_pooled_vector(
+        self, finished: VectorStore, storage: Storage
+    ) -> None:
+        for query in weighted_queries():
+            near = {one.id: float(pooled_vector(tokens_of(one)) @ pooled_vector(query)) for one in DOCUMENTS}
+            candidates = sorted(DOCUMENTS, key=lambda one: -near[one.id])[:40]
+            found = await finished.search("notes@1", VectorQuery(query, top=24, beam=40))
+            best = sorted(max_sims(query, candidates).values(), reverse=True)[:24]
+            assert len({hit.id for hit in found} - {one.id for one in candidates}) <= 1  # two may be equally near
+            assert [hit.score for hit in found] == pytest.approx(best, rel=0, abs=BOUNDS[storage][1] * lengths(query))
+
+    async def test_the_depth_of_an_approximate_search_changes_no_first_hit(self, finished: VectorStore) -> None:
+        await assert_depth_changes_no_first_hit(finished, "notes@1", weighted_queries())
