@@ -147,7 +147,7 @@ def render_repeats_page(summary: RepeatReport) -> str:
 
 def _pipeline(folders: Sequence[RunFolder], outcomes: Sequence[PipelineReport], name: str) -> RepeatedPipeline:
     quality = {metric: [outcome.quality.get(metric) for outcome in outcomes] for metric in outcomes[0].quality}
-    latency = {share: [getattr(outcome.latency_ms, share) for outcome in outcomes] for share in LATENCIES}
+    latency = {share: [getattr(outcome.latency_ms, share).unchecked_ms for outcome in outcomes] for share in LATENCIES}
     return RepeatedPipeline(
         quality=_spreads(quality),
         latency_ms=_spreads(latency),

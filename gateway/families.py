@@ -12,7 +12,8 @@ class Family:
     """The abilities of every backend of a family.
 
     `retrieves`: it stores collections, indexes documents and answers searches. `presets` and `exact`: the options that
-    a retrieve may have. `document_store`: it returns documents by id. `reranks`: it scores passages.
+    a retrieve may have. `document_store`: it returns documents by id. `reranks`: it scores passages. `explains`:
+    it returns what in a document matched a query.
 
     `approximate`: its searches that are not `exact` have a `beam`, and a search for more hits may begin with others
     (Qdrant widens a beam that is smaller than the number of hits). Else a search for n hits gives the first n of every
@@ -30,6 +31,7 @@ class Family:
     least_score: float | None = None
     document_store: bool = False
     reranks: bool = False
+    explains: bool = False
 
 
 # The least scores: BM25 sums non-negative weights of matching terms; a cosine is at least -1; sparse vectors without
@@ -38,7 +40,7 @@ class Family:
 FAMILIES: Mapping[str, Family] = {
     "lexical": Family(retrieves=True, presets=True, least_score=0.0, document_store=True),
     "dense": Family(retrieves=True, exact=True, approximate=True, least_score=-1.0),
-    "sparse": Family(retrieves=True, least_score=0.0),
+    "sparse": Family(retrieves=True, least_score=0.0, explains=True),
     "late_interaction": Family(retrieves=True, exact=True, approximate=True, reranks=True),
     "reranker": Family(reranks=True),
 }

@@ -30,7 +30,7 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
     return GatedFigures(
         pipeline=point.pipeline,
         traffic=point.traffic_in_words,
-        p99_ms=point.latency_ms.p99,
+        p99_ms=point.latency_ms.p99.held_ms,
         ndcg_at_10=point.quality.ndcg_at_10,
         errors=lost / point.counts.requests if point.counts.requests else None,
         degraded=point.counts.degraded / point.counts.requests if point.counts.requests else None,

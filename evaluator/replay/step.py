@@ -137,7 +137,7 @@ def _costs(folder: RunFolder, done: Replayed) -> CostModel:
         answers = [one for one in read_outcomes(folder.answers(name)) if one.phase == "measured" and one.error is None]
         outcomes = [one for one in answers if not one.degraded]  # a stage that was skipped took less time, or all of it
         times = stage_times(outcomes, [one.id for one in pipeline.identified])
-        medians = {stage: time.p50 for stage, time in times.items() if time.p50 is not None}
+        medians = {stage: ms for stage, time in times.items() if (ms := time.p50.unchecked_ms) is not None}
         samples += arm_samples(pipeline, medians, bounds)
     samples += [StageSample(name, leg_hits[name], ms) for line in done.lines for name, ms in line.leg_ms.items()]
     return cost_model(samples, bounds)

@@ -38,8 +38,8 @@ def _cost_rows(report: Report) -> list[list[str]]:
     rows = [["pipeline", "first ms", "p50 ms", "p95 ms", "index MiB", "CPU ms a query", *names, "queries", "lost"]]
     for pipeline, outcome in report.pipelines.items():
         latency, size = outcome.latency_ms, outcome.index_bytes
-        first = outcome.warmup_ms[0] if outcome.warmup_ms else None
-        times = (Timed(ms, report.times_hold).cell() for ms in (first, latency.p50, latency.p95))
+        first = outcome.warmup_ms[0] if outcome.warmup_ms else Timed(None, None)
+        times = (time.cell() for time in (first, latency.p50, latency.p95))
         index = number_cell(None if size is None else size / MIB)
         rows.append([pipeline, *times, index, *cpu_cells(outcome.cost, names)])
     return rows

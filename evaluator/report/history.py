@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import FiniteFloat, ValidationError
+from pydantic import FiniteFloat, ValidationError, model_validator
 
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import expect_higher_is_better, parse_metric
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.report import Report
+from evaluator.runs.latency import Timed, carry_validity
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.quality_report import QualityReport, QueryFigures
 from evaluator.steps.rank import RankReport
@@ -28,6 +29,8 @@ SEED = 20_250_601
 class HistoryEntry(Wire):
     """One pipeline of one run. A comparison is null for the first valid run and for a run that is not valid."""
 
+    _carries_validity = model_validator(mode="wrap")(carry_validity)
+
     run: str  # the name of its folder
     started_utc: str
     commit: str | None
@@ -37,8 +40,8 @@ class HistoryEntry(Wire):
     fingerprint: str  # of the pipeline
     generation: str
     quality: dict[str, FiniteFloat | None]
-    p50_ms: FiniteFloat | None
-    p95_ms: FiniteFloat | None
+    p50_ms: Timed
+    p95_ms: Timed
     timing_valid: bool | None  # whether they hold; null: there are none, or an old release did not record it
     against_previous: PairedComparison | None
     against_best: PairedComparison | None  # of all valid runs before

@@ -6,7 +6,7 @@ from evaluator.comparison.verdict import PairedComparison
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.markdown_table import aligned
 from evaluator.report.history import ExperimentList, HistoryEntry, HistoryReport, PipelineHistory
-from evaluator.runs.latency import DOUBTFUL, Timed
+from evaluator.runs.latency import DOUBTFUL
 
 
 def render_history(report: HistoryReport) -> str:
@@ -43,7 +43,8 @@ def _pipeline(found: PipelineHistory, metric: str) -> Iterator[str]:
             entry.fingerprint,
             _figure(entry.quality.get(metric), 4),
             *(_verdict(entry, one) for one in (entry.against_previous, entry.against_best, entry.against_first)),
-            *(Timed(ms, entry.timing_valid).cell() for ms in (entry.p50_ms, entry.p95_ms)),
+            entry.p50_ms.cell(),
+            entry.p95_ms.cell(),
             entry.run,
         ]
         for entry in found.entries

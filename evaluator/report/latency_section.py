@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator
 from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Table, filled
 from evaluator.pages.stacked_times_chart import PATH, PIECES, StackedTimes, piece_rows, stacked_times_chart
 from evaluator.report.report import Report
-from evaluator.runs.latency import Timed
 
 STAGES_CHART = "charts/stages.svg"
 STAGES = (
@@ -45,7 +44,7 @@ def _latency_rows(report: Report) -> list[list[str]]:
     rows = [["pipeline", "p99 ms", "max ms", "drift", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
-        times = (Timed(ms, report.times_hold).cell() for ms in (latency.p99, latency.max))
+        times = (one.cell() for one in (latency.p99, latency.max))
         rows.append([name, *times, "–" if latency.drift is None else f"{latency.drift:z.2f}", outcome.run_file])
     return rows
 
@@ -57,7 +56,7 @@ def _stage_rows(report: Report) -> list[list[str]]:
         gap = {} if outcome.gap_ms is None else {"(gap)": outcome.gap_ms}
         for stage, time in (*outcome.stages_ms.items(), *gap.items()):
             share = "–" if time.share is None else f"{time.share:z.1%}"
-            times = (Timed(ms, report.times_hold).cell(2) for ms in (time.p50, time.p95))
+            times = (one.cell(2) for one in (time.p50, time.p95))
             rows.append([name, stage, *times, share, str(time.n)])
     return rows
 
@@ -75,10 +74,8 @@ def _slowest_rows(report: Report) -> list[list[str]]:
     rows = [["pipeline", "query", "ms", "stages", "request_id"]]
     for name, outcome in report.pipelines.items():
         for one in outcome.slowest:
-            times = {stage: Timed(ms, report.times_hold).cell() for stage, ms in one.timings_ms.items()}
-            stages = ", ".join(f"{stage} {ms}" for stage, ms in times.items())
-            whole = Timed(one.latency_ms, report.times_hold).cell()
-            rows.append([name, one.query, whole, stages, one.request_id or "–"])
+            stages = ", ".join(f"{stage} {time.cell()}" for stage, time in one.timings_ms.items())
+            rows.append([name, one.query, one.latency_ms.cell(), stages, one.request_id or "–"])
     return rows
 
 

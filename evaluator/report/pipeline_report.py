@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from pydantic import FiniteFloat
+from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.client.cached_results import CacheUse, sum_cached_results
 from evaluator.comparison.verdict import PairedComparison
@@ -11,7 +11,7 @@ from evaluator.machine.process_costs import PipelineCost
 from evaluator.report.ranked_run import RankedRun
 from evaluator.runs.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
 from evaluator.runs.critical_path import mean_path
-from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, summarise
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, Timed, summarise
 from evaluator.runs.timing_validity import is_timed, samples_ms
 from evaluator.steps.pipeline_costs import index_bytes
 from evaluator.steps.quality_figures import QualityFigure
@@ -22,6 +22,8 @@ from services.contracts.base import Count, Wire
 
 class PipelineReport(Wire):
     """Figures of one arm. Lost queries (`errors`) count as 0 in every mean of `quality`, and not in `latency_ms`."""
+
+    model_config = ConfigDict(revalidate_instances="always")
 
     fingerprint: str
     preset: str | None  # the lexical preset that the experiment has set, if it has
@@ -39,7 +41,7 @@ class PipelineReport(Wire):
     gap_ms: StageTime | None = None  # latency beyond `gateway.wait` and `total`; null: none was reported
     slowest: tuple[SlowAnswer, ...] = ()  # 1 % of the answers of `latency_ms`
     cached: dict[str, CacheUse] = {}  # by backend that looked results up in a cache
-    warmup_ms: tuple[FiniteFloat, ...] = ()  # latency of the warm-up answers, in the order of sending
+    warmup_ms: tuple[Timed, ...] = ()  # latency of the warm-up answers, in the order of sending
     cost: PipelineCost | None = None  # null: `rank` knew no process
     index_bytes: Count | None = None  # of the indexes that it reads; null: one of the engines does not report it
     queries: Count  # sent and measured
@@ -119,7 +121,7 @@ def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
     return GatedFigures(
         pipeline=name,
         traffic=None,
-        p99_ms=outcome.latency_ms.timed("p99").held_ms,
+        p99_ms=outcome.latency_ms.p99.held_ms,
         ndcg_at_10=outcome.quality.get("nDCG@10"),
         errors=outcome.errors / outcome.queries if outcome.queries else None,
         degraded=outcome.degraded / outcome.queries if outcome.queries else None,
@@ -140,5 +142,5 @@ def with_validity(outcome: PipelineReport, *, valid: bool) -> PipelineReport:
     """Returns the figures with whether their times hold: without p99 where they do not."""
     if outcome.latency_ms.n == 0:
         return outcome
-    found = {"valid": valid} if valid else {"valid": valid, "p99": None}
+    found = {"valid": valid} if valid else {"valid": valid, "p99": Timed(None, valid)}
     return outcome.model_copy(update={"latency_ms": outcome.latency_ms.model_copy(update=found)})

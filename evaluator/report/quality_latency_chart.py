@@ -5,7 +5,6 @@ import math
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour, round_step
 from evaluator.report.report import Report
-from evaluator.runs.latency import Timed
 
 WIDTH, HEIGHT = 860.0, 374.0
 LEFT, RIGHT = 70.0, 640.0  # of the plotted area; names of pipelines stand right of it
@@ -23,8 +22,7 @@ def quality_latency_chart(report: Report) -> str | None:
     found = [
         (name, p50, value, outcome.intervals.get(metric) or (value, value))
         for name, outcome in report.pipelines.items()
-        if (p50 := Timed(outcome.latency_ms.p50, report.timing_valid).held_ms) is not None
-        and (value := outcome.quality.get(metric)) is not None
+        if (p50 := outcome.latency_ms.p50.held_ms) is not None and (value := outcome.quality.get(metric)) is not None
     ]
     if not found:
         return None

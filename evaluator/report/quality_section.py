@@ -7,7 +7,6 @@ from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Table, Verdict, filled
 from evaluator.report.quality_latency_chart import quality_latency_chart
 from evaluator.report.report import Report
-from evaluator.runs.latency import Timed
 from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange
 
 QUALITY_LATENCY = "charts/quality-latency.svg"
@@ -84,7 +83,7 @@ def pipeline_rows(report: Report) -> list[list[str]]:
         rows.append(
             [label]
             + [_figure(outcome.quality.get(metric)) for metric in metrics]
-            + [Timed(ms, report.times_hold).cell() for ms in (latency.p50, latency.p95)]
+            + [time.cell() for time in (latency.p50, latency.p95)]
             + [str(outcome.queries), str(outcome.errors), str(outcome.degraded)]
         )
     return rows

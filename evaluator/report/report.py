@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from evaluator.attribution.report import AttributionReport
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.deadlines.sweep import DeadlinesFile
@@ -11,7 +13,7 @@ from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.metrics.conventions import Conventions
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.runs.interruptions import LatencySource
-from evaluator.runs.latency import DOUBTFUL
+from evaluator.runs.latency import DOUBTFUL, carry_validity
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import StepFile
 from evaluator.steps.ingest import IngestReport
@@ -25,6 +27,8 @@ class Report(StepFile):
 
     `warnings` also hold remarks that leave a run valid: an interruption, a warm-up without answers.
     """
+
+    _carries_validity = model_validator(mode="wrap")(carry_validity)
 
     schema_version: Literal[1] = 1
     experiment: str

@@ -4,10 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from pydantic import FiniteFloat
+from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.runs.answers import AnswerOutcome
-from evaluator.runs.latency import percentile
+from evaluator.runs.latency import Timed, percentile
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import GATEWAY_WAIT
 
@@ -19,8 +19,10 @@ FAILED_OF_A_KIND = 5
 class StageTime(Wire):
     """Milliseconds of a stage, or of a part of one, over the `n` answers that report it."""
 
-    p50: FiniteFloat
-    p95: FiniteFloat
+    model_config = ConfigDict(revalidate_instances="always")
+
+    p50: Timed
+    p95: Timed
     n: Count
     share: FiniteFloat | None = None  # its sum over the sum of all latencies; stages that run at once overlap
     part_of: str | None = None  # the stage that a part belongs to
@@ -29,9 +31,11 @@ class StageTime(Wire):
 class SlowAnswer(Wire):
     """One of the slowest answers. The log of every service names its `request_id`."""
 
+    model_config = ConfigDict(revalidate_instances="always")
+
     query: str
-    latency_ms: FiniteFloat
-    timings_ms: dict[str, FiniteFloat]
+    latency_ms: Timed
+    timings_ms: dict[str, Timed]
     request_id: str | None
 
 

@@ -1,11 +1,20 @@
 """Computes percentiles of response times by nearest rank: always observed values, never interpolated."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal
+from typing import TypeVar
 
-from pydantic import FiniteFloat
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FiniteFloat,
+    GetCoreSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidatorFunctionWrapHandler,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from services.contracts.base import Count, Wire
 
@@ -14,11 +23,16 @@ MIN_SAMPLES_FOR_P99 = 662
 # By so much the later half's median may differ from the earlier half's, besides what chance explains.
 DRIFT_LIMIT = 0.10
 DOUBTFUL = "?"  # behind every time that does not hold
+_carried: ContextVar[bool | None] = ContextVar("validity of the times that are being read", default=None)
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Milliseconds, None where there are none, and whether they hold. None is shown, drawn or judged without both."""
+    """Milliseconds, None where there are none, and whether they hold. None is shown, drawn or judged without both.
+
+    As a field it is a number in JSON. It takes its validity from the model around it that uses `carry_validity`.
+    """
 
     _ms: float | None
     valid: bool | None  # None: of a release that did not record it
@@ -28,26 +42,53 @@ class Timed:
         """The milliseconds, to judge or draw them; None where they do not hold."""
         return None if self.valid is False else self._ms
 
+    @property
+    def unchecked_ms(self) -> float | None:
+        """The milliseconds, valid or not: to keep or mark them beside their validity."""
+        return self._ms
+
     def cell(self, digits: int = 1) -> str:
         """Renders the number, marked where it does not hold, or a dash."""
         return "–" if self._ms is None else f"{self._ms:z.{digits}f}{DOUBTFUL if self.valid is False else ''}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Describes the field to pydantic: a finite number or null."""
+        number = handler.generate_schema(FiniteFloat | None)
+        written = core_schema.plain_serializer_function_ser_schema(lambda time: time.unchecked_ms, return_schema=number)
+        return core_schema.no_info_wrap_validator_function(_timed, number, serialization=written)
+
+
+def _timed(value: object, number: ValidatorFunctionWrapHandler) -> Timed:
+    found = value if isinstance(value, Timed) else Timed(number(value), None)
+    return found if _carried.get() is None else Timed(found.unchecked_ms, _carried.get())
+
+
+def carry_validity(cls: type[Model], data: object, handler: ModelWrapValidatorHandler[Model]) -> Model:
+    """Gives the field `timing_valid` of a model to every `Timed` in it; the wrap validator of the model.
+
+    Models between them need `revalidate_instances="always"`: pydantic looks into no instance otherwise.
+    """
+    valid = data.get("timing_valid") if isinstance(data, Mapping) else None
+    token = _carried.set(valid if isinstance(valid, bool) else None)
+    try:
+        return handler(data)
+    finally:
+        _carried.reset(token)
 
 
 class Latency(Wire):
     """Milliseconds from sending a request to the last byte read, over the `n` answered queries."""
 
-    p50: FiniteFloat | None
-    p95: FiniteFloat | None
-    p99: FiniteFloat | None  # null below 662 samples, and where the times of the run are not valid
-    max: FiniteFloat | None
+    model_config = ConfigDict(revalidate_instances="always")
+
+    p50: Timed
+    p95: Timed
+    p99: Timed  # null below 662 samples, and where the times of the run are not valid
+    max: Timed
     n: Count
     drift: FiniteFloat | None  # median of the later half over that of the earlier half; far from 1: not stationary
     valid: bool | None = None  # whether the times hold, as `timing_valid` of the report; null: none, or an old release
-
-    def timed(self, name: Literal["p50", "p95", "p99", "max"]) -> Timed:
-        """Returns one of the times with whether it holds."""
-        times = {"p50": self.p50, "p95": self.p95, "p99": self.p99, "max": self.max}
-        return Timed(times[name], self.valid)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -29,6 +29,7 @@ from services.contracts.documents import (
     IndexReport,
     IndexRequest,
 )
+from services.contracts.explanation import ExplainAnswer, ExplainRequest
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 
@@ -283,6 +284,13 @@ async def search(backend: Backend, generation: str, request: RetrievalRequest, t
     """Retrieves the best documents for a query."""
     return await backend.request(
         Call("POST", _collection_path(generation, "/search"), timeout_s, request, reads=True), RetrievalAnswer
+    )
+
+
+async def explain(backend: Backend, generation: str, request: ExplainRequest, timeout_s: float) -> ExplainAnswer:
+    """Returns what in each document matched the query."""
+    return await backend.request(
+        Call("POST", _collection_path(generation, "/explain"), timeout_s, request, reads=True), ExplainAnswer
     )
 
 

@@ -7,6 +7,7 @@ from gateway.backends.wire import Backends
 from gateway.collections.generations import Generations
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog
+from gateway.search.explaining import explain, places_of
 from gateway.search.plan import WalkPlan
 from gateway.search.sources import GenerationMovedError
 from gateway.search.walk import include, walk
@@ -17,7 +18,7 @@ from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
 from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
 from services.contracts.pipelines import GATEWAY_WAIT
-from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates, StagePlace
+from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates
 
 
 class Executor:
@@ -67,7 +68,7 @@ class Executor:
                 self._backends, self._generations, self._admission, client, request, generation, budget, may_move
             )
             try:
-                return await include(context, await walk(context, plan))
+                return await include(context, await explain(context, plan, await walk(context, plan)))
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
@@ -105,18 +106,7 @@ def _candidates(plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
 
 
 def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
-    places: dict[str, dict[str, StagePlace]] = {one.id: {} for one in walked.ranking}
-    if request.explain:
-        # A candidate's places are those among candidates, whatever the deeper searches return for it.
-        below = {one.id for one in walked.beneath.ranking}
-        for outputs, shown in (
-            (walked.outputs, places.keys() - below),
-            (walked.beneath.outputs, places.keys() & below),
-        ):
-            for stage, output in outputs.items():
-                for rank, one in enumerate(output, start=1):
-                    if one.id in shown:
-                        places[one.id][stage] = StagePlace(rank=rank, score=one.score)
+    places = places_of(walked) if request.explain else {}
     return tuple(
         SearchHit(
             id=one.id,
@@ -125,7 +115,7 @@ def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
             title=document.title if document and "title" in request.include else None,
             text=document.text if document and "text" in request.include else None,
             metadata=document.metadata if document and "metadata" in request.include else None,
-            stages=places[one.id] if request.explain else None,
+            stages=places.get(one.id),
         )
         for rank, one in enumerate(walked.ranking, start=1)
         for document in [walked.documents.get(one.id)]

@@ -62,6 +62,7 @@ class WalkPlan:
     source: PlannedSource
     later: tuple[PlannedStage, ...]
     least_scores: Mapping[str, float | None]  # that each source stage can give; None: no bound
+    explaining: Mapping[str, str]  # backends that explain, by the ids of the stages that they serve
 
 
 def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
@@ -76,7 +77,12 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
     alone = isinstance(pipeline.identified.source.stage, Retrieve) and not pipeline.identified.later
     source = _source(pipeline.identified.source, backends, alone=alone)
     later = tuple(_later(one, backends) for one in pipeline.identified.later)
-    return WalkPlan(pipeline, pipeline.fingerprint, source, later, dict(source.least_scores()))
+    explaining = {
+        one.id: one.stage.backend
+        for one in pipeline.identified
+        if isinstance(one.stage, Retrieve | Rerank) and FAMILIES[backends[one.stage.backend].family].explains
+    }
+    return WalkPlan(pipeline, pipeline.fingerprint, source, later, dict(source.least_scores()), explaining)
 
 
 def absent_backends(pipeline: Pipeline, backends: Addresses) -> tuple[str, ...]:

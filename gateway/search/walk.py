@@ -6,6 +6,7 @@ from dataclasses import replace
 from gateway.backends.failures import BackendFailed
 from gateway.backends.service_timings import collected_parts
 from gateway.search.admission import search_cost
+from gateway.search.explaining import explaining_share
 from gateway.search.plan import WalkPlan
 from gateway.search.sources import no_retriever_left
 from gateway.search.texts import WalkTexts
@@ -29,8 +30,8 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     and Overloaded if the search is not admitted.
     """
     shares = [stage.share for stage in plan.later]
-    including = INCLUDING if context.request.include else 0.0
-    later = sum(shares) + including
+    answering = explaining_share(plan, context) + (INCLUDING if context.request.include else 0.0)
+    later = sum(shares) + answering
     cost = search_cost(plan.source.retrieves, context.request)
     within_s = context.budget.share_s(RETRIEVAL, later)
     async with context.admission.slot(cost, within_s, context.client) as held:
@@ -47,7 +48,7 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     for number, stage in enumerate(plan.later, start=1):
         started = time.perf_counter()
         with collected_parts() as parts:
-            walked = await stage.run(context, walked, sum(shares[number:]) + including)
+            walked = await stage.run(context, walked, sum(shares[number:]) + answering)
         walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started, parts)
     return replace(walked, ranking=continued(walked.ranking, walked.beneath.ranking)[: context.request.top])
 

@@ -15,11 +15,13 @@ from gateway.collections.generations import Generations
 from gateway.search.admission import Admission
 from gateway.search.texts import WalkTexts
 from services.contracts.documents import Document
+from services.contracts.explanation import Match
 from services.contracts.query import Degradation, Reason, SearchRequest
 from services.contracts.scored import Ranking
 
-# Shares of the time that is left: all retrieves run at once, each re-ranking and the final texts come after them.
-RETRIEVAL, RERANKING, INCLUDING = 1.0, 1.0, 0.25
+# Shares of the time that is left: all retrieves run at once; each re-ranking, explanations and the final texts come
+# after them.
+RETRIEVAL, RERANKING, EXPLAINING, INCLUDING = 1.0, 1.0, 0.25, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Walked:
     models: Mapping[str, str] = field(default_factory=dict)
     reranked: Mapping[str, "Reranked"] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)
+    matches: Mapping[str, Mapping[str, tuple[Match, ...]]] = field(default_factory=dict)  # by stage, then document id
 
     def timed(self, stage: str, started: float, parts: Mapping[str, float]) -> Self:
         """Returns this with the time of a stage, which `started` (of `time.perf_counter`), and its services' parts."""

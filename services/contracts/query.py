@@ -6,6 +6,7 @@ from pydantic import Discriminator, FiniteFloat, Tag, model_validator
 
 from services.contracts.base import Count, Depth, Name, QueryText, Wire
 from services.contracts.documents import Included, MetadataValue
+from services.contracts.explanation import Match
 from services.contracts.filters import Filter
 from services.contracts.lists import Items
 from services.contracts.pipelines import Pipeline, Retrieve
@@ -29,7 +30,8 @@ AskedPipeline = Annotated[
 class SearchRequest(Wire):
     """A query for a collection, through a pipeline by name or (where the gateway allows it) inline.
 
-    `explain` adds to each hit its places in the stages; "candidates" also adds to the answer what each stage gave.
+    `explain` adds to each hit its places in the stages. `true` adds to them what matched, where a backend explains;
+    "candidates" adds to the answer what each stage gave.
     """
 
     query: QueryText
@@ -53,10 +55,14 @@ class SearchRequest(Wire):
 
 
 class StagePlace(Wire):
-    """The rank and score that a stage gave a document. Scores of different stages are not comparable."""
+    """The rank and score that a stage gave a document. Scores of different stages are not comparable.
+
+    `matches`: what in the document matched the query, the highest score first, where the stage's backend explains.
+    """
 
     rank: Count
     score: FiniteFloat
+    matches: tuple[Match, ...] | None = None
 
 
 class SearchHit(Wire):

@@ -99,7 +99,7 @@ class Drive:
 
     @property
     def p95_ms(self) -> float:
-        return load_percentiles([one.counted_ms for one in self.samples]).p95 or 0.0
+        return load_percentiles([one.counted_ms for one in self.samples]).p95.unchecked_ms or 0.0
 
     def errors(self) -> Counter[str]:
         """Returns what was neither answered in time nor refused, by kind."""
@@ -126,7 +126,7 @@ class Drive:
     def row(self, pipeline: str, load: str, rate: float) -> tuple[str, ...]:
         answered = load_percentiles([one.counted_ms for one in self.samples if one.error is None])
         refused = sum(one.error == "overloaded" for one in self.samples)
-        times = ("-" if value is None else f"{value:.0f}" for value in (answered.p50, answered.p99))
+        times = ("-" if (ms := time.unchecked_ms) is None else f"{ms:.0f}" for time in (answered.p50, answered.p99))
         within = f"{self.refused_in_time:.1%}" if refused else "-"
         told = (_counted(one) for one in (self.degraded(), self.told.opened, self.errors()))
         return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, *told)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pydantic import FiniteFloat
+from pydantic import ConfigDict, FiniteFloat, model_validator
 
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.experiments.experiment import Experiment
@@ -24,6 +24,7 @@ from evaluator.load.statistics.validity import (
 from evaluator.machine.machine_conditions import MachineConditions, condition_faults
 from evaluator.metrics.quality import Grades
 from evaluator.pages.junit import GateCase
+from evaluator.runs.latency import carry_validity
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
 
@@ -47,6 +48,8 @@ class DrivenPair:
 class StackFigures(Wire):
     """Figures of one stack, of the pairs of slices that were judged."""
 
+    model_config = ConfigDict(revalidate_instances="always")
+
     url: str
     fingerprint: str  # of the pipeline
     counts: RequestCounts
@@ -58,6 +61,8 @@ class StackFigures(Wire):
 
 class AgainstPoint(Wire):
     """One pipeline at one rate. Null verdicts: the times are not valid, or no request was judged."""
+
+    _carries_validity = model_validator(mode="wrap")(carry_validity)
 
     pipeline: str
     rate: FiniteFloat
@@ -209,7 +214,7 @@ def _faults(pairs: int, quiet: int, figures: Sequence[StackFigures | None]) -> l
         f"{one.url}: {fault}"
         for one in figures
         if one is not None
-        for fault in generator_faults(one.generators, one.latency_ms.p50, one.counts.dropped)
+        for fault in generator_faults(one.generators, one.latency_ms.p50.unchecked_ms, one.counts.dropped)
     ]
 
 

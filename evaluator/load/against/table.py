@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from evaluator.load.against.report import AgainstPoint, AgainstReport, StackFigures
 from evaluator.pages.markdown_table import aligned
-from evaluator.runs.latency import Timed
 
 HEADER = (
     "pipeline",
@@ -31,12 +30,12 @@ def render_against(report: AgainstReport) -> str:
 def _rows(point: AgainstPoint) -> Iterator[list[str]]:
     for one in (point.baseline, point.judged):
         if one is not None:
-            yield [point.pipeline, f"{point.rate:g}/s", one.url, *_cells(one, valid=point.timing_valid)]
+            yield [point.pipeline, f"{point.rate:g}/s", one.url, *_cells(one)]
 
 
-def _cells(one: StackFigures, *, valid: bool) -> Iterator[str]:
-    for value in (one.latency_ms.p50, one.latency_ms.p95, one.latency_ms.p99):
-        yield Timed(value, valid).cell()
+def _cells(one: StackFigures) -> Iterator[str]:
+    for time in (one.latency_ms.p50, one.latency_ms.p95, one.latency_ms.p99):
+        yield time.cell()
     yield f"{one.ndcg_at_10:.4f}"
     for count in (one.counts.requests, one.counts.late, one.counts.failed, one.counts.dropped):
         yield str(count)

@@ -97,8 +97,8 @@ def _at_multiple(multiple: float, point: LoadPointReport) -> CapacityMultiple:
         rate=point.rate or 0.0,
         goodput=point.goodput,
         ndcg_a_second=(point.quality.ndcg_at_10 or 0.0) * point.offered,
-        p95_ms=point.latency_ms.p95,
-        p99_ms=point.latency_ms.p99,
+        p95_ms=point.latency_ms.p95.unchecked_ms,
+        p99_ms=point.latency_ms.p99.unchecked_ms,
         timing_valid=point.timing_valid,
     )
 

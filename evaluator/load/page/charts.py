@@ -204,11 +204,11 @@ def _of(points: Sequence[LoadPointReport], pipeline: str) -> list[LoadPointRepor
 
 
 def _p99(point: LoadPointReport) -> float | None:
-    return point.latency_ms.p99 if point.timing_valid else None
+    return point.latency_ms.p99.held_ms
 
 
 def _interval(point: LoadPointReport) -> tuple[float, float]:
-    tail = point.latency_ms.p99 or 0.0
+    tail = _p99(point) or 0.0
     return point.latency_ms.intervals.get("p99") or (tail, tail)
 
 

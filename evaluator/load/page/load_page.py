@@ -22,7 +22,6 @@ from evaluator.load.page.tables import (
     load_warnings,
     percentile_rows,
     render_load,
-    time_cell,
 )
 from evaluator.load.points.best_under import best_rows
 from evaluator.load.points.first_answers import FIRST
@@ -157,7 +156,7 @@ def _stages(report: LoadReport) -> list[list[str]]:
         gap = {} if point.gap_ms is None else {"(gap)": point.gap_ms}
         for stage, time in (*point.stages_ms.items(), *gap.items()):
             share = "–" if time.share is None else f"{time.share:z.1%}"
-            figures = [time_cell(time.p50, point, 2), time_cell(time.p95, point, 2), share, str(time.n)]
+            figures = [time.p50.cell(2), time.p95.cell(2), share, str(time.n)]
             rows.append([point.pipeline, point.traffic_in_words, stage, *figures])
     return rows
 
@@ -168,7 +167,7 @@ def _lengths(report: LoadReport) -> list[list[str]]:
         for one in point.by_words:
             ndcg = "–" if one.ndcg_at_10 is None else f"{one.ndcg_at_10:.4f}"
             counts = [one.words, str(one.queries), str(one.requests)]
-            times = [time_cell(one.p50_ms, point), time_cell(one.p95_ms, point)]
+            times = [one.p50_ms.cell(), one.p95_ms.cell()]
             rows.append([point.pipeline, point.traffic_in_words, *counts, *times, ndcg])
     return rows
 
@@ -183,10 +182,10 @@ def _first(report: LoadReport) -> list[list[str]]:
             continue
         seen.add(point.pipeline)
         for first in point.first_answers:
-            times = [time_cell(ms, point) for ms in first.ms]
+            times = [ms.cell() for ms in first.ms]
             times += ["–"] * (FIRST - len(times))
             place = [point.pipeline, point.traffic_in_words, f"{first.repeat + 1}", first.state_in_words]
-            rows.append([*place, *times, time_cell(point.latency_ms.p50, point)])
+            rows.append([*place, *times, point.latency_ms.p50.cell()])
     return rows
 
 
@@ -194,8 +193,8 @@ def _slowest(report: LoadReport) -> list[list[str]]:
     rows = [["pipeline", "traffic", "query", "ms", "stages", "request_id"]]
     for point in report.points:
         for one in point.slowest[:SLOWEST_SHOWN]:
-            rows.append([point.pipeline, point.traffic_in_words, one.query, time_cell(one.latency_ms, point),
-                         _stage_words(one, point), one.request_id or "–"])  # fmt: skip
+            rows.append([point.pipeline, point.traffic_in_words, one.query, one.latency_ms.cell(),
+                         _stage_words(one), one.request_id or "–"])  # fmt: skip
     return rows
 
 
@@ -209,8 +208,8 @@ def _failed(report: LoadReport) -> list[list[str]]:
     return rows
 
 
-def _stage_words(answer: SlowAnswer, point: LoadPointReport) -> str:
-    return ", ".join(f"{stage} {time_cell(ms, point)}" for stage, ms in answer.timings_ms.items())
+def _stage_words(answer: SlowAnswer) -> str:
+    return ", ".join(f"{stage} {ms.cell()}" for stage, ms in answer.timings_ms.items())
 
 
 def _measured(report: LoadReport) -> list[list[str]]:

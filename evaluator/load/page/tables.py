@@ -7,7 +7,7 @@ from evaluator.load.points.point_cost import missing_cpu
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
 from evaluator.pages.markdown_table import aligned
-from evaluator.runs.latency import DOUBTFUL, Timed
+from evaluator.runs.latency import DOUBTFUL
 
 HEADER = (
     "pipeline", "rate", "in time/s", "p50 ms", "p95 ms", "p99 ms", "max ms",
@@ -40,10 +40,12 @@ def percentile_rows(report: LoadReport) -> list[list[str]]:
         figures = point.latency_ms
         cells = []
         for name in names:
-            value, interval = getattr(figures, name), figures.intervals.get(name)
-            within = "" if value is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
-            cells.append(f"{time_cell(value, point)}{within}")
-        rows.append([point.pipeline, point.traffic_in_words, *cells, time_cell(figures.max, point), str(figures.n)])
+            time, interval = getattr(figures, name), figures.intervals.get(name)
+            within = (
+                "" if time.unchecked_ms is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
+            )
+            cells.append(f"{time.cell()}{within}")
+        rows.append([point.pipeline, point.traffic_in_words, *cells, figures.max.cell(), str(figures.n)])
     return rows
 
 
@@ -58,9 +60,9 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"
         if point.refusal_ms is not None:
             times = ", ".join(
-                f"{share} {time_cell(value, point)} ms"
+                f"{share} {time.cell()} ms"
                 for share in TIMES
-                if (value := getattr(point.refusal_ms, share)) is not None
+                if (time := getattr(point.refusal_ms, share)).unchecked_ms is not None
             )
             yield f"{name}: {point.refusal_ms.n} requests were refused, after {times}"
         if point.counts.degraded:
@@ -89,8 +91,8 @@ def step_rows(report: LoadReport) -> list[list[str]]:
             one.step,
             f"{one.begin_s:g}",
             f"{one.goodput:.1f}",
-            time_cell(one.p50_ms, point),
-            time_cell(one.p95_ms, point),
+            one.p50_ms.cell(),
+            one.p95_ms.cell(),
             "–" if one.ndcg_at_10 is None else f"{one.ndcg_at_10:.4f}",
             str(one.requests),
             str(one.degraded),
@@ -155,7 +157,7 @@ def _row(point: LoadPointReport) -> list[str]:
         point.pipeline,
         point.traffic_in_words,
         f"{point.goodput:.1f}",
-        *(time_cell(value, point) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
+        *(time.cell() for time in (latency.p50, latency.p95, latency.p99, latency.max)),
         "–" if ndcg is None else f"{ndcg:.4f}",
         *(str(count) for count in (point.counts.requests, point.counts.late, point.counts.failed)),
         str(point.counts.dropped),
@@ -163,11 +165,6 @@ def _row(point: LoadPointReport) -> list[str]:
         _share(point.quality.reranked_share),
         "valid" if point.timing_valid else "NOT VALID",
     ]
-
-
-def time_cell(ms: float | None, point: LoadPointReport, digits: int = 1) -> str:
-    """Renders milliseconds of a point, marked where its times are not valid."""
-    return Timed(ms, point.timing_valid).cell(digits)
 
 
 def _share(value: float | None) -> str:

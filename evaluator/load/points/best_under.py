@@ -71,7 +71,7 @@ def under_bound(
     return PipelineUnderBound(
         pipeline=pipeline,
         ndcg_at_10=ndcg_at_10 or 0.0,
-        p99_ms=latency.p99,
+        p99_ms=latency.p99.held_ms,
         p99_interval=interval,
         outcome=outcome,
         reason=_missing(latency, interval) if outcome == "cannot tell" else None,

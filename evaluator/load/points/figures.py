@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from pydantic import FiniteFloat
+from pydantic import ConfigDict
 
 from evaluator.load.sending.samples import LoadSample
 from evaluator.load.statistics.intervals import Interval, percentile_interval
-from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Timed, percentile
 from services.contracts.base import Count, Wire
 
 # The same rule a nine further (about 7,000 samples).
@@ -17,12 +17,14 @@ MIN_SAMPLES_FOR_P99_9 = 7_000
 class LoadPercentiles(Wire):
     """Percentiles in milliseconds, by nearest rank: observed values (evaluator/runs/latency.py)."""
 
-    p50: FiniteFloat | None
-    p90: FiniteFloat | None
-    p95: FiniteFloat | None
-    p99: FiniteFloat | None  # null below 662 samples, and where the timing is not valid
-    p99_9: FiniteFloat | None  # null below 7,000 samples, and where the timing is not valid
-    max: FiniteFloat | None
+    model_config = ConfigDict(revalidate_instances="always")
+
+    p50: Timed
+    p90: Timed
+    p95: Timed
+    p99: Timed  # null below 662 samples, and where the timing is not valid
+    p99_9: Timed  # null below 7,000 samples, and where the timing is not valid
+    max: Timed
     n: Count
     # By name of the percentile: 95 %, from order statistics (binomial). Null where no sample is far enough out.
     intervals: dict[str, Interval | None]
@@ -30,7 +32,7 @@ class LoadPercentiles(Wire):
     def without_tail(self) -> "LoadPercentiles":
         """Returns the figures without p99 and p99.9."""
         kept = {name: interval for name, interval in self.intervals.items() if name not in ("p99", "p99_9")}
-        return self.model_copy(update={"p99": None, "p99_9": None, "intervals": kept})
+        return self.model_copy(update={"p99": Timed(None, None), "p99_9": Timed(None, None), "intervals": kept})
 
 
 class RequestCounts(Wire):

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from pydantic import FiniteFloat
+from pydantic import ConfigDict
 
 from evaluator.load.sending.time_slices import TimeSlice
+from evaluator.runs.latency import Timed
 from services.contracts.base import Count, Wire
 
 FIRST = 5
@@ -13,10 +14,12 @@ FIRST = 5
 class FirstAnswers(Wire):
     """Counted times of the first requests of a warm-up. They are in no figure."""
 
+    model_config = ConfigDict(revalidate_instances="always")
+
     repeat: Count
     restarted: bool  # `between` was called before this repeat; before the first one each pipeline was asked a query
     drives_before: Count  # of this repeat; they warmed services that the pipelines share
-    ms: tuple[FiniteFloat, ...]
+    ms: tuple[Timed, ...]
 
     @property
     def state_in_words(self) -> str:
@@ -40,7 +43,7 @@ def first_answers(slices: Sequence[TimeSlice], pipeline: str, *, between: bool) 
                     repeat=part.repeat,
                     restarted=between and part.repeat > 0,
                     drives_before=part.place,
-                    ms=tuple(one.counted_ms for one in warmup[:FIRST]),
+                    ms=tuple(Timed(one.counted_ms, None) for one in warmup[:FIRST]),
                 )
             )
     return tuple(found)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import FiniteFloat
+from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.experiments.load_plan import TrafficStep
 from evaluator.load.points.figures import load_percentiles
 from evaluator.load.points.quality import mean_ndcg
 from evaluator.load.sending.samples import LoadSample
 from evaluator.metrics.quality import Grades
+from evaluator.runs.latency import Timed
 from services.contracts.base import Count, Wire
 
 # The least number of words of each slice.
@@ -18,11 +19,13 @@ STEPS = (1, 4, 8, 16)
 class LengthSlice(Wire):
     """Figures of the requests whose queries have so many words (separated by white space)."""
 
+    model_config = ConfigDict(revalidate_instances="always")
+
     words: str  # `4 to 7`
     queries: Count
     requests: Count
-    p50_ms: FiniteFloat | None
-    p95_ms: FiniteFloat | None
+    p50_ms: Timed
+    p95_ms: Timed
     ndcg_at_10: FiniteFloat | None
 
 
@@ -55,14 +58,16 @@ def length_slices(
 class StepFigures(Wire):
     """Figures of the requests that were planned within a step, over all repeats."""
 
+    model_config = ConfigDict(revalidate_instances="always")
+
     step: str  # `10/s`, or `10 to 50/s`
     begin_s: FiniteFloat  # since the end of the warm-up
     seconds: FiniteFloat  # of one repeat
     requests: Count
     degraded: Count  # of those answered in time
     goodput: FiniteFloat  # answers in time a second
-    p50_ms: FiniteFloat | None
-    p95_ms: FiniteFloat | None
+    p50_ms: Timed
+    p95_ms: Timed
     ndcg_at_10: FiniteFloat | None  # late, failed and dropped requests count as 0
 
 

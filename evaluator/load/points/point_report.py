@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import FiniteFloat
+from pydantic import FiniteFloat, model_validator
 
 from evaluator.client.cached_results import CacheUse, cache_faults, sum_cached_results
 from evaluator.experiments.load_plan import LoadPlan
@@ -33,12 +33,15 @@ from evaluator.runs.breakdown import (
     stage_times,
 )
 from evaluator.runs.critical_path import mean_path
+from evaluator.runs.latency import carry_validity
 from evaluator.steps.arms import Arm
 from services.contracts.base import Count, Wire
 
 
 class LoadPointReport(Wire):
     """Figures of a pipeline in one kind of traffic. A request without an answer counts with at least the deadline."""
+
+    _carries_validity = model_validator(mode="wrap")(carry_validity)
 
     pipeline: str
     fingerprint: str
@@ -121,7 +124,7 @@ def point_report(
     loading = [part.loading for part in loaded if part.loading is not None]
     faults = (
         *([] if measured else [f"no request was {'planned' if traffic.loop == 'open' else 'sent'}"]),
-        *load_faults(generators, latency.p50, halves, conditions, counts.dropped),
+        *load_faults(generators, latency.p50.unchecked_ms, halves, conditions, counts.dropped),
         *cache_faults(target.caches, {arm.name: cached}),
         *loading_faults(loading),
     )
@@ -189,9 +192,9 @@ def _repeats(
     for sent in runs.values():
         run = [sample for sample in sent if sample.phase == "measured"]
         latency = load_percentiles([sample.counted_ms for sample in run])
-        values["p50"].append(latency.p50)
-        values["p95"].append(latency.p95)
-        values["p99"].append(latency.p99 if tail else None)
+        values["p50"].append(latency.p50.unchecked_ms)
+        values["p95"].append(latency.p95.unchecked_ms)
+        values["p99"].append(latency.p99.unchecked_ms if tail else None)
         values["nDCG@10"].append(mean_ndcg(judgments, run))
         values["goodput"].append(_goodput(sent, seconds / len(runs)))
     known_values = {name: [value for value in found if value is not None] for name, found in values.items()}

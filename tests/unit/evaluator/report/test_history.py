@@ -11,7 +11,7 @@ from evaluator.cli import app
 from evaluator.command_line import command_line
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step
-from evaluator.report.history import HistoryReport, PipelineHistory, history
+from evaluator.report.history import HistoryEntry, HistoryReport, PipelineHistory, history
 from evaluator.report.history_page import render_history
 from evaluator.report.step import report_step
 from evaluator.steps.run_import import import_runs
@@ -188,7 +188,7 @@ def test_times_are_marked_where_those_of_their_run_do_not_hold(tmp_path: Path, v
     add_run(tmp_path, 0)
     report = nightly(tmp_path)
     (entry,) = only(report).entries
-    timed = entry.model_copy(update={"p50_ms": 12.0, "p95_ms": 34.0, "timing_valid": valid})
+    timed = HistoryEntry.model_validate(entry.model_dump() | {"p50_ms": 12.0, "p95_ms": 34.0, "timing_valid": valid})
     found = only(report).model_copy(update={"entries": (timed,)})
     shown = render_history(report.model_copy(update={"pipelines": (found,)}))
     assert [f"{ms}?" in shown for ms in ("12.0", "34.0")] == [not valid] * 2

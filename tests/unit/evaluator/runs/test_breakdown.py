@@ -23,13 +23,17 @@ def test_a_share_is_of_the_latency_of_all_answers() -> None:
     times = stage_times(ANSWERS, ["dense"])
     assert times["dense"].share == pytest.approx(18 / 30)
     assert times["dense.encode"].share == pytest.approx(6 / 30)
-    assert (times["dense.encode"].p50, times["dense.encode"].p95, times["dense.encode"].n) == (2.0, 4.0, 2)
+    assert (
+        times["dense.encode"].p50.unchecked_ms,
+        times["dense.encode"].p95.unchecked_ms,
+        times["dense.encode"].n,
+    ) == (2.0, 4.0, 2)
 
 
 def test_queue_total_and_gap_add_up_to_the_latency() -> None:
     times, gap = stage_times(ANSWERS, ["dense"]), gap_time(ANSWERS)
     assert gap is not None
-    assert (gap.p50, gap.p95, gap.n) == (2.0, 3.0, 2)
+    assert (gap.p50.unchecked_ms, gap.p95.unchecked_ms, gap.n) == (2.0, 3.0, 2)
     assert sum(one.share or 0 for one in (times["gateway.wait"], times["total"], gap)) == pytest.approx(1.0)
 
 

@@ -3,8 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError, model_validator
 
-from evaluator.runs.latency import Latency, Timed, percentile, summarise
+from evaluator.runs.breakdown import StageTime
+from evaluator.runs.latency import Latency, Timed, carry_validity, percentile, summarise
+from services.contracts.base import Wire
 
 
 def test_percentiles_of_one_to_a_hundred_are_their_ranks() -> None:
@@ -13,8 +16,8 @@ def test_percentiles_of_one_to_a_hundred_are_their_ranks() -> None:
 
 
 def test_a_p99_needs_662_samples() -> None:
-    assert summarise([1.0] * 661).p99 is None
-    assert summarise([1.0] * 662).p99 == 1.0
+    assert summarise([1.0] * 661).p99.unchecked_ms is None
+    assert summarise([1.0] * 662).p99.unchecked_ms == 1.0
 
 
 def test_no_samples_give_no_figures() -> None:
@@ -34,13 +37,14 @@ def test_percentiles_are_samples_in_order_whatever_came_first(samples: list[floa
     dice.shuffle(shuffled)  # type: ignore[attr-defined]
     again = summarise(shuffled)
     assert (figures.p50, figures.p95, figures.max) == (again.p50, again.p95, again.max)
-    assert figures.p50 in samples
-    assert figures.p50 <= figures.p95 <= figures.max == max(samples)
+    p50, p95, most = (time.unchecked_ms for time in (figures.p50, figures.p95, figures.max))
+    assert p50 in samples
+    assert p50 <= p95 <= most == max(samples)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_median_of_few_is_the_lower_middle_one(n: int) -> None:
-    assert summarise([float(value) for value in range(n)]).p50 == (n - 1) // 2
+    assert summarise([float(value) for value in range(n)]).p50.unchecked_ms == (n - 1) // 2
 
 
 @pytest.mark.parametrize(
@@ -55,4 +59,30 @@ def test_a_time_that_does_not_hold_is_marked_and_is_neither_judged_nor_drawn(
 
 def test_figures_of_a_release_that_did_not_tell_their_validity_are_read() -> None:
     old = summarise([1.0, 2.0]).model_dump(exclude={"valid"})
-    assert Latency.model_validate(old).timed("p50") == Timed(1.0, None)
+    assert Latency.model_validate(old).p50 == Timed(1.0, None)
+
+
+class _Timed(Wire):
+    _carries_validity = model_validator(mode="wrap")(carry_validity)
+
+    latency_ms: Latency
+    stages_ms: dict[str, StageTime]
+    timing_valid: bool | None
+
+
+@pytest.mark.parametrize("valid", [True, False, None])
+def test_every_time_takes_the_validity_of_its_report_when_made_and_when_read(valid: bool | None) -> None:
+    stage = StageTime(p50=2.0, p95=3.0, n=2)
+    made = _Timed(latency_ms=summarise([1.0, 2.0]), stages_ms={"dense": stage}, timing_valid=valid)
+    read = _Timed.from_record(made.model_dump_json())
+    assert read == made
+    for one in (made, read):
+        assert one.latency_ms.p50 == Timed(1.0, valid)
+        assert one.stages_ms["dense"].p95 == Timed(3.0, valid)
+    assert made.model_dump()["latency_ms"]["p50"] == 1.0
+    assert stage.p95 == Timed(3.0, None)
+
+
+def test_a_time_that_is_no_finite_number_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        StageTime(p50="fast", p95=float("nan"), n=2)

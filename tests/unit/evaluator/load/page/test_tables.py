@@ -12,12 +12,12 @@ from evaluator.load.page.tables import (
     ratio_rows,
     render_load,
     repeat_rows,
-    time_cell,
 )
 from evaluator.load.sending.loading_figures import LoadingFigures
 from evaluator.load.statistics.ratios import PercentileRatio, repeated_figure
 from evaluator.machine.cost_rows import number_cell
 from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import Timed
 from tests.support.load_points import load_point, load_report
 
 
@@ -98,7 +98,7 @@ def test_a_ratio_with_a_point_whose_times_are_not_valid_is_marked() -> None:
 
 @pytest.mark.parametrize("ms", [-0.0, -0.04])
 def test_what_rounds_to_zero_has_no_sign(ms: float) -> None:
-    assert (time_cell(ms, load_point(n=5)), number_cell(ms)) == ("0.0", "0.0")
+    assert (Timed(ms, True).cell(), number_cell(ms)) == ("0.0", "0.0")
 
 
 def test_the_page_tells_throttling_pressure_and_frequency() -> None:

@@ -64,21 +64,21 @@ def test_slices_are_apart_as_the_monotonic_clock_has_it_where_the_wall_clock_was
 )
 def test_a_tail_is_told_only_from_enough_samples(count: int, p99: bool, p99_9: bool) -> None:
     found = load_percentiles(samples(count))
-    assert (found.p99 is not None, found.p99_9 is not None) == (p99, p99_9)
+    assert (found.p99.unchecked_ms is not None, found.p99_9.unchecked_ms is not None) == (p99, p99_9)
     assert found.n == count
-    assert found.without_tail().p99 is None
+    assert found.without_tail().p99.unchecked_ms is None
     assert found.without_tail().p50 == found.p50
 
 
 def test_at_most_one_request_in_a_hundred_exceeds_p99() -> None:
     values = [float(number) for number in range(1, 663)]
-    assert load_percentiles(values).p99 == 656.0
+    assert load_percentiles(values).p99.unchecked_ms == 656.0
     assert sum(value > 656 for value in values) / 662 <= 0.01
 
 
 def test_no_percentile_is_longer_than_the_longest_time() -> None:
     figures = load_percentiles([10_000.0] * 700)
-    assert figures.p99 == figures.max == 10_000.0
+    assert figures.p99.unchecked_ms == figures.max.unchecked_ms == 10_000.0
 
 
 def test_the_interval_of_a_percentile_holds_it_in_95_of_100_draws() -> None:

@@ -142,10 +142,11 @@ def test_too_few_requests_have_no_halves() -> None:
 def test_without_valid_times_no_tail_is_told() -> None:
     clean, busy = load_point(), load_point(foreign=0.5)
     assert clean.timing_valid
-    assert clean.latency_ms.p99 is not None
+    assert clean.latency_ms.p99.held_ms is not None
     assert not busy.timing_valid
-    assert (busy.latency_ms.p99, busy.service_ms.p99) == (None, None)
-    assert busy.latency_ms.p50 == clean.latency_ms.p50
+    assert (busy.latency_ms.p99.unchecked_ms, busy.service_ms.p99.unchecked_ms) == (None, None)
+    assert busy.latency_ms.p50.unchecked_ms == clean.latency_ms.p50.held_ms
+    assert busy.latency_ms.p50.held_ms is None
     assert busy.quality == clean.quality
 
 
@@ -166,7 +167,7 @@ def test_clean_counters_of_the_machine_leave_the_times_of_a_point_valid(seed: in
     # So many requests that the halves differ by chance by less than the limit.
     point = load_point(f"clean-{seed}", n=2_000, conditions=found)
     assert (point.timing_valid, point.timing_faults) == (True, ())
-    assert point.latency_ms.p99 is not None
+    assert point.latency_ms.p99.held_ms is not None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -179,7 +180,7 @@ def test_faulty_counters_of_the_machine_make_the_times_of_a_point_invalid(
     point = load_point(f"busy-{seed}", n=700, conditions=found)
     assert not point.timing_valid
     assert CALLED[counter] in point.timing_faults[-1]
-    assert point.latency_ms.p99 is None
+    assert point.latency_ms.p99.unchecked_ms is None
 
 
 @pytest.mark.parametrize(
