@@ -19,7 +19,7 @@ from services.files.regular_file import read_regular
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, SparseEncoderProfile
-from services.inference.term_matches import term_matches
+from services.inference.term_matches import matches_of_all
 from services.vectorstore.representation import Sparse, SparseVector, Vector
 
 Float32 = NDArray[np.float32]
@@ -86,7 +86,7 @@ class SparseTextEncoder:
         The passages are not read: a term number names its word piece.
         """
         asked = await self.encode_query(query, deadline)
-        return [term_matches(asked, vector, self._model.tokenizer.piece) for vector in vectors]
+        return await matches_of_all(asked, vectors, self._model.tokenizer.piece)
 
     async def lengths(self, texts: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
         """Counts the tokens of each text before truncation, with special tokens; raises like encode_query."""

@@ -11,7 +11,7 @@ import numpy as np
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.contracts.explanation import Match
-from services.inference.term_matches import term_matches
+from services.inference.term_matches import matches_of_all
 from services.inference.word_splitting import count_words, lowercase_words
 from services.vectorstore.representation import Sparse, SparseVector, Vector
 
@@ -39,7 +39,7 @@ class HashingTermEncoder:
         """Returns for each document the words that it shares with the query."""
         asked = await self.encode_query(query, deadline)
         words = {_term(word): word for word in _words(query)}
-        return [term_matches(asked, vector, words.__getitem__) for vector in vectors]
+        return await matches_of_all(asked, vectors, words.__getitem__)
 
     async def lengths(self, texts: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of each text."""
