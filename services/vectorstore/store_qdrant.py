@@ -35,6 +35,7 @@ from services.vectorstore.qdrant_models import (
     hits_of,
     ids_filter,
     metadata_of,
+    parts_to_send,
     point_struct,
     publication_of,
     spec_of,
@@ -188,10 +189,11 @@ class QdrantStore:
     async def upsert(self, generation: str, points: Sequence[Point]) -> None:
         """Writes the points and waits until the server has applied them, so that the next search sees them."""
         representation = (await self.spec(generation)).representation
-        batch = [point_struct(point, representation) for point in points]
-        async with self._within(generation, writes=True) as seconds:
-            stop = await self._connection.write_timeout(seconds)
-            await self._writing.upsert(self._collection(generation), batch, wait=True, timeout=stop)
+        structs = [point_struct(point, representation) for point in points]
+        for part in parts_to_send(points):
+            async with self._within(generation, writes=True) as seconds:
+                stop = await self._connection.write_timeout(seconds)
+                await self._writing.upsert(self._collection(generation), structs[part], wait=True, timeout=stop)
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
         """Counts the points that exist, then removes them."""

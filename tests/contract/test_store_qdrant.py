@@ -6,11 +6,13 @@ import inspect
 import pkgutil
 import ssl
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import grpc
 import httpx
+import numpy as np
 import pytest
 import qdrant_client
 from fastapi import FastAPI
@@ -32,13 +34,14 @@ from services.chassis.errors import (
 from services.contracts.retrieval import DEFAULT_BEAM
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
+from services.vectorstore.representation import MultiVector
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.certificates import Certificates
 from tests.support.qdrant_double import emptied, qdrant_double
-from tests.support.vectors import SPEC, axis
+from tests.support.vectors import SPEC, axis, point, unit_rows
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect", "ignore:Api key is used with an insec", "ignore:Local mode performs exact"
@@ -102,6 +105,49 @@ async def test_the_beam_is_the_hnsw_ef_of_a_search_at_every_depth_and_an_exact_s
         (300, False),
         (None, True),
     ]
+    await store.close()
+
+
+async def test_token_vectors_are_sent_in_requests_that_a_server_takes() -> None:
+    largest = 0
+
+    async def measure(request: httpx.Request) -> None:
+        nonlocal largest
+        largest = max(largest, len(await request.aread()))
+
+    transport = httpx.ASGITransport(app=qdrant_double())
+    client = AsyncQdrantClient(
+        url="http://qdrant", transport=transport, check_compatibility=False, event_hooks={"request": [measure]}
+    )
+    store = QdrantStore(QdrantClients(client, client))
+    await store.create(replace(SPEC, representation=MultiVector(128)))
+    random = np.random.default_rng(3)
+    await store.upsert("notes@1", [point(str(one), unit_rows(random, 3_000, 128)) for one in range(5)])
+    assert (await store.counts("notes@1")).documents == 5
+    assert 5_000_000 < largest < 32_000_000
+    await store.close()
+
+
+async def test_token_vectors_of_earlier_releases_are_searched_as_they_were() -> None:
+    client = AsyncQdrantClient(location=":memory:")
+    max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    await client.create_collection(
+        "notes@1",
+        vectors_config=models.VectorParams(size=8, distance=models.Distance.DOT, multivector_config=max_sim),
+        metadata={
+            "layout": "1",
+            "prefix": "",
+            "representation": {"kind": "multi-vector", "dimension": 8},
+            "stamp": dict(SPEC.stamp),
+            "declaration": SPEC.declaration.model_dump_json(),
+            "build": None,
+        },
+    )
+    store, tokens = QdrantStore(QdrantClients(client, client)), np.eye(8, dtype=np.float32)
+    await store.create(replace(SPEC, representation=MultiVector(8, "fp32")))
+    await store.upsert("notes@1", [point("a", tokens[:2] / np.float32(3)), point("b", tokens[1:3])])
+    hits = await store.search("notes@1", VectorQuery(tokens[:2], top=10))
+    assert [(hit.id, hit.score) for hit in hits] == [("b", 1.0), ("a", pytest.approx(2 / 3))]
     await store.close()
 
 
