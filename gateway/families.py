@@ -11,9 +11,9 @@ from dataclasses import dataclass
 class Family:
     """The abilities of every backend of a family.
 
-    `retrieves`: it stores collections, indexes documents and answers searches. `presets` and `exact`: the options that
-    a retrieve may have. `document_store`: it returns documents by id. `reranks`: it scores passages. `explains`:
-    it returns what in a document matched a query.
+    `retrieves`: it stores collections, indexes documents and answers searches. `by_default`: collections that name no
+    backends live on it. `presets` and `exact`: the options that a retrieve may have. `document_store`: it returns
+    documents by id. `reranks`: it scores passages. `explains`: it returns what in a document matched a query.
 
     `approximate`: its searches that are not `exact` have a `beam`, and a search for more hits may begin with others
     (Qdrant widens a beam that is smaller than the number of hits). Else a search for n hits gives the first n of every
@@ -25,6 +25,7 @@ class Family:
     """
 
     retrieves: bool = False
+    by_default: bool = False
     presets: bool = False
     exact: bool = False
     approximate: bool = False
@@ -38,8 +39,8 @@ class Family:
 # negative weights (SPLADE and SPARTA end in a ReLU) have an inner product of at least 0. MaxSim sums a cosine for each
 # token of the query, so its lower bound depends on the query: None.
 FAMILIES: Mapping[str, Family] = {
-    "lexical": Family(retrieves=True, presets=True, least_score=0.0, document_store=True),
-    "dense": Family(retrieves=True, exact=True, approximate=True, least_score=-1.0),
+    "lexical": Family(retrieves=True, by_default=True, presets=True, least_score=0.0, document_store=True),
+    "dense": Family(retrieves=True, by_default=True, exact=True, approximate=True, least_score=-1.0),
     "sparse": Family(retrieves=True, least_score=0.0, explains=True),
     "late_interaction": Family(retrieves=True, exact=True, approximate=True, reranks=True),
     "reranker": Family(reranks=True),

@@ -19,6 +19,7 @@ from services.contracts.base import Wire
 from services.contracts.collections import (
     BeginCollection,
     CollectionBegun,
+    CollectionList,
     CollectionView,
     Published,
     PublishRequest,
@@ -91,6 +92,10 @@ class GatewayClient:
         """Publishes the loaded generation."""
         body = asked.model_dump_json(exclude_unset=True).encode()
         return await self._call(Published, "POST", f"/v1/collections/{collection}/publish", LOAD_DEADLINE_MS, body)
+
+    async def collections(self) -> CollectionList:
+        """Returns all collections, and the names of the backends that can store one."""
+        return await self._call(CollectionList, "GET", "/v1/collections", QUERY_DEADLINE_MS)
 
     async def collection(self, collection: str) -> CollectionView:
         """Returns counts, stamps and state per service."""

@@ -88,6 +88,8 @@ async def ingest(
 ) -> IngestReport:
     """Begins, sends every batch, publishes, compares the counts. Raises EvaluationError when anything is missing.
 
+    The collection lives on the backends that the experiment's pipelines use, and on those where it is already.
+
     Its own build separates it from other writers. The build's name is a hash of what is loaded, so that a second run
     continues a killed load; a rebuild starts anew. `shown` counts every batch that all backends took; `tell` gets all
     other messages.
@@ -99,7 +101,8 @@ async def ingest(
         metadata=dict(dataset.schema if experiment.metadata is None else experiment.metadata),
     )
     build = secrets.token_hex(16) if experiment.rebuild else build_name(target, declaration, dataset)
-    wanted = BeginCollection(**dict(declaration), new_generation=experiment.rebuild, build=build)
+    declared = {**dict(declaration), "backends": await _needed_backends(client, experiment, tally, sleep)}
+    wanted = BeginCollection(**declared, new_generation=experiment.rebuild, build=build)
     if dataset.counts.fields_not_read:
         unread = ", ".join(dataset.counts.fields_not_read)
         tell(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
@@ -114,9 +117,11 @@ async def ingest(
         )
     tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
     # The gateway resumes publishing: after a 504 the next attempt continues.
-    asked = PublishRequest(build=build, expected_documents=dataset.counts.documents)
+    publication = PublishRequest(build=build, expected_documents=dataset.counts.documents)
     try:
-        published = await _with_retries(lambda: client.publish(target, asked), tally, sleep, attempts=PUBLISH_ATTEMPTS)
+        published = await _with_retries(
+            lambda: client.publish(target, publication), tally, sleep, attempts=PUBLISH_ATTEMPTS
+        )
     except GatewayError as error:
         if error.status != 409:
             raise
@@ -144,6 +149,20 @@ async def ingest(
         vectors={name: state.vectors for name, state in live_states(view).items() if state.vectors is not None},
         seconds=time.perf_counter() - started,
     )
+
+
+async def _needed_backends(
+    client: GatewayClient, experiment: Experiment, tally: _LoadTally, sleep: Sleep
+) -> tuple[str, ...] | None:
+    """Returns the storing backends that the pipelines use; None where the gateway's release does not name them."""
+    storing = (await _with_retries(client.collections, tally, sleep)).backends
+    used: set[str] = set()
+    for asked in experiment.pipelines:
+        if isinstance(asked, str):
+            used.update((await _with_retries(partial(client.pipeline, asked), tally, sleep)).pipeline.backends)
+        else:
+            used.update(asked.backends)
+    return tuple(name for name in storing if name in used) or None
 
 
 def build_name(target: str, declaration: CollectionDeclaration, dataset: Dataset) -> str:

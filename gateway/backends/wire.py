@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal
 from urllib.parse import urlencode
@@ -19,6 +19,7 @@ from gateway.backends.transport import Endpoints
 from gateway.families import FAMILIES
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
+from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
@@ -240,17 +241,30 @@ def _rank(replica: Replica, half_open: Literal["first", "last", "never"]) -> int
 
 
 class Backends:
-    """All backends. `storing` are those that hold collections; the first that gives documents is the document store."""
+    """All backends. `storing` are those that can hold collections, `by_default` the names of those that hold one that
+    names no backends; the first that gives documents is the document store, which holds every collection."""
 
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._by_name = dict(backends)
         self.storing = tuple(backend for backend in backends.values() if FAMILIES[backend.family].retrieves)
+        self.by_default = frozenset(one.name for one in self.storing if FAMILIES[one.family].by_default)
         self.document_store = next(
             (backend for backend in self.storing if FAMILIES[backend.family].document_store), None
         )
 
     def __getitem__(self, name: str) -> Backend:
         return self._by_name[name]
+
+    def named(self, names: Iterable[str]) -> tuple[Backend, ...]:
+        """Returns these storing backends, in their order. Raises Unavailable if one is not among them."""
+        wanted = frozenset(names)
+        found = tuple(backend for backend in self.storing if backend.name in wanted)
+        if unknown := wanted.difference(backend.name for backend in found):
+            raise Unavailable(
+                f"The collection also lives on {', '.join(sorted(unknown))}, which GATEWAY_BACKENDS of this gateway "
+                "does not name as a storing backend: add it there."
+            )
+        return found
 
 
 @asynccontextmanager

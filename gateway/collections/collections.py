@@ -1,6 +1,7 @@
-"""Begins, lists and removes collections in every storing backend at once."""
+"""Begins, lists and removes collections in all the backends that they live on at once."""
 
 import secrets
+from collections.abc import Sequence
 
 from gateway.backends import wire
 from gateway.backends.budget import Budget
@@ -13,7 +14,7 @@ from gateway.collections.ownership import expect_own_build, owner_of_next
 from gateway.collections.write_order import CollectionLocks
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import Conflict
+from services.chassis.errors import BadInput, Conflict
 from services.contracts.collections import (
     BeginCollection,
     CollectionBegun,
@@ -40,7 +41,7 @@ class Collections:
         self._locks = locks
 
     async def begin(self, name: str, wanted: BeginCollection, caller: Principal | None) -> CollectionBegun:
-        """Returns a generation to send documents to. Needs every storing backend.
+        """Returns a generation to send documents to. Needs every backend that it lives on.
 
         It is the one of the caller's build, without a build the live one if its declaration is the same, else a new
         one. Never continues another caller's unpublished generation. Raises Forbidden for a new generation of a
@@ -52,8 +53,14 @@ class Collections:
     async def _begin(
         self, name: str, wanted: BeginCollection, caller: Principal | None, budget: Budget
     ) -> CollectionBegun:
-        await self._generations.require_all(remaining_s(budget))
-        declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata)
+        named = None if wanted.backends is None else tuple(sorted(self._with_document_store(wanted.backends)))
+        declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata, backends=named)
+
+        def needed(history: History) -> frozenset[str]:
+            generation = _existing_generation(history, wanted, declaration)
+            return self._where(declaration) if generation is None else history.backends(generation)
+
+        await self._generations.require(name, needed, remaining_s(budget))
         number = 0
         for _ in range(ATTEMPTS):
             history, token = self._generations.history(name), wanted.build
@@ -71,7 +78,7 @@ class Collections:
                         f"{generation} is there already, and its owner stays: send `owner` with `new_generation`."
                     )
                 marks = (history.build(generation), history.owner(generation))
-                await self._declare(generation, declaration, marks, budget)
+                await self._declare(generation, history.declaration(generation), marks, budget)
             await self._generations.refresh(remaining_s(budget))
             if generation is None:  # a concurrent caller took the number, perhaps for the same build
                 continue
@@ -84,15 +91,22 @@ class Collections:
 
     async def _declare(self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget) -> None:
         await on_all(
-            self._backends.storing,
+            self._backends.named(self._where(declaration)),
             lambda backend: wire.declare(backend, generation, declaration, *marks, remaining_s(budget)),
         )
 
     async def _create(
         self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget
     ) -> str | None:
-        """Creates a generation, or returns None if its number is taken: the first backend by name decides a race."""
-        first = min(self._backends.storing, key=lambda backend: backend.name)
+        """Creates a generation, or returns None if its number is taken: the document store decides a race, as all live
+        on it; without one the first backend by name does."""
+        backends = self._backends.named(self._where(declaration))
+        if not backends:
+            known = ", ".join(sorted(backend.name for backend in self._backends.storing))
+            raise BadInput(f"backends: name those that the collection is to live on; there are: {known}.")
+        first = self._backends.document_store or min(backends, key=lambda backend: backend.name)
+        if self._where(declaration) == self._backends.by_default:
+            declaration = declaration.model_copy(update={"backends": None})
         try:
             await wire.declare(first, generation, declaration, *marks, remaining_s(budget))
         except BackendFailed as failure:
@@ -102,14 +116,29 @@ class Collections:
         await self._declare(generation, declaration, marks, budget)
         return generation
 
+    def _where(self, declaration: CollectionDeclaration) -> frozenset[str]:
+        return self._backends.by_default if declaration.backends is None else frozenset(declaration.backends)
+
+    def _with_document_store(self, names: Sequence[str]) -> frozenset[str]:
+        """Returns the names with that of the document store. Raises BadInput for one that stores nothing."""
+        storing = sorted(backend.name for backend in self._backends.storing)
+        if unknown := [name for name in names if name not in storing]:
+            raise BadInput(
+                f"backends: no backend '{unknown[0]}' that stores collections; there are: {', '.join(storing)}."
+            )
+        store = self._backends.document_store
+        return frozenset(names) if store is None else frozenset({*names, store.name})
+
     async def remove(self, name: str) -> None:
-        """Removes every generation of a collection. Needs every backend, or the collection would come back."""
+        """Removes every generation of a collection. Needs every backend that may have one, or it would come back."""
         # A generation begun again for the same build between two removals would lose its second half.
         async with self._locks.of(name):
             await self._remove(name, Budget.within(current_deadline()))
 
     async def _remove(self, name: str, budget: Budget) -> None:
-        await self._generations.require_all(remaining_s(budget))
+        await self._generations.require(
+            name, lambda history: self._generations.possible_holders(history.name), remaining_s(budget)
+        )
         unusable = self._generations.unusable(name)
         if not any(unusable.values()):
             await self._generations.fetch_history(name, remaining_s(budget))
@@ -131,7 +160,10 @@ class Collections:
     async def all(self) -> CollectionList:
         """Polls all backends and returns every collection."""
         await self._generations.refresh(remaining_s(Budget.within(current_deadline())))
-        return CollectionList(collections=tuple(self._generations.view(name) for name in self._generations.names()))
+        return CollectionList(
+            collections=tuple(self._generations.view(name) for name in self._generations.names()),
+            backends=tuple(backend.name for backend in self._backends.storing),
+        )
 
     async def one(self, name: str, caller: Principal | None) -> CollectionView:
         """Polls all backends and returns one collection. Who else owns a generation is not shown to a bound key."""

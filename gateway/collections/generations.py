@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,13 +26,17 @@ PATIENT_POLL_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class BackendSnapshot:
-    """A backend's last answer (`states` is None if it never answered), and whether the last poll succeeded."""
+    """A backend's last answer (`states` is None if it never answered), and whether the last poll succeeded.
+
+    `late`: the last poll got no answer in its time.
+    """
 
     states: tuple[CollectionState, ...] | None
     reachable: bool
     reason: str | None
     asked_at: float = float("-inf")
     unusable: tuple[Unusable, ...] = ()
+    late: bool = False
     now: float | None = None  # the backend's clock when it answered
 
 
@@ -79,12 +83,14 @@ class Generations:
             reason = f"{failure.reason}: {_told(failure)}"
             if reason != known.reason:
                 logger.warning("a backend cannot be polled", extra={"because": str(failure)})
-            self._snapshots[backend.name] = replace(known, reachable=False, reason=reason)
+            self._snapshots[backend.name] = replace(
+                known, reachable=False, reason=reason, late=failure.reason == "timeout"
+            )
         else:
             # A slow answer to an older poll must not overwrite a newer one.
             if asked_at >= self._snapshots[backend.name].asked_at:
                 self._snapshots[backend.name] = BackendSnapshot(
-                    held.collections, True, None, asked_at, held.unusable, held.now
+                    held.collections, True, None, asked_at, held.unusable, now=held.now
                 )
 
     @property
@@ -117,6 +123,7 @@ class Generations:
                 backend: tuple(state for state in snapshot.states or () if name_of(state.generation) == name)
                 for backend, snapshot in self._snapshots.items()
             },
+            self._backends.by_default,
             unusable=frozenset(one.generation for ones in self.unusable(name).values() for one in ones),
             clocks={backend: snapshot.now for backend, snapshot in self._snapshots.items()},
         )
@@ -129,8 +136,7 @@ class Generations:
         """Polls all backends and returns the generations of a collection. Raises as `searchable` does."""
         await self.refresh(wait_s)
         history = self.history(name)
-        if not history.generations:
-            raise self._unknown(name)
+        self.expect_known(history)
         return history
 
     async def searchable(self, name: str, wait_s: float) -> str:
@@ -170,14 +176,44 @@ class Generations:
             f"There is no collection '{name}'; GET /v1/collections lists all, PUT /v1/collections/{name} begins it."
         )
 
-    async def require_all(self, wait_s: float) -> None:
-        """Polls all storing backends and raises Unavailable unless all answer: building needs all of them."""
-        await self.refresh(wait_s, PATIENT_POLL_TIMEOUT_S)
-        gone = [
-            f"{backend} ({snapshot.reason})" for backend, snapshot in self._snapshots.items() if not snapshot.reachable
-        ]
-        if gone:
-            raise Unavailable(f"Every storing backend is needed for this; gone: {'; '.join(gone)}", retry_after_s=1)
+    def backends_of(self, generation: str) -> tuple[Backend, ...]:
+        """Returns the backends that a generation lives on. Raises Unavailable if this gateway does not know one."""
+        return self._backends.named(self.history(name_of(generation)).backends(generation))
+
+    async def require(self, name: str, needed: Callable[[History], Iterable[str]], wait_s: float) -> History:
+        """Polls all storing backends and returns the collection's history.
+
+        Raises Unavailable unless all answer that are `needed` by the history: these get more time than others.
+        """
+        ends_at = time.monotonic() + wait_s
+        await self.refresh(wait_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ends_at - time.monotonic()):
+                late = [one for one in self._silent(name, needed) if self._snapshots[one.name].late]
+                await asyncio.gather(*(self._poll(backend, PATIENT_POLL_TIMEOUT_S) for backend in late))
+        if gone := [f"{one.name} ({self._snapshots[one.name].reason})" for one in self._silent(name, needed)]:
+            raise Unavailable(
+                f"This needs every backend of collection '{name}'; gone: {'; '.join(gone)}", retry_after_s=1
+            )
+        return self.history(name)
+
+    def _silent(self, name: str, needed: Callable[[History], Iterable[str]]) -> list[Backend]:
+        backends = self._backends.named(needed(self.history(name)))
+        return [backend for backend in backends if not self._snapshots[backend.name].reachable]
+
+    def possible_holders(self, name: str) -> set[str]:
+        """Returns the backends that have anything of a collection, or have not answered since the gateway started."""
+        history, unusable = self.history(name), self.unusable(name)
+        return {
+            backend
+            for backend, snapshot in self._snapshots.items()
+            if snapshot.states is None or history.by_backend[backend] or unusable[backend]
+        }
+
+    def expect_known(self, history: History) -> None:
+        """Raises UnknownCollection, or Unavailable as `searchable` does, if no backend has anything of a collection."""
+        if not history.generations:
+            raise self._unknown(history.name)
 
     def view(self, name: str) -> CollectionView:
         """Returns the state of a collection in all backends."""

@@ -1,15 +1,10 @@
 """Decides which generation of a collection is live, being built, or was live before. Pure: polls no backend."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.contracts.collections import CollectionDeclaration, CollectionState
 from services.contracts.generations import number_of
-
-
-def live_of(states: Iterable[CollectionState]) -> str | None:
-    """Returns the live generation: the highest that any backend has published. `states` are of one collection."""
-    return max((state.generation for state in states if state.published), key=number_of, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +13,7 @@ class History:
 
     name: str
     by_backend: Mapping[str, tuple[CollectionState, ...]]
+    by_default: frozenset[str]  # the backends of a generation whose declaration names none
     unusable: frozenset[str] = frozenset()  # generations that some backend cannot open
     # The time by each backend's own clock (Unix seconds) when it reported its states; None where it does not report it.
     clocks: Mapping[str, float | None] = field(default_factory=dict)
@@ -34,8 +30,17 @@ class History:
 
     @property
     def live(self) -> str | None:
-        """The generation that searches use."""
-        return live_of(self.states)
+        """The generation that searches use: the highest that any backend has published.
+
+        A backend keeps its publication when another generation, which does not live on it, is published later: that one
+        counts no more.
+        """
+        published = {
+            (backend, one.generation) for backend, held in self.by_backend.items() for one in held if one.published
+        }
+        if len({generation for _, generation in published}) > 1:
+            published = {(backend, one) for backend, one in published if not self._left_behind(backend, one)}
+        return max((generation for _, generation in published), key=number_of, default=None)
 
     @property
     def builds(self) -> list[str]:
@@ -54,8 +59,8 @@ class History:
 
     @property
     def previous(self) -> str | None:
-        """The target of a rollback: of the generations below the live one that every backend has and once published,
-        the one that was live last.
+        """The target of a rollback: of the generations below the live one that all their backends have and once
+        published, the one that was live last.
 
         It need not have the highest number: after a rollback a lower one was live last.
         """
@@ -73,17 +78,30 @@ class History:
         """Returns the state of a generation in each backend that has it."""
         return [state for state in self.states if state.generation == generation]
 
+    def backends(self, generation: str) -> frozenset[str]:
+        """Returns the names of the backends that the generation lives on, also of those that have lost it."""
+        declared = (state.declaration.backends for state in self.holders(generation))
+        return frozenset().union(*(self.by_default if names is None else names for names in declared))
+
     def held_by(self, backend: str, generation: str) -> bool:
         """Returns whether this backend has the generation."""
-        return any(state.generation == generation for state in self.by_backend[backend])
+        return any(state.generation == generation for state in self.by_backend.get(backend, ()))
 
     def held_by_all(self, generation: str) -> bool:
-        """Returns whether every backend has the generation."""
-        return all(self.held_by(backend, generation) for backend in self.by_backend)
+        """Returns whether every backend that the generation lives on has it."""
+        backends = self.backends(generation)
+        return bool(backends) and all(self.held_by(backend, generation) for backend in backends)
 
     def declared_as(self, generation: str, declaration: CollectionDeclaration) -> bool:
-        """Returns whether every backend that has the generation has this declaration of it."""
-        return all(state.declaration == declaration for state in self.holders(generation))
+        """Returns whether the generation has this declaration in every backend that has it, and lives on all the
+        backends that this one names."""
+        there = [state.declaration.model_copy(update={"backends": None}) for state in self.holders(generation)]
+        same = all(one == declaration.model_copy(update={"backends": None}) for one in there)
+        return same and self.backends(generation).issuperset(declaration.backends or ())
+
+    def declaration(self, generation: str) -> CollectionDeclaration:
+        """Returns the declaration of a generation, as a backend that has it holds it."""
+        return self.holders(generation)[0].declaration
 
     def build(self, generation: str) -> str | None:
         """Returns the mark of the generation's build; None for one made before builds had marks."""
@@ -118,16 +136,18 @@ class History:
         if live is None or not self.held_by_all(live):
             return None
         ages: list[float] = []
-        for backend, states in self.by_backend.items():
-            state, now = next(one for one in states if one.generation == live), self.clocks.get(backend)
+        for backend in self.backends(live):
+            state = next(one for one in self.by_backend[backend] if one.generation == live)
+            now = self.clocks.get(backend)
             if now is None or state.published_at is None or not state.published:
                 return None
             ages.append(max(0.0, now - state.published_at))
         return min(ages, default=None)
 
     def superseded(self, *, keep_previous: bool) -> frozenset[str]:
-        """Returns the generations below the live one that nothing makes live again: those that not every backend has
-        published, and those below the target of a rollback. Without `keep_previous` all below the live one."""
+        """Returns the generations below the live one that nothing makes live again: those that not all their
+        backends have published, and those below the target of a rollback. Without `keep_previous` all below the live
+        one."""
         live = self.live
         if live is None:
             return frozenset()
@@ -148,6 +168,11 @@ class History:
         is set just before publishing, and stays set if the service ends in between."""
         live = self.live
         return live is not None and self._was_live(generation) and self._place(generation) <= self._place(live)
+
+    def _left_behind(self, backend: str, generation: str) -> bool:
+        """Returns whether a generation that does not live on this backend was published after this one."""
+        place = self._place(generation)
+        return any(self._place(one) > place and backend not in self.backends(one) for one in self.generations)
 
     def _was_live(self, generation: str) -> bool:
         return any(state.published_at is not None for state in self.holders(generation))

@@ -1,4 +1,4 @@
-"""Indexes, deletes and reads documents at every storing backend. Reports each, so that a partial success is visible."""
+"""Indexes, deletes and reads documents in a collection's backends. Reports each, so that partial success is visible."""
 
 import asyncio
 import time
@@ -54,7 +54,7 @@ class WriteTarget:
 
 
 class Indexing:
-    """Writes to all storing backends at once. Sending a write again recovers from a failure.
+    """Writes to all backends of a collection at once. Sending a write again recovers from a failure.
 
     Every write gets a version that all services compare, so that writes which arrive in different orders have the same
     result everywhere.
@@ -69,7 +69,7 @@ class Indexing:
         self._incomplete_builds: dict[str, dict[str, float]] = {}
 
     async def index(self, name: str, batch: DocumentsRequest, caller: Principal | None) -> FanOutReport:
-        """Indexes a batch in every storing backend. Raises only if all of them failed."""
+        """Indexes a batch in every backend of the collection. Raises only if all of them failed."""
         request = IndexRequest.model_construct(documents=batch.documents)
 
         async def index(backend: Backend, part: WriteTarget) -> IndexReport:
@@ -87,7 +87,7 @@ class Indexing:
         )
 
     async def delete_documents(self, name: str, ids: DeleteRequest, caller: Principal | None) -> FanOutReport:
-        """Deletes documents from every storing backend. Raises only if all of them failed."""
+        """Deletes documents from every backend of the collection. Raises only if all of them failed."""
         request = IdsRequest.model_construct(ids=ids.ids)
 
         async def delete(backend: Backend, part: WriteTarget) -> DeleteReport:
@@ -130,7 +130,7 @@ class Indexing:
             return await write(backend, WriteTarget(target, history.build(target), version, remaining_s(budget)))
 
         try:
-            results = await on_each(self._backends.storing, on_one)
+            results = await on_each(self._generations.backends_of(target), on_one)
         except NotHeld:
             # Publishing a newer generation meanwhile has removed this build: the message is of that.
             _target_generation(await self._generations.fetch_history(name, remaining_s(budget)), token)
@@ -174,9 +174,17 @@ class Indexing:
                 await asyncio.sleep(COMPLETION_POLL_S)
             for build in todo:
                 part = WriteTarget(build, history.build(build), version, remaining_s(budget))
-                results = await asyncio.gather(
-                    *(_write_to_build(history, backend, result, part, write) for backend, result in results)
-                )
+                known = dict(results)
+                results = [
+                    (backend, result)
+                    for backend, result in await asyncio.gather(
+                        *(
+                            _write_to_build(history, backend, known.get(backend), part, write)
+                            for backend in self._backends.storing
+                        )
+                    )
+                    if result is not None
+                ]
             done.update(todo)
 
     def _may_complete_soon(self, name: str, incomplete: Sequence[str]) -> bool:
@@ -192,11 +200,12 @@ class Indexing:
 async def _write_to_build(
     history: History,
     backend: Backend,
-    result: Report | BackendFailed,
+    result: Report | BackendFailed | None,
     part: WriteTarget,
     write: Callable[[Backend, WriteTarget], Awaitable[Report]],
-) -> tuple[Backend, Report | BackendFailed]:
-    """Writes to a build. Returns the backend's result for the live generation with the build's errors added."""
+) -> tuple[Backend, Report | BackendFailed | None]:
+    """Writes to a build. Returns the backend's result for the live generation, None where that does not live on it,
+    with the build's errors added."""
     if isinstance(result, BackendFailed):
         return backend, result
     if not history.held_by(backend.name, part.generation):
@@ -210,14 +219,17 @@ async def _write_to_build(
     return backend, _merge_reports(result, built, part.generation)
 
 
-def _merge_reports(live: Report, built: Report, build: str) -> Report:
-    """Adds the errors of a build, with its name, to the report of the live generation."""
+def _merge_reports(live: Report | None, built: Report, build: str) -> Report:
+    """Adds the errors of a build, with its name, to the report of the live generation, if that lives there."""
     named: list[ItemError] = [
         error.model_copy(update={"reason": f"In {build}, which is being built: {error.reason}"})
         for error in built.errors
     ]
+    if live is None:
+        return built.model_copy(update={"errors": tuple(named)})
+    errors: Sequence[ItemError] = live.errors
     latest = max(live.latest_version or 0, built.latest_version or 0) or None
-    return live.model_copy(update={"errors": (*live.errors, *named), "latest_version": latest})
+    return live.model_copy(update={"errors": (*errors, *named), "latest_version": latest})
 
 
 def _target_generation(history: History, token: str | None) -> str:

@@ -54,10 +54,14 @@ class Publishing:
         Raises Forbidden for a build that is not the caller's.
         """
         budget = Budget.within(current_deadline())
-        await self._generations.require_all(remaining_s(budget))
-        history = await self._generations.fetch_history(name, remaining_s(budget))
-        expect_own_build(history, asked.build, caller)
-        generation = _generation_to_publish(history, asked)
+
+        def target(history: History) -> str:
+            self._generations.expect_known(history)
+            expect_own_build(history, asked.build, caller)
+            return _generation_to_publish(history, asked)
+
+        history = await self._generations.require(name, lambda one: one.backends(target(one)), remaining_s(budget))
+        generation = target(history)
         try:
             return await self._switch(generation, history.live, asked.expected_documents, budget)
         except NotHeld:
@@ -69,11 +73,15 @@ class Publishing:
     async def roll_back(self, name: str) -> Published:
         """Publishes the generation that was live before."""
         budget = Budget.within(current_deadline())
-        await self._generations.require_all(remaining_s(budget))
-        history = await self._generations.fetch_history(name, remaining_s(budget))
-        if history.previous is None:
-            raise Conflict(_nothing_to_go_back_to(history, self._keep_previous_s))
-        return await self._switch(history.previous, history.live, None, budget)
+
+        def target(history: History) -> str:
+            self._generations.expect_known(history)
+            if history.previous is None:
+                raise Conflict(_nothing_to_go_back_to(history, self._keep_previous_s))
+            return history.previous
+
+        history = await self._generations.require(name, lambda one: one.backends(target(one)), remaining_s(budget))
+        return await self._switch(target(history), history.live, None, budget)
 
     async def retire_expired_generations(self) -> None:
         """Removes, every few seconds, generations below the live one that are superseded or were kept long enough."""
@@ -89,8 +97,12 @@ class Publishing:
     async def _retire(self, name: str, budget: Budget) -> None:
         if self._superseded(self._generations.history(name)):
             # Polled again before anything is removed: another gateway may just have rolled back to it.
-            await self._generations.require_all(remaining_s(budget))
+            await self._generations.require(name, self._kept_or_superseded, remaining_s(budget))
             await self._remove_superseded(name, remaining_s(budget))
+
+    def _kept_or_superseded(self, history: History) -> set[str]:
+        generations = self._superseded(history) | {history.live or ""}
+        return {backend for one in generations for backend in history.backends(one)}
 
     def _superseded(self, history: History) -> frozenset[str]:
         age_s = history.live_age_s()
@@ -105,11 +117,13 @@ class Publishing:
         documents = _agreed_documents(finished, expected)
         async with self._locks.of(history.name):
             # Finishing takes up to minutes: a newer generation published meanwhile has writes that this one lacks.
-            await self._generations.require_all(remaining_s(budget))
+            await self._generations.require(
+                history.name, lambda history: history.backends(generation), remaining_s(budget)
+            )
             _check_not_overtaken(generation, live, self._generations.live(history.name))
             number = self._generations.history(history.name).number_to_publish(generation)
             await on_all(
-                self._backends.storing,
+                self._generations.backends_of(generation),
                 lambda backend: wire.publish(backend, generation, build, number, remaining_s(budget)),
             )
             await self._generations.refresh(remaining_s(budget))
@@ -137,9 +151,9 @@ class Publishing:
         """
 
         async def finish() -> dict[str, CollectionState]:
-            return await on_all(
-                self._backends.storing, lambda backend: wire.finish(backend, generation, build, remaining_s(budget))
-            )
+            return await on_all(backends, lambda backend: wire.finish(backend, generation, build, remaining_s(budget)))
+
+        backends = self._generations.backends_of(generation)
 
         states = await finish()
         for again in range(COMPARISONS - 1):
@@ -157,19 +171,26 @@ class Publishing:
         switch has succeeded, and the next check tries again."""
         history = self._generations.history(name)
         superseded = self._superseded(history)
+        switched = history.backends(history.live or "")
+        kept: set[str] = set()
 
         async def remove(backend: Backend) -> None:
             budget = Budget.within(Deadline.after_ms(round(timeout_s * 1_000)))
             for state in history.by_backend[backend.name]:
-                if state.generation not in superseded:
+                one, published = state.generation, backend.name not in switched
+                if one not in superseded or (published and one in kept):
                     continue
                 try:
-                    await wire.remove(backend, state.generation, state.build, remaining_s(budget), keep_published=True)
+                    await wire.remove(backend, one, state.build, remaining_s(budget), keep_published=not published)
                 except BackendFailed as failure:
                     if not failure.unknown_generation:  # another gateway has removed it
+                        kept.add(one)
                         logger.warning("old generation left behind", extra={"because": str(failure)})
 
-        await asyncio.gather(*(remove(backend) for backend in self._backends.storing))
+        await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name in switched))
+        # The live generation does not live here, so the one before is still published: no check of the service keeps
+        # one that another gateway has just gone back to. What a backend above has kept therefore stays here.
+        await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name not in switched))
 
 
 def _generation_to_publish(history: History, asked: PublishRequest) -> str:

@@ -1,5 +1,6 @@
 """Answers searches: resolves the generation, walks the pipeline, and renders the result."""
 
+import json
 import time
 
 from gateway.backends.budget import Budget
@@ -14,9 +15,10 @@ from gateway.search.walk import include, walk
 from gateway.search.walked import WalkContext, Walked
 from services.chassis.admission.limits import WAIT
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import Unavailable
+from services.chassis.errors import BadInput, Unavailable
 from services.chassis.instruments import Instruments
 from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
+from services.contracts.generations import name_of
 from services.contracts.pipelines import GATEWAY_WAIT
 from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates
 
@@ -67,11 +69,24 @@ class Executor:
             context = WalkContext(
                 self._backends, self._generations, self._admission, client, request, generation, budget, may_move
             )
+            self._expect_to_live_there(generation, plan)
             try:
                 return await include(context, await explain(context, plan, await walk(context, plan)))
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
+
+    def _expect_to_live_there(self, generation: str, plan: WalkPlan) -> None:
+        """Raises BadInput if the pipeline uses a storing backend that the generation does not live on."""
+        history = self._generations.history(name_of(generation))
+        backends = history.backends(generation)
+        elsewhere = {backend.name for backend in self._backends.storing}.difference(backends)
+        if missing := [name for name in plan.pipeline.backends if name in elsewhere]:
+            wanted = json.dumps(sorted({*backends, *missing}))
+            raise BadInput(
+                f"collection '{history.name}' does not live on '{missing[0]}'; PUT /v1/collections/{history.name} with "
+                f'"backends": {wanted} begins a generation that does.'
+            )
 
     def _record(self, walked: Walked, plan: WalkPlan, *, named: bool) -> None:
         kinds = {} if named else {one.id: one.stage.kind for one in plan.pipeline.identified}

@@ -45,16 +45,27 @@ Preset = Annotated[
 ]
 
 
+BackendNames = Annotated[tuple[Name, ...], Items(1, 32)]
+
+
 class CollectionDeclaration(Wire):
-    """The lexical presets of a collection (by name, or defined here) and the metadata fields that filters may use."""
+    """The lexical presets of a collection (by name, or defined here) and the metadata fields that filters may use.
+
+    `backends`: the storing backends, by name, that hold a generation; None: those of the families lexical and dense.
+    """
 
     presets: Annotated[tuple[Preset, ...], Items(1, 8)] = ("beir",)
     # Each becomes a field of the index, and Elasticsearch allows 1,000 in all.
     metadata: Annotated[dict[FieldName, FieldKind], Field(max_length=256)] = {}
+    # Left out without them, so that an earlier release reads the declaration.
+    backends: Annotated[BackendNames | None, Field(exclude_if=lambda names: names is None)] = None
 
 
 class BeginCollection(CollectionDeclaration):
     """Begins a generation, or continues the live one if the declaration is unchanged.
+
+    `backends` asks for these at least, and for the document store; a generation that lives on more is continued.
+    Without it any is continued, and a new one lives on the backends of the families lexical and dense.
 
     `build` is a name that the caller chooses: repeating the call with it continues the generation that it began.
     `new_generation` asks for a rebuild beside the live generation even if the declaration is unchanged. `owner` gives
@@ -177,9 +188,10 @@ class CollectionView(Wire):
 
 
 class CollectionList(Wire):
-    """All collections of the gateway."""
+    """All collections of the gateway, and the names of its backends that can store one."""
 
     collections: tuple[CollectionView, ...]
+    backends: tuple[str, ...] = ()
 
 
 class Published(Wire):

@@ -177,6 +177,12 @@ class Pipeline(Wire):
         return self._identified
 
     @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends of all stages, each once. A collection has to live on those that store collections."""
+        stages = (one.stage for one in self._identified)
+        return tuple(dict.fromkeys(stage.backend for stage in stages if isinstance(stage, Retrieve | Rerank)))
+
+    @property
     def fingerprint(self) -> str:
         """12 hexadecimal digits that change whenever what the pipeline does changes (name and description do not)."""
         content = self.model_dump_json(exclude={"name", "description"})

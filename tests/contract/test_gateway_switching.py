@@ -51,7 +51,7 @@ async def test_a_write_in_flight_during_a_rollback_is_in_the_generation_live_the
 
 
 async def test_a_write_during_the_beginning_of_a_build_reaches_all_of_it(loaded: RealStack) -> None:
-    way = loaded.ways["lexical"]  # the second one where a build is begun
+    way = loaded.ways["dense"]  # the second one where a build is begun
     way.hold = (b"anserini-flat", asyncio.Event())
     beginning = asyncio.create_task(loaded.begin(presets=["anserini-flat"], build="next"))
     await asyncio.sleep(0.3)

@@ -279,7 +279,9 @@ async def opened_stack(
         )
         if ingested:
             load = {"build": "first-load"}
-            assert (await client.put("/v1/collections/demo", json={**DECLARATION, **load})).status_code == 200
+            assert (
+                await client.put("/v1/collections/demo", json={**DECLARATION, **load, "backends": list(held)})
+            ).status_code == 200
             sent = await client.post("/v1/collections/demo/documents", json={"documents": documents, **load})
             assert sent.json()["complete"]
             assert (await client.post("/v1/collections/demo/publish", json=load)).is_success

@@ -31,6 +31,7 @@ from services.contracts.collections import (
     BeginCollection,
     CollectionBegun,
     CollectionDeclaration,
+    CollectionList,
     CollectionState,
     CollectionView,
     DocumentsRequest,
@@ -267,6 +268,12 @@ async def _remove(request: Request, name: str) -> None:
     held = _stub(request).named(name)
     held.declaration = held.live = held.build = None
     held.documents = {}
+
+
+@ROUTES.get("/v1/collections")
+@handled(scope="search")
+async def _list() -> CollectionList:
+    return CollectionList(collections=(), backends=("lexical", "dense"))
 
 
 @ROUTES.get(COLLECTION)

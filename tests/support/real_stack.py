@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 from fastapi import FastAPI
@@ -46,6 +47,8 @@ class RealStack:
     client: httpx.AsyncClient
     lexical: httpx.AsyncClient
     dense: httpx.AsyncClient
+    into_gateway: Way  # for another client
+    others: dict[str, httpx.AsyncClient] = field(default_factory=dict)
     ways: dict[str, Way] = field(default_factory=dict)
 
     async def post(self, path: str, **body: object) -> httpx.Response:
@@ -75,7 +78,7 @@ class RealStack:
 
     async def states(self, service: str) -> dict[str, dict[str, object]]:
         """Returns a service's state of each generation."""
-        client = self.lexical if service == "lexical" else self.dense
+        client = {"lexical": self.lexical, "dense": self.dense, **self.others}[service]
         states = (await client.get("/v1/collections")).json()["collections"]
         return {state["generation"]: state for state in states}
 
@@ -99,27 +102,39 @@ def numbered(count: int, text: str = "word") -> list[dict[str, object]]:
 
 @asynccontextmanager
 async def real_stack(
-    directory: Path, clocks: Mapping[str, Callable[[], float]] | None = None, **settings: object
+    directory: Path,
+    clocks: Mapping[str, Callable[[], float]] | None = None,
+    others: Mapping[str, str] = MappingProxyType({}),
+    **settings: object,
 ) -> AsyncIterator[RealStack]:
-    """Opened, with nothing in it; `settings` are the gateway's, `clocks` those of services by name."""
+    """Opened, with nothing in it; `settings` are the gateway's, `clocks` those of services by name.
+
+    `others`: families of further backends, by name; each is a dense service, whose routes all vector services share.
+    """
     clocks = {"lexical": time.time, "dense": time.time, **(clocks or {})}
     lexical = build_lexical(LexicalSettings(directory=directory / "lexical"), clocks["lexical"])
     dense = build_dense(DenseSettings(directory=directory / "dense", encoder="hashing"), clocks["dense"])
-    ways = {"lexical": Way(lexical), "dense": Way(dense)}
+    more = {
+        name: build_dense(DenseSettings(directory=directory / name, encoder="hashing"), clocks.get(name, time.time))
+        for name in others
+    }
+    ways = {"lexical": Way(lexical), "dense": Way(dense)} | {name: Way(app) for name, app in more.items()}
+    backends = BACKENDS | {name: BackendAddress(family=one, url=f"http://{name}") for name, one in others.items()}
     pipelines = directory / "pipelines"
     pipelines.mkdir(exist_ok=True)
     (pipelines / "bm25.yaml").write_text("name: bm25\nstages: [{kind: retrieve, backend: lexical}]")
-    configured = GatewaySettings.model_validate({"backends": BACKENDS, "pipelines": pipelines, **settings})
+    configured = GatewaySettings.model_validate({"backends": backends, "pipelines": pipelines, **settings})
     gateway = build_app(configured, lambda name, _: FixedEndpoints(ways[name]))
     async with AsyncExitStack() as stack:
-        for app in (lexical, dense, gateway):
+        for app in (lexical, dense, *more.values(), gateway):
             await stack.enter_async_context(app.router.lifespan_context(app))
-        gateway_client, lexical_client, dense_client = [
+        gateway_client, lexical_client, dense_client, *clients = [
             await stack.enter_async_context(
                 httpx.AsyncClient(
                     transport=httpx.ASGITransport(app=app, raise_app_exceptions=False), base_url="http://stack"
                 )
             )
-            for app in (gateway, lexical, dense)
+            for app in (gateway, lexical, dense, *more.values())
         ]
-        yield RealStack(gateway_client, lexical_client, dense_client, ways=ways)
+        named = dict(zip(more, clients, strict=True))
+        yield RealStack(gateway_client, lexical_client, dense_client, Way(gateway), named, ways)

@@ -6,6 +6,8 @@ from gateway.collections.history import History
 from gateway.collections.write_order import WriteClock
 from services.contracts.collections import CollectionDeclaration, CollectionState
 
+BOTH = frozenset({"lexical", "dense"})
+
 
 def state(
     number: int,
@@ -29,7 +31,7 @@ def state(
 
 
 def history(lexical: list[CollectionState], dense: list[CollectionState] | None = None) -> History:
-    return History("c", {"lexical": tuple(lexical), "dense": tuple(lexical if dense is None else dense)})
+    return History("c", {"lexical": tuple(lexical), "dense": tuple(lexical if dense is None else dense)}, BOTH)
 
 
 def test_the_highest_published_generation_is_live_while_services_are_being_switched() -> None:
