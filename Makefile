@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 # Keep what Python compiled: the tests start hundreds of processes, and collecting them compiles for 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # What a person writes behind `make demo` and `make up`.
-export ENGINE LEXICAL DENSE SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
+export ENGINE LEXICAL DENSE SYSTEMS SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
 
 ##@ Set up
 .PHONY: help
@@ -35,9 +35,9 @@ install: $(VENV)/.installed ## set up .venv with everything that runs and tests 
 # One version of a package for every Python (`fewest`): the newest numpy for each would be another set of figures on each.
 RESOLVE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-header --no-annotate --quiet
 lock: $(VENV)/.installed ## resolve the newest allowed versions into requirements.lock (and the GPU images' lock)
-	$(RESOLVE) --upgrade $(addprefix --extra ,lexical dense reranker gateway evaluator cpu openvino models local dev) \
+	$(RESOLVE) --upgrade $(addprefix --extra ,lexical dense sparse late_interaction reranker gateway evaluator cpu openvino models local dev) \
 		--output-file requirements.lock
-	$(RESOLVE) --constraints requirements.lock $(addprefix --extra ,dense reranker gpu) \
+	$(RESOLVE) --constraints requirements.lock $(addprefix --extra ,dense sparse late_interaction reranker gpu) \
 		--output-file deploy/requirements-gpu.lock
 
 .PHONY: models
@@ -54,11 +54,11 @@ browser: $(VENV)/.installed ## provide a Chromium for the tests of pages: an ins
 
 ##@ Run
 .PHONY: demo
-demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE= SECURE=]
+demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE= SYSTEMS= SECURE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up
-up: models ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= SECURE= STACK= GATEWAY_PORT= ...]
+up: models ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= SYSTEMS= SECURE= STACK= GATEWAY_PORT= ...]
 	@$(BIN)/python -m deploy.local up
 
 .PHONY: down

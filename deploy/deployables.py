@@ -24,7 +24,7 @@ _SERVICE = (
 # Profiles of models are read when the service starts; weights are not in the code.
 _INFERENCE = ("services/inference", "deploy/models/models.yaml")
 _VECTORS = ("services/storage", "services/vectorstore", "services/vectorservice")
-# The vendors' dialects of dense and reranker.
+# The vendors' dialects of dense, sparse and reranker.
 _DIALECTS = "services/dialects"
 
 
@@ -70,6 +70,25 @@ DEPLOYABLES = {
             paths=(*_SERVICE, *_INFERENCE, *_VECTORS, _DIALECTS, "services/dense"),
             extra="dense",
             models=("all-MiniLM-L6-v2",),
+        ),
+        Deployable(
+            name="sparse",
+            module="services.sparse",
+            prefix="SPARSE_",
+            port=8004,
+            paths=(*_SERVICE, *_INFERENCE, *_VECTORS, _DIALECTS, "services/sparse"),
+            extra="sparse",
+            models=("splade-tiny-msmarco",),
+        ),
+        # Its name is one of hosts too, which have no underscore.
+        Deployable(
+            name="late-interaction",
+            module="services.late_interaction",
+            prefix="LATE_INTERACTION_",
+            port=8005,
+            paths=(*_SERVICE, *_INFERENCE, *_VECTORS, "services/late_interaction"),
+            extra="late_interaction",
+            models=("bge-small-en-v1.5-tokens",),
         ),
         Deployable(
             name="reranker",

@@ -24,6 +24,7 @@ from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
 from deploy.local.running_stack import missing_collections, reread_pipelines
 from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
+from deploy.local.systems import bring_models, demo_systems, memory_notices
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from evaluator.machine.measured_processes import record_stack
 from evaluator.runs.run_folder import RunFolder
@@ -44,7 +45,9 @@ def launch(choices: Choices) -> None:
     """Checks the settings, starts the stack and waits until it is ready; stops everything on failure."""
     if choices.secure is not None:
         choices.secure.make(choices.hosts.values())
-    expect_startable({**os.environ, **choices.environment()}, choices.ports)
+    environment = {**os.environ, **choices.environment()}
+    bring_models(environment, choices.systems)
+    expect_startable(environment, choices.ports)
     busy = [f"{process} ({port})" for process, port in choices.ports.items() if in_use(port)]
     if busy:
         names = " and ".join(name.split(" ")[0].upper() + "_PORT" for name in busy)
@@ -88,6 +91,7 @@ def notices(choices: Choices) -> Iterator[str]:
     for name, backend in choices.backends.items():
         instead = "" if name not in OWN_BACKENDS else f", so no {name} service is started here"
         yield f"GATEWAY_BACKENDS: {name} ({backend.family}) is at {backend.url}{instead}."
+    yield from memory_notices(choices.systems)
     if choices.unused:
         yield f"A demo has ports and directories of its own; not used: {', '.join(choices.unused)}."
     for name in unknown_settings(os.environ):
@@ -166,7 +170,7 @@ def demo() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds through `finally`
     with exclusive(DEMO, "Another `make demo` runs in this checkout: wait until it has ended."):
         supervision.stop(DEMO)  # of a demo that was killed
-        choices = choose(os.environ, DEMO, own_ports=True)
+        choices = choose({**os.environ, "SYSTEMS": ",".join(demo_systems(os.environ))}, DEMO, own_ports=True)
         say_notices(choices)
         try:
             launch(choices)

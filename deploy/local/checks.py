@@ -22,20 +22,44 @@ from services.chassis.settings.configuration import (
 from services.chassis.settings.service_settings import ServiceSettings
 from services.chassis.settings.trust import caller_context
 from services.dense.settings import DenseSettings
-from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
+from services.inference.profiles import (
+    MODELS_FILE,
+    ModelError,
+    load_cross_encoder,
+    load_encoder,
+    load_sparse_encoder,
+    load_token_encoder,
+)
+from services.late_interaction.settings import LateInteractionSettings
 from services.lexical.settings import LexicalSettings
 from services.reranker.settings import RerankerSettings
+from services.sparse.settings import SparseSettings
 
 SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "gateway": GatewaySettings,
     "lexical": LexicalSettings,
     "dense": DenseSettings,
+    "sparse": SparseSettings,
+    "late_interaction": LateInteractionSettings,
     "reranker": RerankerSettings,
     "evaluator": EvaluatorSettings,
 }
 # Variables of `make up` and `make demo` beside the settings.
 CHOICES = frozenset(
-    {"ENGINE", "LEXICAL", "DENSE", "STACK", "DATASET", "PIPELINES", "PRESET", "QUERIES", "DEPTH", "TOP", "SECURE"}
+    {
+        "ENGINE",
+        "LEXICAL",
+        "DENSE",
+        "SYSTEMS",
+        "STACK",
+        "DATASET",
+        "PIPELINES",
+        "PRESET",
+        "QUERIES",
+        "DEPTH",
+        "TOP",
+        "SECURE",
+    }
 )
 # Variables of compose alone.
 ELSEWHERE = frozenset({"GATEWAY_PUBLISHED_PORT", "ELASTICSEARCH_VERSION", "QDRANT_VERSION"})
@@ -100,6 +124,10 @@ def _faults(settings: ServiceSettings) -> Iterator[str]:
                 yield str(error)
         case DenseSettings(encoder="onnx", model=name, models=models):
             yield from _model_faults("DENSE_MODEL", load_encoder, name, models)
+        case SparseSettings(encoder="onnx", model=name, models=models):
+            yield from _model_faults("SPARSE_MODEL", load_sparse_encoder, name, models)
+        case LateInteractionSettings(encoder="onnx", model=name, models=models):
+            yield from _model_faults("LATE_INTERACTION_MODEL", load_token_encoder, name, models)
         case RerankerSettings(scorer="onnx", model=name, models=models):
             yield from _model_faults("RERANKER_MODEL", load_cross_encoder, name, models)
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from deploy.local.ports import DEFAULT_PORTS, HOST, ReservedPorts, host_of, port_block
 from deploy.local.problem import StackProblem
 from deploy.local.secure import SecureFiles, secure_files
+from deploy.local.systems import SYSTEMS, requested_systems
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.settings import EvaluatorSettings
 from gateway.settings import BackendAddress
@@ -19,7 +20,7 @@ from services.contracts.base import Name
 
 ROOT = Path(__file__).resolve().parents[2]
 # Processes that a backend of the same name in GATEWAY_BACKENDS replaces.
-OWN_BACKENDS: tuple[str, ...] = ("lexical", "dense", "reranker")
+OWN_BACKENDS: tuple[str, ...] = ("lexical", "dense", *SYSTEMS, "reranker")
 _BACKENDS = TypeAdapter(dict[Name, BackendAddress])
 _FOLDERS = TypeAdapter(tuple[str, ...])
 
@@ -31,13 +32,13 @@ class Choices:
     directory: Path
     name: str  # as STACK gives it; empty for the one without a name and for the demo's
     lexical: str  # edge | elasticsearch
-    dense: str  # edge | qdrant
+    stores: Mapping[str, str]  # of each vector service: edge | qdrant
     ports: Mapping[str, int]
     elasticsearch_url: str | None  # None: we start one, if lexical wants it
     prefix: str  # of names on servers that this stack shares with others
-    dense_prefix: str
+    prefixes: Mapping[str, str]  # of each vector service
     lexical_directory: str
-    dense_directory: str
+    directories: Mapping[str, str]  # of each vector service
     backends: Mapping[str, BackendAddress]  # those of the environment, beside the stack's own or in their place
     hosts: Mapping[str, str] = field(default_factory=dict)
     arenas: str = "2"
@@ -46,6 +47,11 @@ class Choices:
     encrypted: frozenset[str] = frozenset()  # processes whose port speaks TLS
     metrics_ports: Mapping[str, int] = field(default_factory=dict)  # of processes whose /metrics is apart
     secure: SecureFiles | None = None  # with SECURE=1
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """The services that this stack starts beside the usual ones."""
+        return tuple(name for name in SYSTEMS if name in self.ports)
 
     @property
     def starts_elasticsearch(self) -> bool:
@@ -73,7 +79,7 @@ class Choices:
         }
         if self.lexical == "elasticsearch" and self.elasticsearch_url is not None:
             known["elasticsearch"] = self.elasticsearch_url
-        if self.dense == "qdrant":
+        if "qdrant" in self.stores.values():
             known["qdrant"] = environment["QDRANT_URL"]
         return ",".join(f"{name}={url}" for name, url in known.items())
 
@@ -82,7 +88,7 @@ class Choices:
         engines = []
         if "lexical" in self.ports and self.lexical == "elasticsearch" and self.elasticsearch_url is not None:
             engines.append(self.elasticsearch_url)
-        if "dense" in self.ports and self.dense == "qdrant":
+        if any(self.stores.get(name) == "qdrant" for name in self.ports):
             engines.append(environment["QDRANT_URL"])
         return (*engines, *(backend.url for backend in self.backends.values()))
 
@@ -92,17 +98,19 @@ class Choices:
             name: BackendAddress(family=name, url=self.url(name)) for name in OWN_BACKENDS if name in self.ports
         }
         # The stack's own backends come first: the first one of family lexical is the document store.
-        known = {name: self.backends.get(name) or addresses[name] for name in OWN_BACKENDS}
+        known = {**addresses, **self.backends}
+        ordered = {name: known[name] for name in OWN_BACKENDS if name in known}
         own = {
             "LEXICAL_ENGINE": self.lexical,
             "LEXICAL_DIRECTORY": self.lexical_directory,
             "LEXICAL_INDEX_PREFIX": self.prefix,
-            "DENSE_STORE": self.dense,
-            "DENSE_DIRECTORY": self.dense_directory,
-            "DENSE_PREFIX": self.dense_prefix,
             "GATEWAY_URL": self.url("gateway"),
-            "GATEWAY_BACKENDS": _BACKENDS.dump_json(known | dict(self.backends)).decode(),
+            "GATEWAY_BACKENDS": _BACKENDS.dump_json(ordered | known).decode(),
         }
+        for service, store in self.stores.items():
+            own[f"{service.upper()}_STORE"] = store
+            own[f"{service.upper()}_DIRECTORY"] = self.directories[service]
+            own[f"{service.upper()}_PREFIX"] = self.prefixes[service]
         # glibc keeps an arena a thread; two keep a process with both models at 387 MB instead of 446, for the same CPU.
         own["MALLOC_ARENA_MAX"] = self.arenas
         own |= {
@@ -132,16 +140,25 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
     engine = _one_of(environment, "ENGINE", ("embedded", "server"), "embedded")
     servers = engine == "server"
     lexical = _engine(environment, "LEXICAL", "LEXICAL_ENGINE", ("edge", "elasticsearch"), servers)
-    dense = _engine(environment, "DENSE", "DENSE_STORE", ("edge", "qdrant"), servers)
-    if dense == "qdrant" and not environment.get("QDRANT_URL"):
+    systems = requested_systems(environment)
+    stores = {"dense": _engine(environment, "DENSE", "DENSE_STORE", ("edge", "qdrant"), servers)}
+    for system in systems:
+        stores[system] = _one_of(
+            environment, f"{system.upper()}_STORE", ("edge", "qdrant"), ("edge", "qdrant")[servers]
+        )
+    on_server = [name for name, store in stores.items() if store == "qdrant"]
+    if on_server and not environment.get("QDRANT_URL"):
+        chosen = "DENSE" if "dense" in on_server else f"{on_server[0].upper()}_STORE"
         raise StackProblem(
-            "DENSE=qdrant needs a Qdrant server: set QDRANT_URL to its address (`docker run -p 6333:6333 qdrant/qdrant`"
-            " puts one at http://127.0.0.1:6333), or leave DENSE out to use the embedded engine; nothing was started."
+            f"{chosen}=qdrant needs a Qdrant server: set QDRANT_URL to its address (`docker run -p 6333:6333 "
+            f"qdrant/qdrant` puts one at http://127.0.0.1:6333), or leave {chosen} out to use the embedded engine; "
+            "nothing was started."
         )
     elasticsearch_url = environment.get("ELASTICSEARCH_URL") or None
-    backends = _backends(environment)
+    backends = _backends(environment, systems)
     hosts = {process: host_of(environment, process) for process in DEFAULT_PORTS}
-    started = [process for process in DEFAULT_PORTS if process not in backends]
+    idle = {*backends, *(name for name in SYSTEMS if name not in systems)}
+    started = [process for process in DEFAULT_PORTS if process not in idle]
     defaults = port_block(directory) if name else DEFAULT_PORTS
     ports: dict[str, int] = {}
     with ReservedPorts() as reserved:
@@ -158,19 +175,23 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
     # Stacks that share a server need distinct index names.
     own_names = "demo-" if own_ports else f"{name}-" if name else ""
     prefix = environment.get("LEXICAL_INDEX_PREFIX", "") + own_names
-    asked = environment.get("DENSE_PREFIX")
+    asked = {service: environment.get(f"{service.upper()}_PREFIX") for service in stores}
     kept = {} if own_ports else environment
     return Choices(
         directory=directory,
         name=name,
         lexical=lexical,
-        dense=dense,
+        stores=stores,
         ports=ports,
         elasticsearch_url=elasticsearch_url,
         prefix=prefix,
-        dense_prefix=own_names + asked if asked else f"{prefix}dense.",
+        prefixes={
+            service: f"{own_names}{given}" if given else f"{prefix}{service}." for service, given in asked.items()
+        },
         lexical_directory=kept.get("LEXICAL_DIRECTORY") or str(directory / "lexical"),
-        dense_directory=kept.get("DENSE_DIRECTORY") or str(directory / "dense"),
+        directories={
+            service: kept.get(f"{service.upper()}_DIRECTORY") or str(directory / service) for service in stores
+        },
         backends=backends,
         hosts=hosts,
         arenas=environment.get("MALLOC_ARENA_MAX") or "2",
@@ -210,8 +231,11 @@ def _datasets(environment: Mapping[str, str]) -> str | None:
     return json.dumps([*map(str, folders), dataset])
 
 
-def _backends(environment: Mapping[str, str]) -> dict[str, BackendAddress]:
-    """Returns GATEWAY_BACKENDS without the stack's own at their default addresses, as .env.example lists them."""
+def _backends(environment: Mapping[str, str], systems: Sequence[str]) -> dict[str, BackendAddress]:
+    """Returns GATEWAY_BACKENDS without the stack's own at their default addresses, as .env.example lists them.
+
+    The stack's own are the usual services and `systems`.
+    """
     try:
         given = _BACKENDS.validate_python(json.loads(environment.get("GATEWAY_BACKENDS") or "{}"))
     except json.JSONDecodeError as error:
@@ -224,6 +248,7 @@ def _backends(environment: Mapping[str, str]) -> dict[str, BackendAddress]:
     usual: dict[str, str] = {
         name: f"{host_of(environment, name)}:{_port(environment, f'{name.upper()}_PORT', DEFAULT_PORTS[name])}"
         for name in OWN_BACKENDS
+        if name in systems or name not in SYSTEMS
     }
     return {name: backend for name, backend in given.items() if usual.get(name) != _place(backend.url)}
 
@@ -254,7 +279,7 @@ def _local(url: str) -> str:
 
 
 def _decided_by_itself(environment: Mapping[str, str]) -> tuple[str, ...]:
-    own = ["GATEWAY_URL", "LEXICAL_DIRECTORY", "DENSE_DIRECTORY"]
+    own = ["GATEWAY_URL", *(f"{name.upper()}_DIRECTORY" for name in ("lexical", "dense", *SYSTEMS))]
     own += [f"{process.upper()}_{port}" for process in DEFAULT_PORTS for port in ("PORT", "METRICS_PORT")]
     return tuple(variable for variable in own if environment.get(variable))
 

@@ -34,8 +34,8 @@ def footprints(supervisor: int, names: Sequence[tuple[str, list[str]]]) -> list[
 
 def table(found: Sequence[Footprint]) -> str:
     """Renders a table for the terminal."""
-    rows = [f"| {one.process:<13} | {one.peak_mib:>8.0f} | {one.cpu_s:>6.1f} |" for one in found]
-    return "\n".join(["| process       | peak MiB |  CPU s |", "| ------------- | -------: | -----: |", *rows])
+    rows = [f"| {one.process:<16} | {one.peak_mib:>8.0f} | {one.cpu_s:>6.1f} |" for one in found]
+    return "\n".join(["| process          | peak MiB |  CPU s |", "| ---------------- | -------: | -----: |", *rows])
 
 
 def write(found: Sequence[Footprint], file: Path) -> None:

@@ -9,8 +9,16 @@ from deploy.local.problem import StackProblem
 from services.files.disk_writes import write_whole
 
 HOST = "127.0.0.1"
-DEFAULT_PORTS = {"gateway": 8000, "lexical": 8001, "dense": 8002, "reranker": 8003, "evaluator": 8009}
-# A further stack takes the documented ports plus a multiple of STEP: 8010, 8011, 8012, 8013, 8019.
+DEFAULT_PORTS = {
+    "gateway": 8000,
+    "lexical": 8001,
+    "dense": 8002,
+    "reranker": 8003,
+    "sparse": 8004,
+    "late_interaction": 8005,
+    "evaluator": 8009,
+}
+# A further stack takes the documented ports plus a multiple of STEP: 8010 to 8015, 8019.
 STEP, LAST_STEP = 10, 100
 RECORD = "ports.json"
 
@@ -39,13 +47,12 @@ class ReservedPorts:
 def port_block(directory: Path) -> Mapping[str, int]:
     """Returns the ports of a further stack: its recorded ones, else the first block that nothing uses."""
     before = _recorded(directory)
-    if before:
-        return DEFAULT_PORTS | before
     others = {port for file in directory.parent.glob(f"*/{RECORD}") for port in _recorded(file.parent).values()}
     for step in range(1, LAST_STEP):
-        block = {process: port + STEP * step for process, port in DEFAULT_PORTS.items()}
+        # Those that it has had no need of so far are taken from the first block in which they are free.
+        block = {process: port + STEP * step for process, port in DEFAULT_PORTS.items() if process not in before}
         if not any(port in others or in_use(port) for port in block.values()):
-            return block
+            return block | before
     raise StackProblem("No block of free ports was found for another stack: set GATEWAY_PORT and the other *_PORT.")
 
 

@@ -36,7 +36,7 @@ def reread_pipelines(choices: Choices) -> str:
 
 def missing_collections(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
     """Yields a line for each published collection that an engine does not hold, with the command that loads it."""
-    engines = {"lexical": choices.lexical, "dense": choices.dense}
+    engines = {"lexical": choices.lexical, **choices.stores}
     for view in CollectionList.model_validate_json(_asked(choices, "GET", "/v1/collections")).collections:
         missing = [f"{name} ({engines[name]})" if name in engines else name for name in _missing(view)]
         if missing:

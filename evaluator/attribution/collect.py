@@ -24,9 +24,9 @@ from evaluator.progress import progress
 from evaluator.runs.answers import drop_torn_line
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm, search_request
-from evaluator.steps.ingest import live_states
 from evaluator.steps.prepared_run import expect_same_answers, prepare_run
 from evaluator.steps.rank import expect_runnable
+from evaluator.steps.vector_recall import approximate_backends
 from services.contracts.base import DEEPEST
 from services.contracts.pipelines import LONGEST_ID, MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve
 from services.contracts.query import SearchAnswer, StageCandidates
@@ -119,8 +119,7 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
         experiment = folder.experiment
         ready = await prepare_run(client, folder)
         expect_same_answers(folder, ready.manifest)
-        vectors = frozenset(name for name, state in live_states(ready.view).items() if state.vectors is not None)
-        probes = probes_of([arm.pipeline for arm in ready.arms], vectors)
+        probes = probes_of([arm.pipeline for arm in ready.arms], approximate_backends(ready.view))
         await expect_runnable(client, experiment, [Arm(one.name, one, one, None) for one in probes.every()])
         path = folder.path / LINES
         asked = CandidatesReport(

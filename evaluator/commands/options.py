@@ -96,7 +96,7 @@ class ExperimentOverrides(TypedDict):
         str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout, or a set of the catalogue.")
     ]
     pipelines: Annotated[
-        str | None, typer.Option(envvar="PIPELINES", help="Some of the experiment's pipelines: bm25,dense.")
+        str | None, typer.Option(envvar="PIPELINES", help="Pipelines of the experiment or the gateway: bm25,dense.")
     ]
     preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
     queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]

@@ -153,17 +153,9 @@ def parse_experiment(content: Mapping[str, object], source: str) -> Experiment:
 
 
 def selected_pipelines(experiment: Experiment, names: Sequence[str]) -> list[AskedPipeline]:
-    """Returns the pipelines of these names, in their order: those that the experiment defines and those it names.
-
-    Raises EvaluationError for a name that is none of the experiment's.
-    """
+    """Returns the pipelines of these names, in their order: the experiment's own, else those of the gateway."""
     arms = dict(zip(experiment.arms, experiment.pipelines, strict=True))
-    unknown = [name for name in names if name not in arms]
-    if unknown:
-        raise EvaluationError(
-            f"--pipelines: the experiment {experiment.name} has no {', '.join(unknown)}; there are {', '.join(arms)}"
-        )
-    return [arms[name] for name in names]
+    return [arms.get(name, name) for name in names]
 
 
 def bundled_directory() -> Path:

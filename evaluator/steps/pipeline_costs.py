@@ -100,13 +100,15 @@ def index_bytes(
 ) -> int | None:
     """Returns the bytes of the indexes that a pipeline reads; None where one of them is not known.
 
-    Those of its retrieves; with a re-ranking stage also those that hold texts.
+    Those of its retrieves, and of its re-rankings over stored vectors; another re-ranking reads those that hold texts.
     """
     if pipeline is None:
         return None
     stages = [one.stage for one in pipeline.identified]
     read = {stage.backend for stage in stages if isinstance(stage, Retrieve)}
-    if any(isinstance(stage, Rerank) for stage in stages):
+    rerankers = {stage.backend for stage in stages if isinstance(stage, Rerank)}
+    read |= rerankers & backends.keys()
+    if rerankers - backends.keys():
         read |= {name for name, state in backends.items() if state.vectors is None}
     total = known_sum(sizes.get(name) for name in read)
     return None if total is None else int(total)

@@ -19,6 +19,8 @@ from services.contracts.query import SearchRequest
 from services.contracts.retrieval import DEFAULT_BEAM
 
 MAX_TOP = 100
+# An index of terms is searched exactly: such a service has no other search to compare with.
+EXACT_FAMILIES = frozenset({"sparse"})
 
 
 class VectorRecall(Wire):
@@ -53,8 +55,10 @@ async def vector_recall(
     found: dict[str, VectorRecall] = {}
     stages = [item.stage for arm in arms for item in arm.pipeline.identified]
     legs = [one for one in stages if isinstance(one, Retrieve)]
+    approximate = approximate_backends(view)
     for backend, state in live_states(view).items():
-        if state.vectors is None or not sample or not any(leg.backend == backend for leg in legs):
+        asked = backend in approximate and any(leg.backend == backend for leg in legs)
+        if state.vectors is None or not sample or not asked:
             continue
         top, beam = _served(legs, backend, experiment)
         shares: list[float] = []
@@ -82,6 +86,12 @@ async def vector_recall(
             beam=beam,
         )
     return RecallReport(backends=found)
+
+
+def approximate_backends(view: CollectionView) -> frozenset[str]:
+    """Returns the backends that search the live generation approximately unless a stage is `exact`."""
+    exact = {backend.backend for backend in view.backends if backend.family in EXACT_FAMILIES}
+    return frozenset(name for name, state in live_states(view).items() if state.vectors is not None) - exact
 
 
 def _served(legs: Sequence[Retrieve], backend: str, experiment: Experiment) -> tuple[int, int]:

@@ -195,7 +195,7 @@ def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
         (
             ("demo",),
             {"PIPELINES": "bm25,nope"},
-            "the experiment demo has no nope; there are bm25, dense, hybrid, bm25-",
+            "nope: there are bm25, dense, hybrid",
         ),
         (("demo",), {"PRESET": "nope"}, "none of those that are declared"),
         (("run", "nope"), {}, "no such experiment; there are: demo, nfcorpus, rerank-depths, scifact, scifact-load"),

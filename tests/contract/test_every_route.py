@@ -15,7 +15,7 @@ from tests.support.keys import TOKEN, Keys, bearing, made_keys
 from tests.support.real_stack import RealStack, real_stack
 from tests.support.route_keys import routes_of, service_apps
 
-SERVICES = ("gateway", "lexical", "dense", "reranker", "evaluator")
+SERVICES = ("gateway", "lexical", "dense", "sparse", "late_interaction", "reranker", "evaluator")
 PROBES = ("/livez", "/readyz", "/metrics")
 # Of each answer anew.
 OF_ONE_ANSWER = {"server-timing", "x-request-id", "set-cookie"}

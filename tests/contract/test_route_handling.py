@@ -14,6 +14,7 @@ from services.lexical.routes import lexical_router
 from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
 from services.reranker.dialects.tei import tei_router
 from services.reranker.routes import score_router
+from services.sparse.dialects.tei import tei_sparse_router
 from services.vectorservice.routes import collection_router, document_router
 
 # Routers alone: nothing behind them is asked for a declaration.
@@ -31,6 +32,12 @@ ROUTERS: dict[str, tuple[APIRouter, ...]] = {
         openai_router(None),
         tei_embed_router(None),
     ),
+    "sparse": (
+        collection_router(None, None, None),
+        document_router(None, None, None),
+        tei_sparse_router(None),
+    ),
+    "late_interaction": (collection_router(None, None, None), document_router(None, None, None)),
     "reranker": (score_router(None), cohere_v1_router(None), cohere_v2_router(None), tei_router(None)),
 }
 LISTING, CONTROL = Handling("control", logged=False), Handling("control")
@@ -65,6 +72,8 @@ EXPECTED = {
     ],
     "lexical": [*OF_COLLECTIONS, GETTING, FINISHING],
     "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
+    "sparse": [*OF_COLLECTIONS, FINISHING, ("POST", "/embed_sparse", BULK)],
+    "late_interaction": [*OF_COLLECTIONS, FINISHING],
     "reranker": [
         ("POST", "/v1/score", Handling("own")),
         ("POST", "/v1/rerank", BULK),

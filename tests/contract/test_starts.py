@@ -11,10 +11,12 @@ import pytest
 from tests.support.edge_subjects import opened
 
 ROOT = Path(__file__).parents[2]
-GATEWAY, LEXICAL, DENSE, RERANKER, EVALUATOR = (
+GATEWAY, LEXICAL, DENSE, SPARSE, LATE, RERANKER, EVALUATOR = (
     ("gateway",),
     ("services.lexical",),
     ("services.dense",),
+    ("services.sparse",),
+    ("services.late_interaction",),
     ("services.reranker",),
     ("evaluator", "serve"),
 )
@@ -42,6 +44,8 @@ def refusal(module: tuple[str, ...], given: dict[str, str]) -> str:
         (GATEWAY, "GATEWAY"),
         (LEXICAL, "LEXICAL"),
         (DENSE, "DENSE"),
+        (SPARSE, "SPARSE"),
+        (LATE, "LATE_INTERACTION"),
         (RERANKER, "RERANKER"),
         (EVALUATOR, "EVALUATOR"),
     ],
@@ -60,6 +64,8 @@ def test_a_wrong_setting_is_one_sentence_that_names_the_variable(module: tuple[s
         (LEXICAL, {"LEXICAL_DIRECTORY": "{path}/mine.yaml"}, "mine.yaml"),
         (DENSE, {"DENSE_DIRECTORY": "{path}/mine.yaml", "DENSE_ENCODER": "hashing"}, "mine.yaml"),
         (DENSE, {"DENSE_DIRECTORY": "{path}/d", "DENSE_MODEL": "unheard-of"}, "unheard-of"),
+        (SPARSE, {"SPARSE_DIRECTORY": "{path}/s", "SPARSE_MODEL": "unheard-of"}, "unheard-of"),
+        (LATE, {"LATE_INTERACTION_DIRECTORY": "{path}/l", "LATE_INTERACTION_MODEL": "unheard-of"}, "unheard-of"),
         (RERANKER, {"RERANKER_MODEL": "unheard-of"}, "unheard-of"),
         (RERANKER, {"RERANKER_MODELS": "{path}"}, "{path}"),
     ],

@@ -16,11 +16,21 @@ from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.base import Wire
 from services.contracts.pipelines import STAGE_MODELS
 from services.dense.settings import DenseSettings
+from services.late_interaction.settings import LateInteractionSettings
 from services.lexical.settings import LexicalSettings
 from services.reranker.settings import RerankerSettings
+from services.sparse.settings import SparseSettings
 
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = (GatewaySettings, LexicalSettings, DenseSettings, RerankerSettings, EvaluatorSettings)
+SETTINGS = (
+    GatewaySettings,
+    LexicalSettings,
+    DenseSettings,
+    SparseSettings,
+    LateInteractionSettings,
+    RerankerSettings,
+    EvaluatorSettings,
+)
 DOCUMENTS = sorted(
     path
     for path in ROOT.rglob("*.md")

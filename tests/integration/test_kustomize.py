@@ -34,7 +34,9 @@ KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
 OVERLAYS = {folder.name: folder for folder in sorted((ROOT / "k8s" / "overlays").iterdir())}
 # The base has no namespace and no stores; it must be whole all the same.
 FOLDERS = {"base": ROOT / "k8s" / "base", **OVERLAYS}
-EMBEDDED = ("LEXICAL_ENGINE", "DENSE_STORE")
+EMBEDDED = ("LEXICAL_ENGINE", "DENSE_STORE", "SPARSE_STORE", "LATE_INTERACTION_STORE")
+# Those of which there are no pods without their components.
+SYSTEMS = ("sparse", "late-interaction")
 STORE_PORTS = {"elasticsearch": 9200, "qdrant": 6333}
 METRICS_PORT = 9090
 
@@ -48,12 +50,15 @@ def kustomize() -> Path:
         pytest.skip(str(missing))
 
 
+def built(folder: Path) -> list[Yaml]:
+    done = subprocess.run([kustomize(), "build", folder], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")  # it warns of deprecated fields there
+    return documents(done.stdout)
+
+
 @cache
 def rendered(name: str) -> list[Yaml]:
-    built = subprocess.run([kustomize(), "build", FOLDERS[name]], capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    assert built.stderr == ""  # it warns of deprecated fields there
-    return documents(built.stdout)
+    return built(FOLDERS[name])
 
 
 @pytest.fixture(params=FOLDERS)
@@ -208,7 +213,8 @@ def test_an_embedded_engine_is_one_replica_that_ends_before_the_next_one_starts(
         told = config(overlay, pods)
         scaled = [h for h in of_kind(overlay, "HorizontalPodAutoscaler") if h["metadata"]["name"] == pods.name]
         if "edge" in {told.get(name) for name in EMBEDDED}:
-            assert (pods.owner["spec"]["replicas"], pods.owner["spec"]["strategy"]) == (1, {"type": "Recreate"})
+            replicas = 0 if pods.name in SYSTEMS else 1
+            assert (pods.owner["spec"]["replicas"], pods.owner["spec"]["strategy"]) == (replicas, {"type": "Recreate"})
             assert pods.claims == {f"{pods.name}-data"}
             assert scaled == []
 
@@ -225,13 +231,14 @@ def test_dev_runs_on_embedded_engines_and_prod_on_servers() -> None:
 
 def test_in_prod_whatever_answers_searches_has_two_replicas_and_is_never_all_away() -> None:
     prod = rendered("prod")
-    for name in ("gateway", "lexical", "dense", "reranker"):
+    for name in ("gateway", "lexical", "dense", *SYSTEMS, "reranker"):
         (scaler,) = [h for h in of_kind(prod, "HorizontalPodAutoscaler") if h["metadata"]["name"] == name]
         (budget,) = [b for b in of_kind(prod, "PodDisruptionBudget") if b["metadata"]["name"] == name]
         (pods,) = [p for p in pods_of(prod) if p.name == name]
         assert scaler["spec"]["minReplicas"] >= 2
         assert budget["spec"]["minAvailable"] == 1
-        assert "replicas" not in pods.owner["spec"]
+        # An autoscaler leaves a Deployment of no replicas alone.
+        assert pods.owner["spec"].get("replicas") == (0 if name in SYSTEMS else None)
         assert pods.owner["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
         (spread,) = pods.spec["topologySpreadConstraints"]
         assert selects(spread["labelSelector"], pods.labels)
@@ -239,7 +246,7 @@ def test_in_prod_whatever_answers_searches_has_two_replicas_and_is_never_all_awa
 
 def test_in_prod_the_stores_are_asked_over_tls_with_a_key() -> None:
     prod = rendered("prod")
-    for name, variable in (("lexical", "ELASTICSEARCH"), ("dense", "QDRANT")):
+    for name, variable in ({"lexical": "ELASTICSEARCH"} | dict.fromkeys(("dense", *SYSTEMS), "QDRANT")).items():
         (pods,) = [p for p in pods_of(prod) if p.name == name]
         told = config(prod, pods)
         assert told[f"{variable}_URL"].startswith("https://")
@@ -306,7 +313,7 @@ def test_the_token_travels_encrypted_in_prod_and_in_dev_only_where_it_is_said_to
         urls = re.findall(r"(https?)://(\w+):", told.get("GATEWAY_URL", "") + told.get("GATEWAY_BACKENDS", ""))
         assert len(urls) == {"gateway": 3, "evaluator": 1}[name]
         plain = {host for scheme, host in urls if scheme == "http"}
-        assert plain == set(json.loads(told.get(f"{prefix}_TRUSTED_PLAIN", "[]")))
+        assert plain == set(json.loads(told.get(f"{prefix}_TRUSTED_PLAIN", "[]"))) - set(SYSTEMS)
         assert (plain == set()) == secured
         assert ("STACK_CA_FILE" in told) == secured
 
@@ -334,8 +341,9 @@ def test_only_the_gateway_calls_services_and_only_services_call_stores(overlay: 
     policies = of_kind(overlay, "NetworkPolicy")
     by_name = {pods.name: pods for pods in pods_of(overlay)}
     ports = {name: deployable.port for name, deployable in DEPLOYABLES.items()} | STORE_PORTS
-    wanted = {("gateway", name) for name in ("lexical", "dense", "reranker")} | {("evaluator", "gateway")}
-    wanted |= {pair for pair in (("lexical", "elasticsearch"), ("dense", "qdrant")) if pair[1] in by_name}
+    wanted = {("gateway", name) for name in ("lexical", "dense", *SYSTEMS, "reranker")} | {("evaluator", "gateway")}
+    stores = {("lexical", "elasticsearch"), *((name, "qdrant") for name in ("dense", *SYSTEMS))}
+    wanted |= {pair for pair in stores if pair[1] in by_name}
     open_ways = {
         (source.name, target.name)
         for source in by_name.values()

@@ -19,10 +19,14 @@ from services.access.key import KeyScope
 from services.chassis.requests.handling import DEFAULT_HANDLING, declared_handling
 from services.dense.app import build_app as dense
 from services.dense.settings import DenseSettings
+from services.late_interaction.app import build_app as late_interaction
+from services.late_interaction.settings import LateInteractionSettings
 from services.lexical.app import build_app as lexical
 from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as reranker
 from services.reranker.settings import RerankerSettings
+from services.sparse.app import build_app as sparse
+from services.sparse.settings import SparseSettings
 from tests.support.keys import TOKEN, Keys, bearing, made_keys
 
 PAGE = Path(__file__).parents[2] / "docs" / "route-keys.md"
@@ -58,7 +62,7 @@ async def measured_page() -> str:
             keys.add("+".join(others), *others)
         for name, app in service_apps(Path(directory), keys):
             lines += [
-                f"## {name.capitalize()}\n",
+                f"## {name.capitalize().replace('_', ' ')}\n",
                 f"| route | scope | {' | '.join(STATES)} |",
                 f"|---|---|{'---|' * len(STATES)}",
                 *[row async for row in _rows(name, app, keys)],
@@ -72,8 +76,10 @@ def service_apps(directory: Path, keys: Keys) -> Iterator[tuple[str, FastAPI]]:
     both = {"STACK_TOKEN": TOKEN, "keys_file": keys.file}
     yield "gateway", gateway(GatewaySettings.model_validate(both))
     yield "lexical", lexical(LexicalSettings.model_validate({"STACK_TOKEN": TOKEN, "directory": directory / "lexical"}))
-    own = {"directory": directory / "dense", "encoder": "hashing"}
-    yield "dense", dense(DenseSettings.model_validate(both | own))
+    own = {name: {"directory": directory / name, "encoder": "hashing"} for name in ("dense", "sparse", "late")}
+    yield "dense", dense(DenseSettings.model_validate(both | own["dense"]))
+    yield "sparse", sparse(SparseSettings.model_validate(both | own["sparse"]))
+    yield "late_interaction", late_interaction(LateInteractionSettings.model_validate(both | own["late"]))
     yield "reranker", reranker(RerankerSettings.model_validate(both | {"scorer": "overlap"}))
     yield "evaluator", evaluator(EvaluatorSettings.model_validate(both | {"runs": directory / "runs"}))
 

@@ -19,6 +19,8 @@ from tests.support.images import ROOT, Yaml, build_context, container_environmen
 FILE = ROOT / "deploy" / "compose.yaml"
 ALL = pytest.mark.parametrize("deployable", DEPLOYABLES.values(), ids=DEPLOYABLES)
 STORES = ("elasticsearch", "qdrant")
+# Those that start with deploy/systems.env alone.
+SYSTEMS = ("sparse", "late-interaction")
 # Ends once the lexical service has its keys.
 KEY_MAKER = "elasticsearch-keys"
 # Who may talk to whom, as k8s/ has it; the stores' own pairs last.
@@ -26,9 +28,11 @@ PAIRS = {
     "evaluator": {"evaluator", "gateway"},
     "lexical": {"gateway", "lexical"},
     "dense": {"gateway", "dense"},
+    "sparse": {"gateway", "sparse"},
+    "late-interaction": {"gateway", "late-interaction"},
     "reranker": {"gateway", "reranker"},
     "elasticsearch": {"lexical", "elasticsearch", KEY_MAKER},
-    "qdrant": {"dense", "qdrant"},
+    "qdrant": {"dense", *SYSTEMS, "qdrant"},
 }
 
 
@@ -186,21 +190,25 @@ def test_a_container_has_exactly_the_secrets_that_it_is_told_of(services: Yaml, 
 @pytest.mark.parametrize("name", [*DEPLOYABLES, *STORES])
 def test_every_listener_has_the_certificate_of_its_own_name(services: Yaml, name: str) -> None:
     certificates = {secret for secret in secrets_of(services[name]) if "certificate" in secret}
-    assert certificates == {f"{name}_certificate", f"{name}_certificate_key"}
+    certificate = f"{name.replace('-', '_')}_certificate"
+    assert certificates == {certificate, f"{certificate}_key"}
     files = compose({})["secrets"]
-    assert Path(files[f"{name}_certificate"]["file"]).name == f"{name}.crt"
-    assert Path(files[f"{name}_certificate_key"]["file"]).name == f"{name}.key"
+    assert Path(files[certificate]["file"]).name == f"{name}.crt"
+    assert Path(files[f"{certificate}_key"]["file"]).name == f"{name}.key"
 
 
 @ALL
 def test_every_process_of_ours_knows_its_callers_and_speaks_tls(services: Yaml, deployable: Deployable) -> None:
     told = services[deployable.name]["environment"]
+    certificate = f"{deployable.name.replace('-', '_')}_certificate"
     assert told["STACK_TOKEN_FILE"] == "/run/secrets/stack_token"
-    assert told[f"{deployable.prefix}TLS_CERT_FILE"] == f"/run/secrets/{deployable.name}_certificate"
-    assert told[f"{deployable.prefix}TLS_KEY_FILE"] == f"/run/secrets/{deployable.name}_certificate_key"
+    assert told[f"{deployable.prefix}TLS_CERT_FILE"] == f"/run/secrets/{certificate}"
+    assert told[f"{deployable.prefix}TLS_KEY_FILE"] == f"/run/secrets/{certificate}_key"
     assert f"{deployable.prefix}AUTH" not in told
     assert f"{deployable.prefix}TRUSTED_PLAIN" not in told
-    calls = {"gateway": "STACK", "evaluator": "STACK", "lexical": "ELASTICSEARCH", "dense": "QDRANT"}
+    calls = {"gateway": "STACK", "evaluator": "STACK", "lexical": "ELASTICSEARCH"} | dict.fromkeys(
+        ("dense", *SYSTEMS), "QDRANT"
+    )
     if deployable.name in calls:
         assert told[f"{calls[deployable.name]}_CA_FILE"] == "/run/secrets/authority"
 
@@ -255,13 +263,32 @@ def test_images_are_taken_by_the_digests_of_versions_env_where_it_has_them(servi
     assert f"ARG PYTHON_IMAGE={versions()['PYTHON_IMAGE']}" in dockerfile
 
 
+def test_what_is_off_starts_with_its_address_at_the_gateway_and_not_without(services: Yaml) -> None:
+    lines = (FILE.parent / "systems.env").read_text(encoding="utf-8").splitlines()
+    chosen = {name: value.strip("'") for name, _, value in (line.partition("=") for line in lines if line[0] != "#")}
+    assert {name: service["profiles"] for name, service in services.items() if "profiles" in service} == {
+        name: [name] for name in SYSTEMS
+    }
+    assert tuple(chosen["COMPOSE_PROFILES"].split(",")) == SYSTEMS
+    usual = json.loads(services["gateway"]["environment"]["GATEWAY_BACKENDS"])
+    all_of_them = json.loads(compose(chosen)["services"]["gateway"]["environment"]["GATEWAY_BACKENDS"])
+    assert all_of_them == usual | {
+        name.replace("-", "_"): {
+            "family": name.replace("-", "_"),
+            "url": f"https://{name}:{DEPLOYABLES[name].port}",
+        }
+        for name in SYSTEMS
+    }
+    assert all(name not in services["gateway"]["depends_on"] for name in SYSTEMS)
+
+
 def test_addresses_inside_the_network_are_those_of_the_services(services: Yaml) -> None:
     text = json.dumps([service.get("environment", {}) for service in services.values()])
     ports = {name: deployable.port for name, deployable in DEPLOYABLES.items()} | {
         "elasticsearch": 9200,
         "qdrant": 6333,
     }
-    called = re.findall(r"https://([a-z]+):(\d+)", text)
-    assert len(called) == 7
+    called = re.findall(r"https://([a-z-]+):(\d+)", text)
+    assert len(called) == 9
     assert "http://" not in text
     assert [(name, int(port)) for name, port in called] == [(name, ports[name]) for name, _ in called]

@@ -51,7 +51,7 @@ def test_every_file_belongs_to_a_kustomization_or_is_an_example() -> None:
     for file in KUSTOMIZATIONS:
         (found,) = read(file)
         named = [*found.get("resources", []), *found.get("components", [])]
-        named += [patch["path"] for patch in found.get("patches", [])]
+        named += [patch["path"] for patch in found.get("patches", []) if "path" in patch]
         for name in named:
             path = (file.parent / name).resolve()
             assert path.exists(), f"{file} names {name}"
@@ -109,12 +109,12 @@ def test_what_a_pod_is_told_are_settings_that_it_has(deployable: Deployable, par
     assert settings.drain_s + settings.grace_s < hardening["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 
 
-@pytest.mark.parametrize("name", ["dense", "reranker"])
+@pytest.mark.parametrize("name", ["dense", "sparse", "late-interaction", "reranker"])
 def test_a_pod_that_runs_a_model_has_whole_cores_of_its_own_and_as_many_threads(name: str) -> None:
     (deployment,) = of_kind(read(K8S / "base" / f"{name}.yaml"), "Deployment")
     (container,) = Pods(deployment).containers
     assert container["resources"]["requests"] == container["resources"]["limits"]
-    assert config_map("base", name)[f"{name.upper()}_THREADS"] == container["resources"]["limits"]["cpu"]
+    assert config_map("base", name)[f"{DEPLOYABLES[name].prefix}THREADS"] == container["resources"]["limits"]["cpu"]
 
 
 def test_the_stores_have_the_versions_of_versions_env() -> None:

@@ -19,11 +19,13 @@ from deploy.local.readiness import readable_reasons, wait_for_backends
 from deploy.local.running_stack import load_command
 from deploy.local.stacks import Stack, requested_stack
 from deploy.local.supervision import configuration, failed_start, pid, processes
+from deploy.local.systems import SYSTEMS
 from evaluator.experiments.experiment import read_experiment
 from evaluator.machine.process_costs import parse_processes
 from evaluator.runs.run_folder import RunFolder
 from tests.support.planted_secrets import PlantedSecrets
 
+USUAL_PORTS = {process: port for process, port in DEFAULT_PORTS.items() if process not in SYSTEMS}
 BESIDE = {"family": "reranker", "url": "http://127.0.0.1:8013"}
 
 
@@ -36,8 +38,8 @@ def backends(environment: dict[str, str], directory: Path) -> dict[str, dict[str
 
 def test_without_choices_every_engine_is_embedded_and_the_ports_are_the_documented_ones(tmp_path: Path) -> None:
     choices = choose({}, tmp_path, own_ports=False)
-    assert (choices.lexical, choices.dense, choices.starts_elasticsearch) == ("edge", "edge", False)
-    assert choices.ports == DEFAULT_PORTS
+    assert (choices.lexical, choices.stores, choices.starts_elasticsearch) == ("edge", {"dense": "edge"}, False)
+    assert choices.ports == USUAL_PORTS
 
 
 def test_a_demo_takes_ports_of_its_own(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_dense_on_qdrant_without_its_address_says_how_to_get_one(tmp_path: Path)
 
 def test_engine_server_means_both_servers(tmp_path: Path) -> None:
     choices = choose({"ENGINE": "server", "QDRANT_URL": "http://127.0.0.1:6333"}, tmp_path, own_ports=False)
-    assert (choices.lexical, choices.dense) == ("elasticsearch", "qdrant")
+    assert (choices.lexical, choices.stores["dense"]) == ("elasticsearch", "qdrant")
     assert choices.starts_elasticsearch
     assert choices.environment()["ELASTICSEARCH_URL"] == choices.url("elasticsearch")
 
@@ -78,7 +80,7 @@ def test_a_choice_that_is_none_is_refused_by_name(tmp_path: Path, wrong: dict[st
 
 
 def test_every_process_is_supervised_and_restarted_and_no_secret_reaches_the_disk(tmp_path: Path) -> None:
-    choices = choose({"QDRANT_API_KEY": "hush"}, tmp_path, own_ports=True)
+    choices = choose({"QDRANT_API_KEY": "hush", "SYSTEMS": ",".join(SYSTEMS)}, tmp_path, own_ports=True)
     text = configuration(choices)
     assert set(dict(processes(choices))) == set(DEFAULT_PORTS)
     assert text.count("autorestart=true") == len(DEFAULT_PORTS)
@@ -163,7 +165,7 @@ def test_the_line_of_the_example_with_one_more_adds_that_one_alone(tmp_path: Pat
     listed = json.loads(line.partition("=")[2]) | {"reranker-small": BESIDE}
     choices = choose({"GATEWAY_BACKENDS": json.dumps(listed)}, tmp_path, own_ports=False)
     assert list(choices.backends) == ["reranker-small"]
-    assert set(choices.ports) == set(DEFAULT_PORTS)
+    assert set(choices.ports) == set(USUAL_PORTS)
 
 
 @pytest.mark.parametrize("given", ["{", "[]", '{"x": {"family": "graph", "url": "http://x"}}', '{"X": {}}'])
@@ -223,7 +225,7 @@ def test_an_engine_may_be_chosen_by_the_services_own_setting(
     tmp_path: Path, given: dict[str, str], chosen: tuple[str, str]
 ) -> None:
     choices = choose({"QDRANT_URL": "http://127.0.0.1:6333", **given}, tmp_path, own_ports=False)
-    assert (choices.lexical, choices.dense) == chosen
+    assert (choices.lexical, choices.stores["dense"]) == chosen
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_every_fault_of_the_settings_is_told_by_its_name_before_anything_starts(
     given = {"GATEWAY_CONNECT_S": "soon", "RERANKER_THREADS": "0", "DENSE_MODEL": "gpt", "RERANKER_MODELS": "nowhere"}
     before = dict(os.environ)
     with pytest.raises(StackProblem) as told:
-        expect_startable(given | {"RERANKER_THREADS": ""}, DEFAULT_PORTS)
+        expect_startable(given | {"RERANKER_THREADS": ""}, USUAL_PORTS)
     lines = str(told.value).splitlines()
     assert lines[0] == "Nothing was started, because:"
     assert [line.split()[0] for line in lines[1:]] == [
@@ -297,7 +299,7 @@ def test_every_fault_of_the_settings_is_told_by_its_name_before_anything_starts(
     ]
     assert "`make models MODELS=minilm-l6-ce-v4` brings it" in lines[3]
     with pytest.raises(StackProblem, match="RERANKER_THREADS: "):
-        expect_startable(given, DEFAULT_PORTS)
+        expect_startable(given, USUAL_PORTS)
     assert dict(os.environ) == before
 
 

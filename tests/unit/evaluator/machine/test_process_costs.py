@@ -152,5 +152,8 @@ def test_the_index_of_a_pipeline_is_that_of_its_retrieves_and_the_texts_that_it_
     plain = Pipeline.model_validate({"name": "plain", "stages": [retrieve]})
     reranking = Pipeline.model_validate({"name": "reranking", "stages": [retrieve, rerank]})
     assert (index_bytes(plain, backends, sizes), index_bytes(reranking, backends, sizes)) == (20, 1_020)
+    late = Pipeline.model_validate({"name": "late", "stages": [retrieve, {**rerank, "backend": "late_interaction"}]})
+    stored = {**backends, "late_interaction": state(vectors=True)}
+    assert index_bytes(late, stored, {**sizes, "late_interaction": 300}) == 320
     assert index_bytes(plain, backends, {"dense": None}) is None
     assert index_bytes(None, backends, sizes) is None

@@ -4,22 +4,29 @@ import hashlib
 
 import pytest
 
+from gateway.families import FAMILIES
 from gateway.search.catalog import Catalog
-from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
+from gateway.settings import BackendAddress, GatewaySettings
 
 # By name: the fingerprint, and the first digits of the SHA-256 of the answer of GET /v1/pipelines/{name}.
 SERVED = {
     "bm25": ("55f45fcff6d0", "d9f807f753e059db"),
+    "bm25-colbert": ("0fcba3616b30", "0e9a96dea2cbd9d1"),
     "bm25-rerank": ("00221ef26682", "96ff242809d1cb7a"),
+    "bm25-splade": ("1b0631e604c5", "5dc29b279fdc8749"),
+    "colbert": ("69cb52bc45ef", "ead718df18bb39af"),
     "dense": ("f4bc3ca1a369", "397c3ef34770a63f"),
     "hybrid": ("533b654d5d28", "cbb287be781ded95"),
+    "hybrid-colbert": ("25a628c527ff", "68adb00ac8f70d3c"),
     "hybrid-rerank": ("60e1b967b241", "054a2515d2d4a4cb"),
+    "splade": ("d173086164bb", "1e34f5347cdf3cc9"),
 }
 
 
 @pytest.fixture
 def catalog() -> Catalog:
-    return Catalog(GatewaySettings().pipelines, DEFAULT_BACKENDS, inline=True)
+    backends = {family: BackendAddress(family=family, url="http://127.0.0.1:1") for family in FAMILIES}
+    return Catalog(GatewaySettings().pipelines, backends, inline=True)
 
 
 def test_every_pipeline_that_ships_is_pinned(catalog: Catalog) -> None:

@@ -1,0 +1,63 @@
+"""Chooses the services that a stack starts on request: SYSTEMS, and what the pipelines of a demo need."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from deploy.local.problem import StackProblem
+from deploy.local.replaced_environment import replaced_environment
+from deploy.models.fetch import main as fetch_models
+from gateway.search.catalog import read_pipelines
+from gateway.search.plan import PipelineError
+from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
+from services.chassis.settings.configuration import BadSettings, read_settings
+from services.late_interaction.settings import LateInteractionSettings
+from services.sparse.settings import SparseSettings
+
+# A service's peak in MiB while `make demo` loads and searches its collection, by deploy/local/footprint.py.
+SYSTEMS: Mapping[str, int] = {"sparse": 181, "late_interaction": 537}
+_SETTINGS: Mapping[str, type[SparseSettings | LateInteractionSettings]] = {
+    "sparse": SparseSettings,
+    "late_interaction": LateInteractionSettings,
+}
+
+
+def requested_systems(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the services that SYSTEMS names. Raises StackProblem for a name that is none."""
+    named = [name.strip() for name in environment.get("SYSTEMS", "").split(",") if name.strip()]
+    if unknown := [name for name in named if name not in SYSTEMS]:
+        raise StackProblem(
+            f"SYSTEMS={environment['SYSTEMS']}: {', '.join(unknown)} is none of the choices: take {', '.join(SYSTEMS)} "
+            "or both, separated by a comma. The other services always start."
+        )
+    return tuple(name for name in SYSTEMS if name in named)
+
+
+def demo_systems(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the services of SYSTEMS, and those that the pipelines of PIPELINES need beside the usual ones."""
+    requested = requested_systems(environment)
+    try:
+        with replaced_environment(environment):
+            settings = read_settings(GatewaySettings)
+        absent = read_pipelines(settings.pipelines, {**DEFAULT_BACKENDS, **settings.backends}).absent
+    except (BadSettings, PipelineError):
+        return requested  # the check before the start names the fault
+    named = [name.strip() for name in environment.get("PIPELINES", "").split(",")]
+    needed = {backend for name in named for backend in absent.get(name, ())}
+    return tuple(name for name in SYSTEMS if name in requested or name in needed)
+
+
+def bring_models(environment: Mapping[str, str], systems: Sequence[str]) -> None:
+    """Fetches and verifies the models of these services, as `make models` does the usual ones. Raises StackProblem."""
+    with replaced_environment(environment):
+        for name in systems:
+            try:
+                settings = read_settings(_SETTINGS[name])
+            except BadSettings:
+                continue  # the check before the start names the fault
+            if settings.encoder == "onnx" and fetch_models([settings.model, "--directory", str(settings.models)]):
+                raise StackProblem(f"The model of {name} could not be fetched (see above); nothing was started.")
+
+
+def memory_notices(systems: Sequence[str]) -> Iterator[str]:
+    """Yields what each of these services takes beside the usual ones, before it is started."""
+    for name in systems:
+        yield f"{name} starts too: with the collection `demo` it takes {SYSTEMS[name]} MiB, with larger ones more."

@@ -1,0 +1,82 @@
+"""The services that a stack starts on request: SYSTEMS, and the pipelines of a demo."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deploy.local.__main__ import notices
+from deploy.local.choices import choose
+from deploy.local.ports import DEFAULT_PORTS, record_ports
+from deploy.local.problem import StackProblem
+from deploy.local.systems import SYSTEMS, bring_models, demo_systems
+from evaluator.machine.process_costs import parse_processes
+
+
+def test_systems_start_beside_the_usual_services_with_what_they_need(tmp_path: Path) -> None:
+    choices = choose({"SYSTEMS": "late_interaction, sparse"}, tmp_path, own_ports=False)
+    assert choices.ports == DEFAULT_PORTS
+    told = choices.environment()
+    backends = json.loads(told["GATEWAY_BACKENDS"])
+    assert backends["sparse"] == {"family": "sparse", "url": "http://127.0.0.1:8004"}
+    assert backends["late_interaction"] == {"family": "late_interaction", "url": "http://127.0.0.1:8005"}
+    assert (told["SPARSE_STORE"], told["SPARSE_DIRECTORY"]) == ("edge", str(tmp_path / "sparse"))
+    assert told["LATE_INTERACTION_PREFIX"] == "late_interaction."
+    assert {"sparse", "late_interaction"} <= parse_processes(choices.processes({})).keys()
+    assert [line.split()[0] for line in notices(choices)] == list(SYSTEMS)
+
+
+def test_systems_that_are_none_are_refused_with_the_list(tmp_path: Path) -> None:
+    with pytest.raises(StackProblem, match=r"SYSTEMS=sparse,colbert: colbert is none .* sparse, late_interaction"):
+        choose({"SYSTEMS": "sparse,colbert"}, tmp_path, own_ports=False)
+
+
+def test_engine_server_and_the_services_own_setting_choose_the_store_of_a_system(tmp_path: Path) -> None:
+    given = {"SYSTEMS": "sparse", "QDRANT_URL": "http://127.0.0.1:6333"}
+    servers = choose({**given, "ENGINE": "server"}, tmp_path, own_ports=False)
+    assert servers.stores == {"dense": "qdrant", "sparse": "qdrant"}
+    assert choose({**given, "SPARSE_STORE": "qdrant"}, tmp_path, own_ports=False).stores["dense"] == "edge"
+    with pytest.raises(StackProblem, match="SPARSE_STORE=qdrant needs a Qdrant server: set QDRANT_URL"):
+        choose({"SYSTEMS": "sparse", "SPARSE_STORE": "qdrant"}, tmp_path, own_ports=False)
+
+
+def test_a_system_that_is_elsewhere_is_used_and_none_is_started(tmp_path: Path) -> None:
+    given = {"GATEWAY_BACKENDS": json.dumps({"sparse": {"family": "sparse", "url": "http://127.0.0.1:8004"}})}
+    for systems in ("", "late_interaction"):
+        choices = choose({**given, "SYSTEMS": systems}, tmp_path, own_ports=False)
+        assert "sparse" not in choices.ports
+        assert "sparse" in json.loads(choices.environment()["GATEWAY_BACKENDS"])
+    # At the address of the stack's own, it is the stack's own.
+    assert "sparse" in choose({**given, "SYSTEMS": "sparse"}, tmp_path, own_ports=False).ports
+
+
+@pytest.mark.parametrize(
+    ("given", "started"),
+    [
+        ({}, ()),
+        ({"PIPELINES": "bm25,hybrid"}, ()),
+        ({"PIPELINES": "bm25,splade"}, ("sparse",)),
+        ({"PIPELINES": "hybrid-colbert, bm25-splade"}, ("sparse", "late_interaction")),
+        ({"PIPELINES": "bm25", "SYSTEMS": "sparse"}, ("sparse",)),
+    ],
+)
+def test_a_demo_starts_what_its_pipelines_need(given: dict[str, str], started: tuple[str, ...]) -> None:
+    assert demo_systems(given) == started
+
+
+def test_a_service_that_is_not_started_needs_no_model_and_one_that_is_gets_it(tmp_path: Path) -> None:
+    given = {"SPARSE_MODELS": str(tmp_path), "SPARSE_ENCODER": "hashing"}
+    bring_models(given, ("sparse",))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StackProblem, match="The model of sparse could not be fetched"):
+        bring_models({**given, "SPARSE_ENCODER": "onnx", "SPARSE_MODEL": "unheard-of"}, ("sparse",))
+
+
+def test_a_named_stack_that_starts_more_keeps_its_ports_and_takes_none_of_others(tmp_path: Path) -> None:
+    second = tmp_path / "up-second"
+    second.mkdir()
+    before = choose({}, second, own_ports=False, name="second").ports
+    record_ports(second, before)
+    more = choose({"SYSTEMS": "sparse"}, second, own_ports=False, name="second").ports
+    assert more.items() > before.items()
+    assert more["sparse"] not in DEFAULT_PORTS.values()
