@@ -10,15 +10,11 @@ from evaluator.pages.environment import page_environment
 from evaluator.service.comparison_cache import ComparisonCache
 from evaluator.service.computing_lock import ComputingLock
 from evaluator.service.jobs import Jobs
-from evaluator.service.judging_pages import JudgingPages
-from evaluator.service.judging_routes import judging_routes
-from evaluator.service.judging_work import slow_work
 from evaluator.service.message_paths import MessagePaths
 from evaluator.service.page_answers import PageAnswers, html_answer
 from evaluator.service.page_routes import page_routes
 from evaluator.service.routes import comparison_routes, experiment_routes
 from evaluator.service.served_datasets import ServedDatasets
-from evaluator.service.served_sessions import ServedSessions
 from evaluator.service.service_pages import ServicePages
 from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
@@ -38,8 +34,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     if settings.ca_file is not None:
         caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
 
-    environment = page_environment(settings.authenticates)
-    pages = ServicePages(environment)
+    pages = ServicePages(page_environment(settings.authenticates))
 
     def as_page(problem: Problem) -> Response:
         return html_answer(pages.problem(problem.status, problem.title, problem.detail), problem.status)
@@ -48,9 +43,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
         paths, datasets = MessagePaths([settings.runs, *settings.datasets]), ServedDatasets(settings.datasets)
         jobs = Jobs(settings.runs, settings.gateway_url, datasets, paths, transport, settings.access)
-        lock = ComputingLock(settings.runs)
-        comparisons, sessions = ComparisonCache(settings.runs, lock), ServedSessions(settings.runs)
-        slow = slow_work(sessions, lock)
+        comparisons = ComparisonCache(settings.runs, ComputingLock(settings.runs))
         answers = PageAnswers(pages, paths)
 
         async def readiness() -> tuple[Check, ...]:
@@ -61,12 +54,10 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
             routers = [
                 experiment_routes(jobs),
                 comparison_routes(jobs, comparisons, paths),
-                page_routes(jobs, comparisons, datasets, pages, answers, slow.measures),
-                judging_routes(jobs, sessions, JudgingPages(environment), answers, slow),
+                page_routes(jobs, comparisons, datasets, pages, answers),
             ]
             yield routers, readiness
         finally:
-            await slow.close()
             await comparisons.close()
             await jobs.close()
 

@@ -22,7 +22,8 @@ from services.chassis.requests.rendering import render
 
 AGAIN_S = 2  # seconds after which a page that waits for a result loads itself again
 WAITING = {"refresh": str(AGAIN_S)}
-MOST_FIELDS = 256  # of a form: 16 runs of nine pipelines, and what is asked of them
+MOST_FIELDS = 16  # of a form
+MOST_DIGITS = 6  # of a page, or of examples
 FormFields = ImmutableMultiDict[str, str]
 P = ParamSpec("P")
 
@@ -82,16 +83,10 @@ class PageAnswers:
             return self.paths.shortened(message)
         return f"{self.paths.shortened(error)}."
 
-    def form_page(
-        self,
-        html: Callable[[str], str],
-        reader: FormReader,
-        status: int = 200,
-        headers: Mapping[str, str] | None = None,
-    ) -> Response:
+    def form_page(self, html: Callable[[str], str], reader: FormReader, status: int = 200) -> Response:
         """Returns a page with a form, and the cookie that its token belongs to. `html`: the page, by its token."""
         nonce = self._tokens.nonce(reader)
-        answer = html_answer(html(self._tokens.token(nonce, reader.session)), status, headers)
+        answer = html_answer(html(self._tokens.token(nonce, reader.session)), status)
         set_form_cookie(answer, nonce, reader)
         return answer
 
@@ -116,9 +111,9 @@ def known_run(jobs: Jobs, run: str) -> str:
     return run
 
 
-def page_number(text: str, most_digits: int = 6) -> int:
+def page_number(text: str) -> int:
     """Reads a number of a query string. Raises BadInput."""
-    if not text.isascii() or not text.isdecimal() or len(text) > most_digits:
+    if not text.isascii() or not text.isdecimal() or len(text) > MOST_DIGITS:
         raise BadInput(f"{text[:20]} is no page or number.")
     return int(text)
 
