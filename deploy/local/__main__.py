@@ -22,7 +22,7 @@ from deploy.local.outside_processes import outside_processes
 from deploy.local.ports import in_use, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
-from deploy.local.running_stack import missing_collections, reread_pipelines
+from deploy.local.running_stack import missing_collections, pipelines_over_every_backend, reread_pipelines
 from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
 from deploy.local.systems import bring_models, demo_systems, memory_notices
 from deploy.local.with_elasticsearch import elasticsearch_variables
@@ -142,7 +142,10 @@ def start(choices: Choices, stack: Stack) -> None:
     launch(choices)
     settings_digest.write(choices, os.environ)
     record_ports(stack.directory, choices.ports)
-    if evaluator(choices, "ingest", "--collection", "demo"):
+    # On every backend that a pipeline uses.
+    if evaluator(
+        choices, "ingest", "--collection", "demo", "--pipelines", ",".join(pipelines_over_every_backend(choices))
+    ):
         supervision.stop(stack.directory)
         raise StackProblem("The demo's collection could not be loaded (see above); the stack was stopped.")
 

@@ -16,8 +16,9 @@ from deploy.local.stack_access import access_to, opener
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.runs.run_folder import RunFolder
+from gateway.families import FAMILIES
 from services.contracts.collections import CollectionList, CollectionView
-from services.contracts.pipelines import PipelineChanges
+from services.contracts.pipelines import PipelineChanges, PipelineList
 from services.contracts.problem import Problem
 
 ANSWER_WITHIN_S = 30
@@ -34,11 +35,22 @@ def reread_pipelines(choices: Choices) -> str:
     return f"Pipelines read again: {'; '.join(parts) or 'nothing has changed'}."
 
 
+def pipelines_over_every_backend(choices: Choices) -> list[str]:
+    """Returns names of pipelines that the gateway serves: few that use every backend that any of them uses."""
+    found: list[str] = []
+    covered: set[str] = set()
+    for view in PipelineList.model_validate_json(_asked(choices, "GET", "/v1/pipelines")).pipelines:
+        if not covered.issuperset(view.pipeline.backends):
+            found.append(view.name)
+            covered.update(view.pipeline.backends)
+    return found
+
+
 def missing_collections(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yields a line for each published collection that an engine does not hold, with the command that loads it."""
+    """Yields a line for each published collection that an engine it lives on does not hold, with what loads it."""
     engines = {"lexical": choices.lexical, **choices.stores}
     for view in CollectionList.model_validate_json(_asked(choices, "GET", "/v1/collections")).collections:
-        missing = [f"{name} ({engines[name]})" if name in engines else name for name in _missing(view)]
+        missing = [f"{name} ({engines[name]})" if name in engines else name for name in backends_without(view)]
         if missing:
             yield (
                 f"Collection `{view.collection}` is not in {' and '.join(missing)}, so searches there are refused or "
@@ -47,13 +59,23 @@ def missing_collections(choices: Choices, environment: Mapping[str, str]) -> Ite
             )
 
 
-def _missing(view: CollectionView) -> list[str]:
-    if view.live is None:
-        return []
+def backends_without(view: CollectionView) -> list[str]:
+    """Returns the backends that a collection lives on and that do not hold its live generation."""
+    held = {
+        backend.backend: state.declaration.backends
+        for backend in view.backends
+        for state in backend.generations
+        if state.generation == view.live
+    }
+    # The declaration is that of the generation, the same in each of its backends.
+    named = next(iter(held.values()), None)
     return [
         backend.backend
         for backend in view.backends
-        if backend.reachable and view.live not in {state.generation for state in backend.generations}
+        if backend.reachable
+        and backend.backend not in held
+        and view.live is not None
+        and (FAMILIES[backend.family].by_default if named is None else backend.backend in named)
     ]
 
 

@@ -90,8 +90,7 @@ def absent_backends(pipeline: Pipeline, backends: Addresses) -> tuple[str, ...]:
 
     A service that is not started is called so; any other name is a typing error.
     """
-    named = (one.stage.backend for one in pipeline.identified if isinstance(one.stage, Retrieve | Rerank))
-    return tuple(dict.fromkeys(name for name in named if name not in backends and name in FAMILIES))
+    return tuple(name for name in pipeline.backends if name not in backends and name in FAMILIES)
 
 
 def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:

@@ -211,6 +211,25 @@ def test_collections_that_another_engine_lacks_are_named_and_the_printed_command
     assert clone.local("down").returncode == 0
 
 
+def test_services_on_request_are_added_to_a_stack_with_its_data(clone: Clone) -> None:
+    assert clone.local("up").returncode == 0
+    with pytest.raises(urllib.error.HTTPError) as absent:
+        clone.search("colbert")
+    assert (absent.value.code, b"make up SYSTEMS=late_interaction" in absent.value.read()) == (404, True)
+    assert clone.local("down").returncode == 0
+    hashing = {"SPARSE_ENCODER": "hashing", "LATE_INTERACTION_ENCODER": "hashing"}
+    up = clone.local("up", SYSTEMS="sparse,late_interaction", **hashing)
+    assert up.returncode == 0, up.stderr
+    assert "late_interaction starts too" in up.stderr
+    for pipeline in ("bm25", "splade", "colbert", "bm25-splade", "bm25-colbert", "hybrid-colbert"):
+        answer = clone.search(pipeline)
+        assert (bool(answer["hits"]), answer["degraded"]) == (True, []), pipeline
+    assert "Collection" not in up.stderr.partition("Ready")[2]
+    without = clone.local("up", **hashing)
+    assert (without.returncode, "GATEWAY_BACKENDS" in without.stderr) == (1, True), without.stderr
+    assert clone.local("down").returncode == 0
+
+
 def test_a_secure_stack_speaks_tls_alone_and_the_printed_calls_reach_it(clone: Clone) -> None:
     up = clone.local("up", SECURE="1")
     try:

@@ -9,8 +9,10 @@ from deploy.local.__main__ import notices
 from deploy.local.choices import choose
 from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
+from deploy.local.running_stack import backends_without
 from deploy.local.systems import SYSTEMS, bring_models, demo_systems
 from evaluator.machine.process_costs import parse_processes
+from services.contracts.collections import BackendState, CollectionDeclaration, CollectionState, CollectionView
 
 
 def test_systems_start_beside_the_usual_services_with_what_they_need(tmp_path: Path) -> None:
@@ -80,3 +82,19 @@ def test_a_named_stack_that_starts_more_keeps_its_ports_and_takes_none_of_others
     more = choose({"SYSTEMS": "sparse"}, second, own_ports=False, name="second").ports
     assert more.items() > before.items()
     assert more["sparse"] not in DEFAULT_PORTS.values()
+
+
+@pytest.mark.parametrize(
+    ("declared", "missing"), [(None, ["dense"]), (("lexical",), []), (("lexical", "sparse"), ["sparse"])]
+)
+def test_a_collection_is_missed_only_where_it_lives(declared: tuple[str, ...] | None, missing: list[str]) -> None:
+    state = CollectionState(
+        generation="c@1", published=True, documents=2, engine="e", stamp={},
+        declaration=CollectionDeclaration(backends=declared),
+    )  # fmt: skip
+    states = {"lexical": (state,), "dense": (), "sparse": (), "late_interaction": ()}
+    backends = [
+        BackendState(backend=name, family=name, reachable=True, generations=held) for name, held in states.items()
+    ]
+    view = CollectionView(collection="c", live="c@1", building=None, backends=tuple(backends))
+    assert backends_without(view) == missing
