@@ -18,7 +18,7 @@ from tests.support.textbook_bert import heaviest, textbook_splade
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "evaluator" / "collections" / "bicycle-workshop" / "corpus.jsonl"
-TOKENS, TERMS, DOCUMENTS = 256, 128, 50
+TOKENS, TERMS, DOCUMENTS = 512, 128, 50
 SPECIAL = {0, 100, 101, 102, 103}
 
 
