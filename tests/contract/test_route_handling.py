@@ -15,7 +15,7 @@ from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
 from services.reranker.dialects.tei import tei_router
 from services.reranker.routes import score_router
 from services.sparse.dialects.tei import tei_sparse_router
-from services.vectorservice.routes import collection_router, document_router
+from services.vectorservice.routes import collection_router, document_router, explanation_router
 
 # Routers alone: nothing behind them is asked for a declaration.
 ROUTERS: dict[str, tuple[APIRouter, ...]] = {
@@ -35,6 +35,7 @@ ROUTERS: dict[str, tuple[APIRouter, ...]] = {
     "sparse": (
         collection_router(None, None, None),
         document_router(None, None, None),
+        explanation_router(None, None),
         tei_sparse_router(None),
     ),
     "late_interaction": (collection_router(None, None, None), document_router(None, None, None)),
@@ -57,6 +58,7 @@ OF_COLLECTIONS = [
     ("GET", "/v1/collectionsx", WORK),
 ]
 FINISHING = ("POST", "/v1/collections/c@1/finish", SLOW_WRITE)
+EXPLAINING = ("POST", "/v1/collections/c@1/explain", WORK)
 GETTING = ("POST", "/v1/collections/c@1/documents/get", WORK)
 EXPECTED = {
     "gateway": [
@@ -72,7 +74,7 @@ EXPECTED = {
     ],
     "lexical": [*OF_COLLECTIONS, GETTING, FINISHING],
     "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
-    "sparse": [*OF_COLLECTIONS, FINISHING, ("POST", "/embed_sparse", BULK)],
+    "sparse": [*OF_COLLECTIONS, FINISHING, EXPLAINING, ("POST", "/embed_sparse", BULK)],
     "late_interaction": [*OF_COLLECTIONS, FINISHING],
     "reranker": [
         ("POST", "/v1/score", Handling("own")),
