@@ -1,11 +1,13 @@
 """What holds for every test."""
 
+import functools
 import gc
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from tests.support import secured
@@ -14,6 +16,9 @@ from tests.support.scratch import roomy_memory
 # How long an example takes is the machine's: beside other work the usual 200 ms are missed.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+# Every call of a command builds the same tree of commands, which takes 50 ms: it is built once.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
 def pytest_configure(config: pytest.Config) -> None:

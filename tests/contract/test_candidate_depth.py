@@ -102,7 +102,7 @@ def driven() -> Iterator[Driven]:
     driven.close()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     query=st.sampled_from(WORDS), pipeline=pipelines, tops=st.lists(st.integers(1, 2 * COUNT), min_size=2, max_size=3)
 )

@@ -56,7 +56,7 @@ class Stack:
     without_reranker: str
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder: Path = tmp_path_factory.mktemp("stack")
     apps = {
@@ -103,7 +103,7 @@ class Recording(httpx.AsyncBaseTransport):
         await self.inner.aclose()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AttributedRun:
     """Evaluated and attributed once; tests change copies."""
     experiment = Experiment(

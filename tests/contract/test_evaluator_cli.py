@@ -2,23 +2,20 @@
 
 import itertools
 import json
-import socket
 import statistics
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 from click.testing import Result
 from typer.testing import CliRunner
 
 from evaluator.cli import app
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.served import served
 
 Evaluator = Callable[..., Result]
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,16 +28,8 @@ def stub() -> GatewayStub:
 
 @pytest.fixture
 def url(stub: GatewayStub) -> Iterator[str]:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(stub.app, lifespan="on", log_config=None))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
+    with served(stub.app) as url:
+        yield url
 
 
 @pytest.fixture

@@ -209,6 +209,7 @@ SEARCH = {"p99_ms": 9_000, "point_seconds": 1.5, "warmup_seconds": 0.1}
 FIRST_CONNECTIONS_S = 0.3
 
 
+@pytest.mark.integration
 @repeated_when_late
 async def test_a_pipeline_that_refuses_every_request_carries_no_rate(
     gateway: str, stub: GatewayStub, tmp_path: Path

@@ -56,7 +56,7 @@ def test_a_run_without_it_is_valid_and_says_of_how_many_queries_its_figures_are(
         assert LEFT_OUT in " ".join(evaluator(*words).output.split())
 
 
-@pytest.mark.parametrize("against", [False, True])
+@pytest.mark.parametrize("against", [False, pytest.param(True, marks=pytest.mark.integration)])
 def test_a_load_without_it_says_of_how_many_queries_its_figures_are(
     evaluator: Evaluator, stub: GatewayStub, against: bool
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gateway.collections import publishing
 from tests.support.backends import opened_stack
 from tests.support.real_stack import RealStack, numbered, real_stack
 
@@ -230,8 +231,9 @@ async def test_a_call_of_a_build_that_is_removed_meanwhile_says_that_a_newer_one
 
 
 async def test_a_service_that_fails_to_remove_neither_fails_the_publish_nor_keeps_the_generation(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(publishing, "REMOVING_S", 0.5)
     async with real_stack(tmp_path) as stack:
         await stack.begin(build="abandoned")
         way = stack.ways["dense"]
@@ -243,13 +245,16 @@ async def test_a_service_that_fails_to_remove_neither_fails_the_publish_nor_keep
         assert await held(stack) == (["c@2"], ["c@2"])
 
 
-async def test_what_a_publish_left_behind_is_removed_without_another_call(tmp_path: Path) -> None:
+async def test_what_a_publish_left_behind_is_removed_without_another_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "REMOVING_S", 0.5)
     async with real_stack(tmp_path) as stack:
         await stack.begin(build="abandoned")
         way = stack.ways["dense"]
         way.hold = (b"DELETE ", asyncio.Event())
         assert (await publish(stack, "next")).is_success
-    async with real_stack(tmp_path, keep_previous_s=2.0, refresh_s=0.1) as stack:  # looks every two seconds
+    async with real_stack(tmp_path, keep_previous_s=0.5, refresh_s=0.1) as stack:
         for _ in range(100):
             await asyncio.sleep(0.2)
             if await held(stack) == (["c@2"], ["c@2"]):

@@ -18,6 +18,7 @@ from services.vectorstore.store import VectorQuery, VectorStore
 from tests.support.vectors import (
     COSINE,
     DECLARED,
+    DENSE,
     FILED,
     FILTERS,
     INT8,
@@ -202,12 +203,12 @@ class VectorStoreSuite:
         query = VectorQuery(sample.axis(1.0), top=3, exclude_ids=("a", "c", "never"))
         assert await self.found(notes, query) == ["b", "d", "e"]
 
-    @pytest.mark.parametrize(("conditions", "expected"), [f[1:] for f in FILTERS], ids=[f[0] for f in FILTERS])
-    async def test_filters_mean_the_same_everywhere(
-        self, filed: VectorStore, sample: Sample, conditions: Sequence[Condition], expected: str
-    ) -> None:
-        where = requirements_of(Filter(all=tuple(conditions)), DECLARED.metadata)
-        assert "".join(await self.found(filed, VectorQuery(sample.axis(1.0), top=10, where=where))) == expected
+    async def test_filters_mean_the_same_everywhere(self, filed: VectorStore, sample: Sample) -> None:
+        found = {}
+        for name, conditions, _ in FILTERS:
+            where = requirements_of(Filter(all=tuple(conditions)), DECLARED.metadata)
+            found[name] = "".join(await self.found(filed, VectorQuery(sample.axis(1.0), top=10, where=where)))
+        assert found == {name: expected for name, _, expected in FILTERS}
 
     async def test_a_filter_and_excluded_ids_hold_together(self, filed: VectorStore, sample: Sample) -> None:
         where = requirements_of(Filter(all=(Condition(field="topic", op="eq", value="brakes"),)), DECLARED.metadata)
@@ -249,6 +250,7 @@ class VectorStoreSuite:
         await notes.create(sample.spec)
         assert (await notes.counts("notes@1")).documents == 1
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_another_stamp_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
         with pytest.raises(StampMismatch, match=r"model=unit.*model=other"):
             await notes.create(replace(sample.spec, stamp={**sample.spec.stamp, "model": "other"}))
@@ -259,10 +261,12 @@ class VectorStoreSuite:
         with pytest.raises(StampMismatch, match="multi-vector, 16 dimensions"):
             await notes.create(replace(sample.spec, representation=MultiVector(16, "fp32")))
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_another_declaration_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
         with pytest.raises(StampMismatch, match=r'"topic":"keyword".*"metadata":\{\}'):
             await notes.create(replace(sample.spec, declaration=CollectionDeclaration()))
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_another_build_is_refused_and_the_same_goes_on(self, store: VectorStore, sample: Sample) -> None:
         mine = replace(sample.spec, build="0123456789abcdef")
         await store.create(mine)
@@ -272,6 +276,7 @@ class VectorStoreSuite:
         with pytest.raises(BuildConflict, match="notes@1"):
             await store.create(replace(sample.spec, build="fedcba9876543210"))
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_the_owner_of_a_generation_is_kept(self, store: VectorStore, sample: Sample) -> None:
         await store.create(replace(sample.spec, owner="0123456789ab"))
         await store.create(replace(sample.spec, owner="ba9876543210"))
@@ -279,6 +284,7 @@ class VectorStoreSuite:
         owners = [(await store.spec(generation)).owner for generation in ("notes@1", "notes@2")]
         assert owners == ["0123456789ab", None]
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_the_time_of_publishing_is_kept_when_another_takes_the_place(
         self, notes: VectorStore, sample: Sample
     ) -> None:
@@ -298,6 +304,7 @@ class VectorStoreSuite:
         assert again is not None
         assert again.at > first.at
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_publications_are_numbered_whatever_the_clock_and_keep_their_number(
         self, notes: VectorStore, sample: Sample
     ) -> None:
@@ -333,6 +340,7 @@ class VectorStoreSuite:
         await notes.delete("notes@1", [points[7].id])
         assert await notes.digest("notes@1") != expected.hexdigest()
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_what_is_not_there_is_unknown(self, store: VectorStore, sample: Sample) -> None:
         query = VectorQuery(sample.axis(1.0), top=1)
         for call in (
@@ -344,6 +352,7 @@ class VectorStoreSuite:
             with pytest.raises(UnknownCollection, match="none@1"):
                 await call
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_generations_are_apart_and_listed_in_order(self, notes: VectorStore, sample: Sample) -> None:
         for generation in ("notes@10", "notes@2", "alone@1"):
             await notes.create(replace(sample.spec, generation=generation))
@@ -351,6 +360,7 @@ class VectorStoreSuite:
         assert await self.found(notes, VectorQuery(sample.axis(1.0), top=10)) == []
         assert await notes.generations() == ("alone@1", "notes@1", "notes@2", "notes@10")
 
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_one_generation_of_a_name_is_published(self, notes: VectorStore, sample: Sample) -> None:
         for generation in ("notes@2", "other@1"):
             await notes.create(replace(sample.spec, generation=generation))

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.soak import (
-    copies,
     corpus,
     cost,
     faults,
@@ -85,17 +84,6 @@ async def test_a_corpus_is_read_at_a_few_bytes_of_memory_a_document() -> None:
 
 async def test_a_load_meets_servers_whose_law_of_service_is_known() -> None:
     (await load.run(SEED, 200)).demand()
-
-
-@repeated_when_late
-async def test_equal_pipelines_take_about_equal_times_among_others() -> None:
-    outcome = await copies.run(SEED, 120, models=False)
-    medians = [row for row in outcome.rows if row[1] == "p50"]
-    assert len(medians) == 2
-    for row in medians:
-        low, high = map(float, row[3].split(" to "))
-        with timed():
-            assert 0.7 < low <= high < 1.4, outcome.rows
 
 
 @repeated_when_late

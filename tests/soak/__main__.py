@@ -26,7 +26,6 @@ SOAKS = (
     "pages",
     "timings",
     "load",
-    "copies",
     "power",
     "corpus",
     "agreement",

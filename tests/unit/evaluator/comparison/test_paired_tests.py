@@ -23,7 +23,6 @@ from evaluator.comparison.paired_tests import (
     sign_flip_p,
     too_few,
 )
-from tests.soak import power
 
 SEED = 20_261_123
 # Steps as metrics have them, and values next to one another: both make degenerate samples.
@@ -161,12 +160,8 @@ def test_every_list_of_differences_has_finite_figures(values: list[float]) -> No
     assert all(number is None or math.isfinite(number) for number in numbers)
 
 
-async def test_error_rate_power_and_coverage_keep_their_bars_in_a_simulation_of_fewer_resamples() -> None:
-    (await power.run(SEED, counts=(40,), resamples=499)).demand()
-
-
-@pytest.mark.parametrize("queries", [*range(6, 100, 7), 60, 73, 87, 150, *range(200, 2_001, 360)])
-@pytest.mark.parametrize("family", [1, 2, 5, 20])
+@pytest.mark.parametrize("queries", [6, 20, 60, 150, 2_000])
+@pytest.mark.parametrize("family", [1, 20])
 def test_the_detectable_difference_is_that_of_a_bisection(queries: int, family: int) -> None:
     values = [(-1.0) ** at + at % 3 for at in range(queries)]
     found = minimum_detectable(values, family)

