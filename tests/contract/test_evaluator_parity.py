@@ -13,7 +13,7 @@ from gateway.settings import BackendAddress, GatewaySettings
 from services.lexical.app import build_app as build_lexical
 from services.lexical.presets import BUILT_IN
 from services.lexical.settings import LexicalSettings
-from tests.support.parity_collection import generated_collection
+from tests.support.parity_collection import ParityCollection, generated_collection
 from tests.support.served import served
 
 
@@ -29,14 +29,22 @@ def url(tmp_path: Path) -> Iterator[str]:
             yield gateway
 
 
+def a_tenth(whole: ParityCollection) -> ParityCollection:
+    """Returns the first queries of a collection, with the documents that are judged for them."""
+    grades = {query: whole.grades[query] for query in sorted(whole.grades)[:4]}
+    judged = {one for of_query in grades.values() for one in of_query}
+    return ParityCollection(
+        {one: whole.documents[one] for one in sorted(judged)}, {query: whole.queries[query] for query in grades}, grades
+    )
+
+
 def test_the_exit_status_says_whether_the_figure_is_the_published_one(url: str, tmp_path: Path) -> None:
-    collection = generated_collection(seed=2)
+    collection = a_tenth(generated_collection(seed=2))
     words = ("parity", "beir", str(collection.write(tmp_path / "generated")), "--runs", str(tmp_path / "runs"))
-    for ties, status, said in (
-        ("ascending", 0, "Equal to the 4th decimal."),
-        ("descending", 4, "Explained by order of equal scores by id (descending instead of ascending)."),
+    for figure, status, said in (
+        (collection.figure(BUILT_IN["beir"]), 0, "Equal to the 4th decimal."),
+        ("0.1234", 4, "Explained by none of the "),
     ):
-        figure = collection.figure(BUILT_IN["beir"], ties=ties)
         done = CliRunner().invoke(app, [*words, "--gateway", url, "--published", figure])
         assert done.exit_code == status, done.output
         assert said in done.stdout
