@@ -62,21 +62,21 @@ def knee(multiples: Sequence[CapacityMultiple]) -> float | None:
 
 def render_capacity(report: CapacityReport) -> str:
     """Renders the sentence, the measured rates in order, and the figures at multiples of the capacity."""
-    parts = [report.sentence, measured_table(report)]
+    parts = [report.sentence, aligned(measured_rows(report))]
     if report.multiples:
         parts.append(aligned(multiple_rows(report)))
     return "\n\n".join(parts)
 
 
-def measured_table(report: CapacityReport) -> str:
-    """Renders every measurement of the search, in order."""
-    measured = [("rate", "seconds", "requests", "over", "lost or degraded", "p99 ms", "outcome")]
+def measured_rows(report: CapacityReport) -> list[tuple[str, ...]]:
+    """Returns a header and every measurement of the search, in order."""
+    measured: list[tuple[str, ...]] = [("rate", "seconds", "requests", "over", "lost or degraded", "p99 ms", "outcome")]
     measured += [
         (f"{one.rate:g}/s", f"{one.seconds:.0f}", str(one.requests), str(one.over), str(one.lost),
          _figure(one.p99_ms), one.outcome)
         for one in report.found.measured
     ]  # fmt: skip
-    return aligned(measured)
+    return measured
 
 
 def multiple_rows(report: CapacityReport) -> list[tuple[str, ...]]:

@@ -46,7 +46,7 @@ def load_blocks(load: LoadReport, charts: Collection[str]) -> list[Block]:
     return [
         Heading("Load"),
         Prose(PLANNED),
-        *(block for one in load.capacities for block in _capacity(one, charts)),
+        *(block for one in load.capacities for block in capacity_blocks(one, charts)),
         *(_points(load, charts) if load.points else ()),
         *(Caution(line) for line in load_warnings(load)),
     ]
@@ -55,7 +55,8 @@ def load_blocks(load: LoadReport, charts: Collection[str]) -> list[Block]:
 LOAD_STEP = ShownStep("load", LOAD, LoadReport, load_blocks)
 
 
-def _capacity(found: CapacityReport, charts: Collection[str]) -> Iterator[Block]:
+def capacity_blocks(found: CapacityReport, charts: Collection[str]) -> Iterator[Block]:
+    """Yields the capacity of a pipeline, and its figures at multiples of it."""
     yield Sentence(found.sentence)
     yield from _chart_images({capacity_file(found.pipeline): f"{CAPACITY_SHOWS}: {found.pipeline}"}, charts)
     name, caption = f"load-capacity-{found.pipeline}", f"{found.pipeline} at multiples of its capacity"
@@ -63,6 +64,16 @@ def _capacity(found: CapacityReport, charts: Collection[str]) -> Iterator[Block]
 
 
 def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
+    yield from figure_blocks(load, charts)
+    yield from percentile_blocks(load, charts)
+    yield from path_blocks(load, charts)
+
+
+def figure_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
+    """Yields a row a point, the best pipelines, and what else the points have: steps, loading, ratios, repeats, costs.
+
+    A point whose times are not valid is marked, and so is each of its times; its p99 is missing.
+    """
     yield Table("load", "Every pipeline under each kind of traffic", load_rows(load))
     yield from _chart_images({"rates.svg": "nDCG@10 and p99 against the offered rate"}, charts)
     for number, one in enumerate(load.best_under, start=1):
@@ -72,10 +83,18 @@ def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     yield from filled(Table("load-ratios", "How many times as long one pipeline takes as another", ratio_rows(load)))
     yield from filled(Table("load-repeats", "Medians over the repeats of the load", repeat_rows(load)))
     yield from filled(Table("load-costs", "CPU time of a request under load", cost_rows(load)))
+
+
+def percentile_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
+    """Yields the percentiles of each point, and their spectra."""
     yield Prose(PERCENTILES)
     yield Table("load-percentiles", "Milliseconds by percentile, with 95 % intervals", percentile_rows(load))
     spectra = {f"spectrum-{point.traffic}.svg": f"{SPECTRUM_SHOWS}: {point.traffic}" for point in load.points}
     yield from _foldable(SPECTRUM_SHOWS, _chart_images(spectra, charts))
+
+
+def path_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
+    """Yields where the mean latency of each point went."""
     if path := filled(Table("load-path", PATH, path_rows(load))):
         yield from _chart_images({"stages.svg": "Where the time goes"}, charts)
         yield FoldedBlocks("Where the time goes, in figures", path)

@@ -1,11 +1,10 @@
-"""Renders the capacities of a load as a section of load.md. Pure."""
+"""Builds the overview of the capacities of a load, and their charts. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from evaluator.load.capacity.report import BEYOND, measured_table, multiple_rows
+from evaluator.load.capacity.report import BEYOND
 from evaluator.load.capacity.search import VERIFICATIONS, CapacityReport
 from evaluator.load.page.capacity_chart import capacity_chart
-from evaluator.pages.markdown_table import aligned
 
 CAPACITY_WORDS = (
     "The capacity is the highest rate found at which at most 1 % of the requests took longer than the bound, and at "
@@ -23,29 +22,15 @@ def capacity_file(pipeline: str) -> str:
     return f"capacity-{pipeline}.svg"
 
 
-def capacity_charts(capacities: Sequence[CapacityReport]) -> Iterator[tuple[str, str, str]]:
-    """Yields file, alternative text and content of the chart of each pipeline whose capacity was found."""
+def capacity_charts(capacities: Sequence[CapacityReport]) -> Iterator[tuple[str, str]]:
+    """Yields the name and the content of the chart of each pipeline whose capacity was found."""
     for report in capacities:
         drawn = capacity_chart(report)
         if drawn is not None:
-            yield capacity_file(report.pipeline), f"{CAPACITY_SHOWS}: {report.pipeline}", drawn
+            yield capacity_file(report.pipeline), drawn
 
 
-def capacity_section(capacities: Sequence[CapacityReport], arrivals: str, shown: Mapping[str, str]) -> list[str]:
-    """Renders a row a pipeline, then what each of them met. `shown`: images by file. Empty without a search."""
-    if not capacities:
-        return []
-    parts = ["## Capacity", aligned(_overview(capacities)), f"Arrivals: {arrivals}. {CAPACITY_WORDS}"]
-    for report in capacities:
-        parts += [f"### {report.pipeline}", report.sentence]
-        parts += [shown[name] for name in (capacity_file(report.pipeline),) if name in shown]
-        if report.multiples:
-            parts.append(aligned(multiple_rows(report)))
-        parts += ["<details><summary>Every measured rate, in order</summary>", measured_table(report), "</details>"]
-    return parts
-
-
-def _overview(capacities: Sequence[CapacityReport]) -> list[list[str]]:
+def overview_rows(capacities: Sequence[CapacityReport]) -> list[list[str]]:
     """Returns a header and a row a pipeline."""
     rows = [["pipeline", "p99 bound ms", "capacity", "verified", "knee", *(f"{at:g}x" for at in BEYOND)]]
     for report in capacities:
@@ -53,8 +38,6 @@ def _overview(capacities: Sequence[CapacityReport]) -> list[list[str]]:
         rate = found.outcome if found.rate is None else f"{found.rate:g}/s"
         verified = "–" if found.rate is None else f"{found.verified} of {VERIFICATIONS}"
         knee = "–" if report.knee is None else f"{report.knee:g}/s"
-        beyond = [
-            f"{at[one].goodput:.1f} ({at[one].ndcg_a_second:.1f})" if one in at else "–" for one in BEYOND
-        ]  # fmt: skip
+        beyond = [f"{at[one].goodput:.1f} ({at[one].ndcg_a_second:.1f})" if one in at else "–" for one in BEYOND]
         rows.append([report.pipeline, f"{found.bound_ms:g}", rate, verified, knee, *beyond])
     return rows

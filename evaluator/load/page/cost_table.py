@@ -6,7 +6,7 @@ from evaluator.load.report import LoadReport
 from evaluator.load.statistics.memory_trend import BLOCKS
 from evaluator.machine.cost_rows import cpu_cells, number_cell, process_names, process_rows
 from evaluator.machine.process_costs import MIB
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.page_blocks import Block, Heading, Prose, Table
 
 COSTS = (
     "CPU milliseconds a request: a mean over all that were sent, warm-up among them, with what the processes do in the "
@@ -19,18 +19,13 @@ MEMORY = (
 )
 
 
-def cost_parts(report: LoadReport) -> Iterator[str]:
-    """Yields the parts of the page: none where no process was named."""
+def cost_blocks(report: LoadReport) -> Iterator[Block]:
+    """Yields the costs of the processes and their memory over time; none where no process was named."""
     costs = [point.cost for point in report.points if point.cost is not None]
     if costs:
-        yield from ("## Cost", render_costs(report), COSTS, aligned(process_rows(costs)))
+        yield from (Heading("Cost"), Prose(COSTS), Table("load-processes", "Memory", process_rows(costs)))
     if report.memory:
-        yield from ("## Memory over time", MEMORY, render_memory(report))
-
-
-def render_costs(report: LoadReport) -> str:
-    """Renders `cost_rows`; empty without a cost."""
-    return aligned(rows) if len(rows := cost_rows(report)) > 1 else ""
+        yield from (Heading("Memory over time"), Prose(MEMORY), memory_table(report))
 
 
 def cost_rows(report: LoadReport) -> list[list[str]]:
@@ -41,8 +36,8 @@ def cost_rows(report: LoadReport) -> list[list[str]]:
     return [head, *([point.pipeline, point.traffic_in_words, *cpu_cells(point.cost, names)] for point in points)]
 
 
-def render_memory(report: LoadReport) -> str:
-    """Renders the memory of each process over the load, a row each; empty where no process was named."""
+def memory_table(report: LoadReport) -> Table:
+    """Returns the memory of each process over the load, a row each; none where no process was named."""
     rows = [
         ["process", "first MiB", "middle", "last", "MiB an hour", "from", "to", "readings", "minutes", "missing"],
     ]
@@ -59,4 +54,4 @@ def render_memory(report: LoadReport) -> str:
                 one.reason or "",
             ]
         )
-    return aligned(rows) if report.memory else ""
+    return Table("load-memory", "Memory of each process over the load", rows)

@@ -1,35 +1,24 @@
 """Writes load.md, the page of a load, and its charts `load/*.svg`, from load.json and the histograms beside it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
-from evaluator.load.page.capacity_section import capacity_charts, capacity_section
-from evaluator.load.page.charts import (
-    CHARTS_SHOWN,
-    Spectrum,
-    drawn_share,
-    path_rows,
-    rates_chart,
-    spectrum_chart,
-    stages_chart,
-)
-from evaluator.load.page.cost_table import cost_parts
-from evaluator.load.page.tables import (
-    PERCENTILES,
-    further_tables,
-    load_warnings,
-    percentile_rows,
-    render_load,
-)
+from evaluator.load.capacity.report import measured_rows
+from evaluator.load.page.blocks import capacity_blocks, figure_blocks, path_blocks, percentile_blocks
+from evaluator.load.page.capacity_section import CAPACITY_WORDS, capacity_charts, overview_rows
+from evaluator.load.page.charts import Spectrum, drawn_share, rates_chart, spectrum_chart, stages_chart
+from evaluator.load.page.cost_table import cost_blocks
+from evaluator.load.page.tables import load_warnings
 from evaluator.load.points.best_under import best_rows
 from evaluator.load.points.first_answers import FIRST
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
 from evaluator.load.statistics.histograms import percentiles_ms, read_hlog
 from evaluator.machine.machine_windows import joined_conditions
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.page_blocks import Block, Bullets, FoldedBlocks, Heading, Prose, Sentence, Table
 from evaluator.runs.breakdown import FAILED_OF_A_KIND, SlowAnswer
 from evaluator.runs.run_folder import LOAD_PAGE, RunFolder, writable
 from services.files.disk_writes import write_whole
@@ -51,95 +40,113 @@ CONDITIONS = (
     "Pressure: of the time, in which some process waited for a core. Frequency: of the cores, over the greatest that "
     "they have. Neither has a limit: our own load raises the pressure, and no frequency is wrong in itself."
 )
-Chart = tuple[str, str, str]  # name of the file in load/, what it shows, content
+FIRST_ANSWERS = (
+    "Counted times of the first requests of the warm-up of each repeat, in ms. They are in no figure. Cold are those "
+    "after `--between` alone: before the first repeat each pipeline is asked a query, and the pipeline that came first "
+    "after a restart warmed the services that it shares with the others."
+)
 
 
 def write_page(folder: RunFolder, report: LoadReport) -> None:
     """Writes the page and its charts; charts of an earlier load are removed."""
-    charts = [*_charts(folder.path, report), *capacity_charts(report.capacities)]
+    charts = {**dict(_charts(folder.path, report)), **dict(capacity_charts(report.capacities))}
     for old in (folder.path / "load").glob("*.svg"):
         old.unlink()
-    for name, _, content in charts:
+    for name, content in charts.items():
         write_whole(writable(folder.path / "load" / name), content)
     folder.write_text(LOAD_PAGE, render_load_page(folder.experiment.name, report, charts))
 
 
-def render_load_page(title: str, report: LoadReport, charts: Sequence[Chart]) -> str:
-    """Renders load.md."""
-    shown = {name: f"![{alt}](load/{name})" for name, alt, _ in charts}
-    warnings = list(load_warnings(report))
-    rows = best_rows(report.points, report.quality_differences, report.plan.rates)
-    best = ["## The best pipeline under a bound (nDCG@10)", aligned(rows)] if rows else []
-    parts = [
-        f"# Load: {title}",
-        *(["\n".join(f"- {line}" for line in warnings)] if warnings else []),
-        *capacity_section(report.capacities, report.plan.arrivals, shown),
-    ]
+def render_load_page(title: str, report: LoadReport, charts: Collection[str]) -> str:
+    """Renders load.md. `charts`: their names in `load/`."""
+    files = {f"load/{name}" for name in charts}
+    warnings = tuple(load_warnings(report))
+    blocks: list[Block] = [*([Bullets(warnings)] if warnings else []), *_capacities(report, files)]
     if report.points:
-        parts += [
-            *(["## All points"] if report.capacities else []),
-            render_load(report),
-            COUNTED,
-            *further_tables(report),
-            *(shown[name] for name in shown if name == "rates.svg"),
-            *best,
-            "## Percentiles (ms)",
-            PERCENTILES,
-            aligned(percentile_rows(report)),
-            *_folded([shown[name] for name in shown if name.startswith("spectrum-")], "Latency by percentile"),
-        ]
+        blocks += _points(report, files)
+    blocks += cost_blocks(report)
+    blocks += _titled(
+        "The slowest answers",
+        f"The {SLOWEST_SHOWN} slowest of each point; load.json lists the slowest 1 %. The log of every service "
+        "names the request_id.",
+        _slowest(report),
+    )
+    blocks += _titled(
+        "Failed requests",
+        f"The first {FAILED_OF_A_KIND} of each kind of error and point. The log of every service that such a "
+        "request reached names the request_id.",
+        _failed(report),
+    )
+    blocks.append(Heading("How it was measured"))
+    if report.points:
+        blocks += [_table(_measured(report)), Prose(CONDITIONS)]
+    blocks.append(
+        Sentence(
+            f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_defaults=True)}`. Machine, versions, "
+            "commit: [manifest.json](manifest.json). Every request: `load/*.jsonl`; all figures: "
+            "[load.json](load.json)."
+        )
+    )
+    return "\n\n".join([f"# Load: {title}", *markdown_parts(blocks)]) + "\n"
+
+
+def _capacities(report: LoadReport, files: Collection[str]) -> Iterator[Block]:
+    if not report.capacities:
+        return
+    yield Heading("Capacity")
+    yield _table(overview_rows(report.capacities))
+    yield Prose(f"Arrivals: {report.plan.arrivals}. {CAPACITY_WORDS}")
+    for one in report.capacities:
+        yield from capacity_blocks(one, files)
+        yield FoldedBlocks("Every measured rate, in order", (_table(measured_rows(one)),))
+    if report.points:
+        yield Heading("All points")
+
+
+def _points(report: LoadReport, files: Collection[str]) -> Iterator[Block]:
+    yield from figure_blocks(report, files)
+    yield Prose(COUNTED)
+    if rows := best_rows(report.points, report.quality_differences, report.plan.rates):
+        yield from _titled("The best pipeline under a bound (nDCG@10)", "", rows)
+    yield Heading("Percentiles (ms)")
+    yield from percentile_blocks(report, files)
     if len(stages := _stages(report)) > 1:
-        parts += ["## Where the time goes (ms)", *(shown[name] for name in shown if name == "stages.svg")]
-        parts += ["<details><summary>In figures</summary>", aligned(path_rows(report)), "</details>"]
-        parts += [STAGES, "<details><summary>All stages</summary>", aligned(stages), "</details>"]
-    if len(lengths := _lengths(report)) > 1:
-        parts += ["## By length of the query", aligned(lengths)]
-    if len(first := _first(report)) > 1:
-        parts += [
-            "## First answers",
-            "Counted times of the first requests of the warm-up of each repeat, in ms. They are in no figure. Cold are "
-            "those after `--between` alone: before the first repeat each pipeline is asked a query, and the pipeline "
-            "that came first after a restart warmed the services that it shares with the others.",
-            aligned(first),
-        ]
-    parts += cost_parts(report)
-    if len(slowest := _slowest(report)) > 1:
-        parts += [
-            "## The slowest answers",
-            f"The {SLOWEST_SHOWN} slowest of each point; load.json lists the slowest 1 %. The log of every service "
-            "names the request_id.",
-            aligned(slowest),
-        ]
-    if len(failed := _failed(report)) > 1:
-        parts += [
-            "## Failed requests",
-            f"The first {FAILED_OF_A_KIND} of each kind of error and point. The log of every service that such a "
-            "request reached names the request_id.",
-            aligned(failed),
-        ]
-    parts += [
-        "## How it was measured",
-        *([aligned(_measured(report)), CONDITIONS] if report.points else []),
-        f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_defaults=True)}`. Machine, versions, commit: "
-        "[manifest.json](manifest.json). Every request: `load/*.jsonl`; all figures: [load.json](load.json).",
-    ]
-    return "\n\n".join(parts) + "\n"
+        yield Heading("Where the time goes (ms)")
+        yield from path_blocks(report, files)
+        yield from (Prose(STAGES), FoldedBlocks("All stages", (_table(stages),)))
+    yield from _titled("By length of the query", "", _lengths(report))
+    yield from _titled("First answers", FIRST_ANSWERS, _first(report))
 
 
-def _charts(folder: Path, report: LoadReport) -> Iterator[Chart]:
+def _titled(title: str, words: str, rows: list[list[str]]) -> Iterator[Block]:
+    """Yields a table with its heading and its words, where it has a row."""
+    if len(rows) > 1:
+        yield Heading(title)
+        if words:
+            yield Prose(words)
+        yield _table(rows)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Table:
+    """Returns a table of this page alone, which is in no file of its own."""
+    return Table("", "", rows)
+
+
+def _charts(folder: Path, report: LoadReport) -> Iterator[tuple[str, str]]:
+    """Yields the name and the content of each chart but those of capacities."""
     rates = rates_chart(report)
     if rates is not None:
-        yield "rates.svg", "nDCG@10 and p99 against the offered rate", rates
+        yield "rates.svg", rates
     for traffic in dict.fromkeys(point.traffic for point in report.points):
         points = [point for point in report.points if point.traffic == traffic and drawn_share(point) > 0]
         if points:
             spectra = {point.pipeline: _spectrum(folder, point) for point in points}
             names = {point.traffic_in_words for point in points}
             name = names.pop() if len(names) == 1 else traffic  # a multiple of each pipeline's own capacity
-            yield f"spectrum-{traffic}.svg", f"Latency by percentile: {name}", spectrum_chart(name, points, spectra)
+            yield f"spectrum-{traffic}.svg", spectrum_chart(name, points, spectra)
     stages = stages_chart(report)
     if stages is not None:
-        yield "stages.svg", "Where the time goes", stages
+        yield "stages.svg", stages
 
 
 def _spectrum(folder: Path, point: LoadPointReport) -> Spectrum:
@@ -250,10 +257,3 @@ def _measured(report: LoadReport) -> list[list[str]]:
             ]
         )
     return rows
-
-
-def _folded(parts: Sequence[str], summary: str) -> list[str]:
-    """Returns the parts, behind a summary where they would fill several screens."""
-    if len(parts) <= CHARTS_SHOWN:
-        return list(parts)
-    return [f"<details><summary>{summary}</summary>", *parts, "</details>"]

@@ -1,12 +1,10 @@
-"""Renders the figures of load as a Markdown table and sentences. Pure."""
+"""Builds the tables of a load, and the sentences about it. Pure."""
 
 from collections.abc import Iterator
 
-from evaluator.load.points.best_under import render_best
 from evaluator.load.points.point_cost import missing_cpu
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
-from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import DOUBTFUL
 
 HEADER = (
@@ -18,17 +16,8 @@ PERCENTILES = f"p99 needs 662 requests, p99.9 needs 7,000; neither is given wher
 TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
 
 
-def render_load(report: LoadReport) -> str:
-    """Renders a row a point, and the best pipeline at each rate where the plan has a bound.
-
-    A point whose times are not valid is marked, and so is each of its times; its p99 is missing. `degraded`: share of
-    the answers in time; `re-ranked`: their mean share of candidates, where the pipeline re-ranks.
-    """
-    return "\n\n".join([aligned(load_rows(report)), *map(render_best, report.best_under)])
-
-
 def load_rows(report: LoadReport) -> list[list[str]]:
-    """Returns the header and a row a point."""
+    """Returns the header and a row a point. `degraded`: share of the answers in time; `re-ranked`: of candidates."""
     return [list(HEADER), *(_row(point) for point in report.points)]
 
 
@@ -75,12 +64,6 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
         for backend, use in point.cached.items():
             yield f"{name}: {backend} had {use.rate:.1%} of {use.of} results in its cache"
     yield from report.remarks
-
-
-def further_tables(report: LoadReport) -> list[str]:
-    """Renders steps, loading, ratios and repeats, those that have a row."""
-    tables = (step_rows(report), loading_rows(report), ratio_rows(report), repeat_rows(report))
-    return [aligned(rows) for rows in tables if len(rows) > 1]
 
 
 def step_rows(report: LoadReport) -> list[list[str]]:

@@ -27,7 +27,6 @@ from evaluator.load.points.figures import LoadPercentiles
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.points.quality import QualityDifference, told_apart
 from evaluator.load.statistics.intervals import Interval
-from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from services.contracts.base import Wire
 
@@ -102,11 +101,6 @@ def best_under(
         sentence="",
     )
     return found.model_copy(update={"sentence": _sentence(found)})
-
-
-def render_best(found: BestUnder) -> str:
-    """Renders the sentence and a row a pipeline."""
-    return f"{found.sentence}\n\n{aligned(best_under_rows(found))}"
 
 
 def best_under_rows(found: BestUnder) -> list[list[str]]:

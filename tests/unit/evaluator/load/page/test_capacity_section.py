@@ -4,7 +4,7 @@ from evaluator.load.capacity.report import capacity_report
 from evaluator.load.capacity.search import CapacityReport, FoundCapacity, MeasuredRate
 from evaluator.load.page.blocks import load_blocks
 from evaluator.load.page.capacity_chart import capacity_chart
-from evaluator.load.page.capacity_section import capacity_charts, capacity_section
+from evaluator.load.page.capacity_section import capacity_charts, overview_rows
 from evaluator.load.page.load_page import render_load_page
 from evaluator.pages.markdown_page import markdown_parts
 from tests.support.load_points import load_point, load_report
@@ -57,15 +57,14 @@ def test_the_tail_is_drawn_where_it_was_measured_and_a_time_that_is_not_valid_is
 
 def test_a_search_without_a_capacity_has_no_chart_and_its_sentence_stands_in_the_section() -> None:
     assert list(capacity_charts([unknown()])) == []
-    section = "\n".join(capacity_section([unknown()], "poisson", {}))
-    assert "This machine cannot tell which rate dense carries with p99 <= 500 ms: at 10/s: steal." in section
-    assert [cell.strip() for cell in section.splitlines()[3].split("|")[2:]][1] == "cannot tell"
+    page = render_load_page("shop", load_report(load_point()).model_copy(update={"capacities": (unknown(),)}), ())
+    assert "This machine cannot tell which rate dense carries with p99 <= 500 ms: at 10/s: steal." in page
+    assert overview_rows([unknown()])[1][2] == "cannot tell"
 
 
 def test_the_section_has_a_row_a_pipeline_with_what_is_answered_at_multiples() -> None:
     report = found()
-    lines = "\n".join(capacity_section([report, unknown()], "poisson", {})).splitlines()
-    header, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in (lines[1], lines[3]))
+    header, row, _ = overview_rows([report, unknown()])
     shown = dict(zip(header, row, strict=True))
     assert (shown["capacity"], shown["verified"]) == ("80/s", "5 of 5")
     # At twice the capacity half of the requests were lost, so that half of the nDCG@10 is left.
@@ -83,7 +82,7 @@ def test_the_page_of_a_search_that_found_nothing_has_no_empty_tables() -> None:
 
 def test_the_page_shows_the_chart_of_each_capacity_before_the_points() -> None:
     report = found()
-    charts = list(capacity_charts([report]))
+    charts = dict(capacity_charts([report]))
     load = load_report(load_point("bm25", 80)).model_copy(update={"capacities": (report,)})
     page = render_load_page("shop", load, charts)
     assert "(load/capacity-bm25.svg)" in page

@@ -3,26 +3,23 @@
 import pytest
 
 from evaluator.client.cached_results import CacheUse
+from evaluator.load.page.blocks import figure_blocks
 from evaluator.load.page.charts import stages_chart
 from evaluator.load.page.load_page import render_load_page
 from evaluator.load.page.tables import (
-    further_tables,
+    load_rows,
     load_warnings,
     loading_rows,
     ratio_rows,
-    render_load,
     repeat_rows,
 )
 from evaluator.load.sending.loading_figures import LoadingFigures
 from evaluator.load.statistics.ratios import PercentileRatio, repeated_figure
 from evaluator.machine.cost_rows import number_cell
+from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import Timed
 from tests.support.load_points import load_point, load_report
-
-
-def cells(table: str) -> list[str]:
-    return [cell.strip() for cell in table.splitlines()[-1].split("|")[1:-1]]
 
 
 def test_hit_rates_stand_beside_the_table() -> None:
@@ -48,8 +45,8 @@ def test_the_table_tells_the_shares_of_degraded_answers_and_of_candidates_that_w
         (cut, ["25.0%", "80.0%"]),
         (cut.model_copy(update={"reranked_share": None}), ["25.0%", "–"]),
     ):
-        assert cells(render_load(load_report(point.model_copy(update={"quality": quality}))))[-3:-1] == shown
-    assert cells(render_load(load_report(load_point(n=5, lost=5))))[-3:-1] == ["–", "–"]
+        assert load_rows(load_report(point.model_copy(update={"quality": quality})))[-1][-3:-1] == shown
+    assert load_rows(load_report(load_point(n=5, lost=5)))[-1][-3:-1] == ["–", "–"]
 
 
 def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:
@@ -57,14 +54,14 @@ def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:
     point = load_point(n=5).model_copy(update={"loading": loading})
     rows = loading_rows(load_report(load_point(n=5), point))
     assert rows[1:] == [["hybrid", "20/s while loading", "1280", "64", "20.0"]]
-    assert further_tables(load_report(load_point(n=5), point)) == [aligned(rows)]
-    assert further_tables(load_report(load_point(n=5))) == []
+    assert aligned(rows) in markdown_parts(figure_blocks(load_report(load_point(n=5), point), ()))
+    assert len(list(figure_blocks(load_report(load_point(n=5)), ()))) == 1
 
 
 @pytest.mark.parametrize(("foreign", "mark"), [(0.0, ""), (0.5, "?")])
 def test_every_time_of_a_point_whose_times_are_not_valid_is_marked(foreign: float, mark: str) -> None:
     point = load_point(foreign=foreign)
-    times = [cell for cell in cells(render_load(load_report(point)))[3:7] if cell != "–"]
+    times = [cell for cell in load_rows(load_report(point))[-1][3:7] if cell != "–"]
     assert {cell.endswith("?") for cell in times} == {bool(mark)}
     repeated = {"nDCG@10": repeated_figure([0.7, 0.7]), "p50": repeated_figure([20.0, 21.0])}
     rows = repeat_rows(load_report(point.model_copy(update={"repeats": repeated})))[-2:]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
-from evaluator.load.page.cost_table import cost_parts
+from evaluator.load.page.cost_table import cost_blocks, cost_rows
 from evaluator.load.page.tables import load_warnings
 from evaluator.load.points.point_cost import LOADING, SEVERAL, point_cost
 from evaluator.load.points.point_report import LoadPointReport
@@ -19,6 +19,7 @@ from evaluator.load.statistics.memory_trend import MemoryTrend
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.process_costs import MIB, STARTED_ANEW, ProcessCost
+from evaluator.pages.markdown_page import markdown_parts
 from tests.support.load_points import CLEAN, load_point, load_report
 from tests.support.load_samples import load_sample
 
@@ -99,12 +100,10 @@ def test_the_page_shows_cpu_by_process_and_how_the_memory_went() -> None:
     trend = MemoryTrend(readings=361, seconds=3_600, first_bytes=100 * MIB, middle_bytes=120 * MIB,
                         last_bytes=121 * MIB, mib_an_hour=0.54, interval=(-0.25, 1.33))  # fmt: skip
     report = load_report(costed({"gateway": GATEWAY}), load_point("bm25"))
-    page = "\n".join(cost_parts(report.model_copy(update={"memory": {"gateway": trend}})))
-    assert [cell.strip() for cell in page.splitlines()[3].split("|")[1:-1]] == [
-        "hybrid", "20/s", "12.0", "12.0", "10", "1"
-    ]  # fmt: skip
+    assert cost_rows(report)[1] == ["hybrid", "20/s", "12.0", "12.0", "10", "1"]
+    page = "\n".join(markdown_parts(cost_blocks(report.model_copy(update={"memory": {"gateway": trend}}))))
     assert page.splitlines()[-1].replace(" ", "") == "|gateway|100.0|120.0|121.0|0.5|-0.2|1.3|361|60.0||"
-    assert list(cost_parts(load_report(load_point()))) == []
+    assert list(cost_blocks(load_report(load_point()))) == []
 
 
 def test_a_point_while_the_corpus_was_loaded_has_a_reason_and_no_cost() -> None:
