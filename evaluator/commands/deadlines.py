@@ -20,8 +20,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.deadlines.step import deadlines_step
-from evaluator.deadlines.sweep import DEADLINES, DeadlinesFile
+from evaluator.deadlines.sweep import DEADLINES, DeadlinesFile, deadlines_step
 from evaluator.deadlines.tables import render_deadlines
 from evaluator.errors import WrongOption
 from evaluator.machine.measurement_lock import measuring

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.datasets.ids import read_id
-from evaluator.datasets.json_lines import json_objects
-from evaluator.datasets.text_files import HashedLines
+from evaluator.datasets.text_files import HashedLines, json_objects
 
 # A field with more values is an identifier or a measurement, and no grouping.
 MOST_VALUES = 12

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.datasets.ids import read_id
-from evaluator.datasets.json_lines import json_objects
 from evaluator.datasets.judgments import read_judgments
-from evaluator.datasets.text_files import HashedLines
+from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.errors import EvaluationError
 from services.contracts.base import Count, Wire
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from evaluator.datasets.ids import read_id
-from evaluator.datasets.json_lines import json_objects
 from evaluator.datasets.metadata_schema import sendable_metadata
-from evaluator.datasets.text_files import HashedLines
+from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.errors import DatasetError
 from services.contracts.documents import Document
 

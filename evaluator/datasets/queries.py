@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 from pydantic import TypeAdapter, ValidationError
 
 from evaluator.datasets.ids import plain_id, read_id
-from evaluator.datasets.json_lines import json_objects
-from evaluator.datasets.text_files import HashedLines, find_one
+from evaluator.datasets.text_files import HashedLines, find_one, json_objects
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE, QueryText
 from services.contracts.validation_messages import validation_message

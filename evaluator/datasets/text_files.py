@@ -3,9 +3,10 @@
 import gzip
 import hashlib
 import io
+import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,25 @@ def sha256(path: Path, most: int | None = None) -> str:
     """Returns the sha256 of a file's content, of `most` bytes at most. Raises OSError."""
     with open_regular(path, most) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_objects(
+    path: Path, lines: HashedLines, positions: Container[int] | None = None
+) -> Iterator[tuple[str, dict[str, object], int]]:
+    """Yields place, value and bytes of each line that is not blank, or of those at `positions`. Raises DatasetError."""
+    position = -1
+    # Only \n ends a line of JSON; str.splitlines would also split at U+2028.
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        position += 1
+        if positions is not None and position not in positions:
+            continue
+        place = f"{path}:{number}"
+        try:
+            value = json.loads(decoded(line, place))
+        except (ValueError, RecursionError) as error:
+            raise DatasetError(f"{place}: not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise DatasetError(f"{place}: not a JSON object")
+        yield place, value, len(line)

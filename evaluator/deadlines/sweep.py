@@ -18,11 +18,13 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.turn_orders import query_turns
 from evaluator.machine.machine_conditions import MachineConditions, MachineCounters
 from evaluator.machine.machine_windows import ConditionsMeter, window_faults
+from evaluator.machine.measured_processes import measured_processes
 from evaluator.metrics.quality import means, measure
 from evaluator.progress import progress
 from evaluator.runs.latency import percentile
-from evaluator.runs.run_folder import StepFile
+from evaluator.runs.run_folder import RunFolder, StepFile
 from evaluator.steps.arms import Arm, search_request
+from evaluator.steps.prepared_run import keep_manifest, prepare_run
 from evaluator.steps.rank import ChosenQueries
 from evaluator.steps.reranked_candidates import candidates_scored, mean_scored, share_scored
 from evaluator.thread_work import in_thread
@@ -82,6 +84,25 @@ class DeadlinesFile(StepFile):
     conditions: MachineConditions
     timing_valid: bool
     timing_reasons: tuple[str, ...]
+
+
+async def deadlines_step(
+    client: GatewayClient, folder: RunFolder, deadlines_ms: Sequence[int], counters: MachineCounters | None = None
+) -> DeadlinesFile:
+    """Sends every query at every deadline; writes deadlines.json and, unless there, manifest.json.
+
+    `counters`: of tests.
+    """
+    with folder.locked():
+        ready = await prepare_run(client, folder)
+        keep_manifest(folder, ready.manifest)
+        measured = measured_processes(folder.runs, client.url)
+        found = await sweep(
+            client, folder.experiment, ready.dataset, ready.arms, ready.queries, deadlines_ms, measured, counters
+        )
+        written = found.model_copy(update={"made_from": folder.hashes("experiment.json", "manifest.json")})
+        folder.write(DEADLINES, written)
+        return written
 
 
 async def sweep(

@@ -15,8 +15,7 @@ from starlette.middleware.base import RequestResponseEndpoint
 
 from evaluator.client.client import connected
 from evaluator.commands.deadlines import print_deadlines
-from evaluator.deadlines.step import deadlines_step
-from evaluator.deadlines.sweep import DeadlinesFile
+from evaluator.deadlines.sweep import DeadlinesFile, deadlines_step
 from evaluator.evaluation import ingest_step
 from evaluator.machine.measured_processes import record_stack
 from evaluator.runs.run_folder import RunFolder

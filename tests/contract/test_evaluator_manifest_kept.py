@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.client.client import GatewayClient
-from evaluator.deadlines.step import deadlines_step
+from evaluator.deadlines.sweep import deadlines_step
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step
 from evaluator.load.step import load_step

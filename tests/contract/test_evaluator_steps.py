@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.deadlines.step import deadlines_step
+from evaluator.deadlines.sweep import deadlines_step
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step, quality_step, rank_step
 from evaluator.experiments.experiment import Experiment

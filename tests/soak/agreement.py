@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.export import exported_traffic, write_export
-from evaluator.load.export_scripts import ExportedTraffic
+from evaluator.load.export import ExportedTraffic, exported_traffic, write_export
 from evaluator.load.points.figures import load_percentiles
 from evaluator.load.sending.drives import run_point
 from evaluator.load.sending.traffic import LoadTarget

@@ -15,8 +15,7 @@ from evaluator.client.gateway_access import read_access
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.export import exported_traffic
-from evaluator.load.export_scripts import exported_files
+from evaluator.load.export import exported_files, exported_traffic
 from evaluator.load.sending.generator_task import GeneratorTask
 from evaluator.load.sending.generators import run_generators
 from evaluator.load.sending.traffic import LoadTarget

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.export import exported_traffic
-from evaluator.load.export_scripts import ExportedTraffic, export_command, exported_files
+from evaluator.load.export import ExportedTraffic, export_command, exported_files, exported_traffic
 from evaluator.load.sending.traffic import LoadTarget
 
 # Quotes of all kinds, a line separator that JavaScript minds, and text beyond ASCII.
