@@ -1,7 +1,6 @@
 """Commands of judging: make a pool, grade its pairs, look how far judges are and how they agree, export qrels."""
 
 import sys
-from collections import deque
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -15,7 +14,6 @@ from evaluator.judging.consensus import consensus_grades, disputed_pairs
 from evaluator.judging.export import export_judgments
 from evaluator.judging.judgment_log import MOST_GRADE
 from evaluator.judging.new_session import create_session
-from evaluator.judging.pool import PooledPair
 from evaluator.judging.progress_page import (
     outlook_sentence,
     render_agreement,
@@ -103,17 +101,13 @@ def grade(
             help="pool; others: without pairs that another judge has graded; impact: so, by what they change."
         ),
     ] = "pool",
-    disputed: Annotated[
-        bool, typer.Option("--disputed", help="Show again what judges graded differently, in place of an order.")
-    ] = False,
 ) -> None:
     """Shows one pair after another and reads a key for each, with Enter. Ends with q, or where the input ends."""
     with reporting_errors():
         if order not in get_args(Order):
             raise WrongOption(f"--order {order}: there are {', '.join(get_args(Order))}")
         session = JudgingSession(folder)
-        again = deque(one.pair for one in disputed_pairs(session.grades())) if disputed else None
-        done = _graded(session, judge, _order(order), again)
+        done = _graded(session, judge, _order(order))
         say(f"Judgments written: {done}. Progress: {command_line('judge', 'show', str(folder))}")
 
 
@@ -126,19 +120,10 @@ def export(folder: Session, file: Annotated[Path, typer.Argument(help="The qrels
         say(f"Next: {command_line('quality', '--run', 'RUN', '--judgments', str(file))}")
 
 
-def _graded(session: JudgingSession, judge: str, order: Order, again: deque[PooledPair] | None) -> int:
-    """Reads keys until there is no pair, no input, or a q. Returns how many judgments of this call stand.
-
-    `again`: the pairs to show, in place of those that `order` has left.
-    """
-
-    def following() -> ShownPair | None:
-        if again is None:
-            return session.next_pair(judge, order)
-        return session.shown(again.popleft()) if again else None
-
+def _graded(session: JudgingSession, judge: str, order: Order) -> int:
+    """Reads keys until there is no pair, no input, or a q. Returns how many judgments of this call stand."""
     written, settled = 0, False
-    current = following()
+    current = session.next_pair(judge, order)
     show(KEYS)
     while current is not None:
         if order == "impact" and written % OUTLOOK_EVERY == 0 and not settled:
@@ -153,8 +138,6 @@ def _graded(session: JudgingSession, judge: str, order: Order, again: deque[Pool
                 say("Nothing to undo.")
             else:
                 written = max(0, written - 1)  # it may be one of an earlier call
-                if again is not None:
-                    again.appendleft(current.pair)
                 current = session.shown(taken_back)
             continue
         if key == "s":
@@ -162,7 +145,7 @@ def _graded(session: JudgingSession, judge: str, order: Order, again: deque[Pool
         else:
             session.grade(judge, current.pair, int(key))
         written += 1
-        current = following()
+        current = session.next_pair(judge, order)
     say("No pair is left for this judge.")
     if order == "impact" and not settled:
         _say_outlooks(session)

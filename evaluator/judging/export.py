@@ -45,10 +45,19 @@ def export_judgments(session: JudgingSession, path: Path) -> JudgmentsExport:
     if path.exists() and not _is_export(_beside(path)):
         raise EvaluationError(f"{path}: is there already and no export of judgments; name another file, or remove it")
     text, made = _export(session, beir=path.suffix == ".tsv")
-    # In this order: qrels alone, as a kill between the two would leave them, are no export and would not be replaced.
-    write_whole(_beside(path), made.model_dump_json(indent=2) + "\n")
-    write_whole(path, text, newline="\n")
+    _write(path, text, made)
     return made
+
+
+def export_by_content(session: JudgingSession) -> Path:
+    """Writes the export into the session's folder, as judgments-<sha256>.qrels: later ones leave it as it is.
+
+    A report names its files, and is made again from them. Raises EvaluationError without a judgment.
+    """
+    text, made = _export(session, beir=False)
+    path = session.folder / f"judgments-{made.qrels_sha256[:12]}.qrels"
+    _write(path, text, made)
+    return path
 
 
 def _export(session: JudgingSession, beir: bool) -> tuple[str, JudgmentsExport]:
@@ -80,6 +89,12 @@ def _export(session: JudgingSession, beir: bool) -> tuple[str, JudgmentsExport]:
 
 def _beside(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
+
+
+def _write(path: Path, text: str, made: JudgmentsExport) -> None:
+    # In this order: qrels alone, as a kill between the two would leave them, are no export and would not be replaced.
+    write_whole(_beside(path), made.model_dump_json(indent=2) + "\n")
+    write_whole(path, text, newline="\n")
 
 
 def _is_export(path: Path) -> bool:

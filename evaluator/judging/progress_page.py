@@ -44,8 +44,8 @@ def render_progress(found: Sequence[JudgeProgress], pairs: int, judged: int) -> 
     return f"{table}{judged} of {pairs} pairs are judged."
 
 
-def render_agreement(found: Sequence[JudgeAgreement], group: GroupAgreement | None) -> list[str]:
-    """Renders kappas and the confusion of each two judges that share pairs, part by part; nothing for one judge."""
+def agreement_blocks(found: Sequence[JudgeAgreement], group: GroupAgreement | None) -> list[Block]:
+    """Returns kappas and the confusion of each two judges that share pairs; nothing for a single judge."""
     if not found:
         return []
     rows = [["judges", "pairs", "equal", "kappa", "linear", "quadratic"]]
@@ -59,7 +59,12 @@ def render_agreement(found: Sequence[JudgeAgreement], group: GroupAgreement | No
     if group is not None:
         agreement = f"Fleiss' kappa of all {len(group.judges)} judges: {_figure(group.kappa)} ({group.pairs} pairs)."
         blocks.append(Sentence(agreement))
-    return list(markdown_parts(blocks + [_confusion(one) for one in found if one.pairs]))
+    return blocks + [_confusion(one) for one in found if one.pairs]
+
+
+def render_agreement(found: Sequence[JudgeAgreement], group: GroupAgreement | None) -> list[str]:
+    """Renders the agreement, part by part."""
+    return list(markdown_parts(agreement_blocks(found, group)))
 
 
 def render_disputed(found: Sequence[DisputedPair]) -> list[str]:
@@ -68,10 +73,19 @@ def render_disputed(found: Sequence[DisputedPair]) -> list[str]:
         return []
     rows = [["query", "document", "grades"]]
     for one in found[:MOST_DISPUTED]:
-        given = ", ".join(f"{judge} {grade}" for judge, grade in one.grades.items())
-        rows.append([one.pair.query, one.pair.document, given])
+        rows.append([one.pair.query, one.pair.document, grades_in_words(one)])
+    return [f"Disputed pairs: {disputed_count(found)}.", aligned(rows)]
+
+
+def disputed_count(found: Sequence[DisputedPair]) -> str:
+    """Says how many pairs are disputed, and how many of them are shown."""
     more = f", of which the first {MOST_DISPUTED} are shown" if len(found) > MOST_DISPUTED else ""
-    return [f"Disputed pairs: {len(found)}{more}.", aligned(rows)]
+    return f"{len(found)}{more}"
+
+
+def grades_in_words(pair: DisputedPair) -> str:
+    """Returns who gave which grade."""
+    return ", ".join(f"{judge} {grade}" for judge, grade in pair.grades.items())
 
 
 def render_outlooks(outlooks: Mapping[str, VerdictOutlook], verdicts: Sequence[PairedComparison]) -> list[str]:

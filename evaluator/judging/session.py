@@ -128,12 +128,13 @@ class JudgingSession:
 
     def progress(self) -> list[JudgeProgress]:
         """Returns how far each judge is."""
-        found = []
-        for judge in self.judges:
-            standing = self.standing(judge)
-            graded, skipped = len(standing.grades), len(standing.skipped)
-            found.append(JudgeProgress(judge, graded, skipped, len(self.pairs) - graded - skipped))
-        return found
+        return [self.progress_of(judge) for judge in self.judges]
+
+    def progress_of(self, judge: str) -> JudgeProgress:
+        """Returns how far one judge is, also one who has not begun."""
+        standing = self.standing(judge)
+        graded, skipped = len(standing.grades), len(standing.skipped)
+        return JudgeProgress(judge, graded, skipped, len(self.pairs) - graded - skipped)
 
     def next_pair(self, judge: str, order: Order = "pool") -> ShownPair | None:
         """Returns the next pair that this judge has neither graded nor skipped; None where none is left."""
@@ -153,9 +154,13 @@ class JudgingSession:
         self._judge_next.follow(consensus_grades(self.grades()))
         return self._judge_next.order()
 
+    def holds(self, pair: PooledPair) -> bool:
+        """Returns whether a pair is in the pool."""
+        return pair in self._places
+
     def shown(self, pair: PooledPair) -> ShownPair:
         """Returns the texts of a pair. Raises EvaluationError for one that is not in the pool."""
-        if pair not in self._places:
+        if not self.holds(pair):
             raise EvaluationError(f"{pair.query} {pair.document}: not in the pool of {self.folder}")
         document = self._documents.read(pair.document)
         return ShownPair(pair, self._queries[pair.query], document.title, document.text)

@@ -11,9 +11,9 @@ from evaluator.pages.svg_chart import style
 from services.chassis.access.page_headers import LOGIN
 
 # What stands in the bar above every page: where it leads, and its name.
-NAVIGATION = (("/", "Runs"), ("/new", "New experiment"))
+NAVIGATION = (("/", "Runs"), ("/new", "New experiment"), ("/judge", "Judging"))
 # What pages load beside their style sheet, by name, with its media type.
-PAGE_FILES = {"watch.js": "text/javascript", "icon.svg": "image/svg+xml"}
+PAGE_FILES = {"watch.js": "text/javascript", "judge.js": "text/javascript", "icon.svg": "image/svg+xml"}
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 

@@ -10,11 +10,15 @@ from evaluator.pages.environment import page_environment
 from evaluator.service.comparison_cache import ComparisonCache
 from evaluator.service.computing_lock import ComputingLock
 from evaluator.service.jobs import Jobs
+from evaluator.service.judging_pages import JudgingPages
+from evaluator.service.judging_routes import judging_routes
+from evaluator.service.judging_work import slow_work
 from evaluator.service.message_paths import MessagePaths
 from evaluator.service.page_answers import PageAnswers, html_answer
 from evaluator.service.page_routes import page_routes
 from evaluator.service.routes import comparison_routes, experiment_routes
 from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.served_sessions import ServedSessions
 from evaluator.service.service_pages import ServicePages
 from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
@@ -34,7 +38,8 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     if settings.ca_file is not None:
         caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
 
-    pages = ServicePages(page_environment(settings.authenticates))
+    environment = page_environment(settings.authenticates)
+    pages = ServicePages(environment)
 
     def as_page(problem: Problem) -> Response:
         return html_answer(pages.problem(problem.status, problem.title, problem.detail), problem.status)
@@ -43,7 +48,9 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
         paths, datasets = MessagePaths([settings.runs, *settings.datasets]), ServedDatasets(settings.datasets)
         jobs = Jobs(settings.runs, settings.gateway_url, datasets, paths, transport, settings.access)
-        comparisons = ComparisonCache(settings.runs, ComputingLock(settings.runs))
+        lock = ComputingLock(settings.runs)
+        comparisons, sessions = ComparisonCache(settings.runs, lock), ServedSessions(settings.runs)
+        slow = slow_work(sessions, lock)
         answers = PageAnswers(pages, paths)
 
         async def readiness() -> tuple[Check, ...]:
@@ -54,10 +61,12 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
             routers = [
                 experiment_routes(jobs),
                 comparison_routes(jobs, comparisons, paths),
-                page_routes(jobs, comparisons, datasets, pages, answers),
+                page_routes(jobs, comparisons, datasets, pages, answers, slow.measures),
+                judging_routes(jobs, sessions, JudgingPages(environment), answers, slow),
             ]
             yield routers, readiness
         finally:
+            await slow.close()
             await comparisons.close()
             await jobs.close()
 

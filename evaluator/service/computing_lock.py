@@ -3,6 +3,8 @@
 No rule of valid times would see the CPU time of a comparison beside a measurement.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning
@@ -44,6 +46,15 @@ class ComputingLock:
         else:
             self._lock.release()
             self._lock = None
+
+    @contextmanager
+    def held(self, what: str) -> Iterator[None]:
+        """Holds the lock for a work. Raises as `take`."""
+        self.take(what)
+        try:
+            yield
+        finally:
+            self.release(what)
 
     def _taken(self) -> MeasurementLock:
         try:

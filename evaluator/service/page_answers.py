@@ -22,8 +22,7 @@ from services.chassis.requests.rendering import render
 
 AGAIN_S = 2  # seconds after which a page that waits for a result loads itself again
 WAITING = {"refresh": str(AGAIN_S)}
-MOST_FIELDS = 16  # of a form
-MOST_DIGITS = 6  # of a page, or of examples
+MOST_FIELDS = 256  # of a form: 16 runs of nine pipelines, and what is asked of them
 FormFields = ImmutableMultiDict[str, str]
 P = ParamSpec("P")
 
@@ -83,10 +82,16 @@ class PageAnswers:
             return self.paths.shortened(message)
         return f"{self.paths.shortened(error)}."
 
-    def form_page(self, html: Callable[[str], str], reader: FormReader, status: int = 200) -> Response:
+    def form_page(
+        self,
+        html: Callable[[str], str],
+        reader: FormReader,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
         """Returns a page with a form, and the cookie that its token belongs to. `html`: the page, by its token."""
         nonce = self._tokens.nonce(reader)
-        answer = html_answer(html(self._tokens.token(nonce, reader.session)), status)
+        answer = html_answer(html(self._tokens.token(nonce, reader.session)), status, headers)
         set_form_cookie(answer, nonce, reader)
         return answer
 
@@ -111,9 +116,9 @@ def known_run(jobs: Jobs, run: str) -> str:
     return run
 
 
-def page_number(text: str) -> int:
+def page_number(text: str, most_digits: int = 6) -> int:
     """Reads a number of a query string. Raises BadInput."""
-    if not text.isascii() or not text.isdecimal() or len(text) > MOST_DIGITS:
+    if not text.isascii() or not text.isdecimal() or len(text) > most_digits:
         raise BadInput(f"{text[:20]} is no page or number.")
     return int(text)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -51,8 +52,12 @@ def page_routes(
     datasets: ServedDatasets,
     pages: ServicePages,
     answers: PageAnswers,
+    measures: Callable[[str], bool],
 ) -> APIRouter:
-    """Builds the routes of runs, comparisons and the form that starts an experiment."""
+    """Builds the routes of runs, comparisons and the form that starts an experiment.
+
+    `measures`: whether a run is being measured again by judgments. Its files do not fit together meanwhile.
+    """
     routes = router()
 
     @routes.get("/", include_in_schema=False)
@@ -65,7 +70,12 @@ def page_routes(
     @handled(scope="search", page=True)
     @answers.as_page
     async def run(run: str, reader: FromReader) -> Response:
-        found = await asyncio.to_thread(shown_run, jobs, known_run(jobs, run))
+        before = measures(known_run(jobs, run))
+        found = await asyncio.to_thread(shown_run, jobs, run)
+        if before or measures(run):  # while it was read
+            waiting = WAITING if found.stale else None
+            found = replace(found, measuring=True)
+            return answers.form_page(lambda token: pages.run(found, token), reader, 200, waiting)
         status = 409 if found.stale else 200
         return answers.form_page(lambda token: pages.run(found, token), reader, status)
 
@@ -80,7 +90,13 @@ def page_routes(
     @handled(scope="search", page=True)
     @answers.as_page
     async def table(run: str, file: str) -> Response:
-        return table_answer(await asyncio.to_thread(blocks_of, jobs, known_run(jobs, run)), file)
+        before = measures(known_run(jobs, run))
+        try:
+            return table_answer(await asyncio.to_thread(blocks_of, jobs, run), file)
+        except EvaluationError as error:
+            if before or measures(run):  # while it was read
+                raise NotComputedYet(f"{run} is being measured by judgments") from error
+            raise
 
     @routes.get("/attribution/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)

@@ -36,7 +36,7 @@ class ShownRun:
 
     `blocks`: of a run without a report, what it has measured. `live`: the chart of the load that runs,
     `live_table`: its figures. `cancellable`: the service runs it, and no command.
-    `stale`: why the report that is there cannot be shown.
+    `stale`: why the report that is there cannot be shown. `measuring`: figures and report are being written anew.
     `steps`: those that a page of their own shows.
     """
 
@@ -49,6 +49,7 @@ class ShownRun:
     live_table: Table
     cancellable: bool = False
     stale: str = ""
+    measuring: bool = False
     steps: Sequence[ShownStep[Any]] = ()
 
 

@@ -40,6 +40,8 @@ from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import RerankerSettings
+from tests.support.evaluator_service import evaluator
+from tests.support.gateway_stub import GatewayStub
 from tests.support.processes import free_port
 from tests.support.served import served
 
@@ -197,9 +199,14 @@ async def test_a_run_that_is_measured_again_is_attributed_again(folder: RunFolde
     ):
         assert (await asyncio.to_thread(CliRunner().invoke, app, command)).exit_code == 0
     added = folder.read("report.json", Report)
-    for command in (["quality", "--run", str(folder.path)], ["report", "--run", str(folder.path)]):
-        assert (await asyncio.to_thread(CliRunner().invoke, app, command)).exit_code == 0
+    async with evaluator(GatewayStub(), folder.path.parent) as client:
+        page = await client.get(f"/runs/{folder.name}")
+        token = page.text.partition('name="token" value="')[2].partition('"')[0]
+        answer = await client.post(f"/measure/{folder.name}", data={"token": token, "session": ""})
+        while answer.status_code == 200:
+            answer = await client.get(f"/measure/{folder.name}")
     alone = folder.read("report.json", Report)
+    assert answer.status_code == 303, answer.text
     assert [len(one.attribution.judgments.added) for one in (added, alone) if one.attribution] == [1, 0]
 
 

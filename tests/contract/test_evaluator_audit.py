@@ -14,7 +14,7 @@ from tests.support.keys import TOKEN, bearing, made_keys
 RUN = "20260101T000000Z-none-01234567"
 
 
-async def test_a_line_names_the_run_that_was_begun_or_cancelled(
+async def test_a_line_names_the_run_that_was_begun_or_cancelled_and_the_session_that_was_judged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys, gateway = made_keys(tmp_path), GatewayStub().app
@@ -43,6 +43,12 @@ async def test_a_line_names_the_run_that_was_begun_or_cancelled(
             await client.delete(f"/v1/experiments/{begun.json()['id']}")
             await client.delete(f"/v1/experiments/{RUN}")
             await client.delete("/v1/experiments/Not%20a%20run")
+            await client.post("/judge/spring/pair", data={})
     told = [vars(record) for record in caplog.records if record.name == "audit"]
-    assert [one["run"] for one in told] == [begun.json()["id"], begun.json()["id"], RUN, None]
-    assert {one["route"] for one in told} == {"/v1/experiments", "/v1/experiments/{run:path}"}
+    assert [one["run"] for one in told] == [begun.json()["id"], begun.json()["id"], RUN, None, None]
+    assert [one["session"] for one in told] == [None, None, None, None, "spring"]
+    assert {one["route"] for one in told} == {
+        "/v1/experiments",
+        "/v1/experiments/{run:path}",
+        "/judge/{session}/pair",
+    }

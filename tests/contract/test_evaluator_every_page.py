@@ -1,4 +1,4 @@
-"""Every page of the service over one run is there, in the order of a reader who compares.
+"""Every page of the service over one run is there, in the order of a reader who compares and judges.
 
 How long each takes with thousands of queries is timed by `tests/soak/pages.py`, of which this is a small part.
 """
@@ -13,7 +13,7 @@ from tests.support.gateway_stub import GatewayStub
 from tests.support.large_run import RunSize, write_large_run
 
 
-async def test_a_reader_gets_every_page_of_a_run_and_its_comparison(tmp_path: Path) -> None:
+async def test_a_reader_gets_every_page_of_a_run_its_comparison_and_its_judging(tmp_path: Path) -> None:
     folder = write_large_run(tmp_path, 7, RunSize(queries=12, pipelines=3, depth=10))
     quality_step(folder)
     report_step(folder)
@@ -21,4 +21,12 @@ async def test_a_reader_gets_every_page_of_a_run_and_its_comparison(tmp_path: Pa
         pages = {page.name: page for page in await read_every_page(client, folder.path.name)}
     assert len(pages["a run"].seconds) == REPEATS
     computed = [page.name for page in pages.values() if page.computed_s is not None]
-    assert computed == ["comparison of its pipelines"]
+    assert computed == [
+        "comparison of its pipelines",
+        "a new session",
+        "first pair of a judge",
+        "first pair, order of impact",
+        "a session: progress, agreement, disputed pairs",
+        "outlook of a session",
+        "a run, measured by a session",
+    ]

@@ -1,8 +1,6 @@
 """`judge` takes a pool from runs to qrels that a report reads, on the command line and by several judges at once."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,8 +13,6 @@ from typer.testing import CliRunner
 from evaluator.cli import app
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
-from evaluator.judging.consensus import disputed_pairs
-from evaluator.judging.export import export_judgments
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session import JudgingSession
 from tests.support.later_release import add_later_fields
@@ -250,118 +246,3 @@ def test_a_pair_of_another_pool_is_refused(folder: Path) -> None:
     session = JudgingSession(folder)
     with pytest.raises(EvaluationError, match="not in the pool"):
         session.grade("ann", PooledPair("q0", "f9"), 1)
-
-
-def test_a_judge_grades_again_what_is_disputed(evaluator: Evaluator, folder: Path) -> None:
-    evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("0123"))
-    evaluator("judge", "grade", folder, "--judge", "bob", typed=typed("0321"))
-    session = JudgingSession(folder)
-    first, second = (str(one.grades["ann"]) for one in disputed_pairs(session.grades()))
-    keys = typed(f"{first}u{first}{second}")
-    done = evaluator("judge", "grade", folder, "--judge", "bob", "--disputed", typed=keys)
-    assert "No pair is left" in done.stderr
-    assert session.standing("bob").grades == session.standing("ann").grades
-
-
-@pytest.fixture
-def graded(folder: Path, evaluator: Evaluator) -> Path:
-    """A session in which ann has graded two pairs."""
-    assert evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("21")).exit_code == 0
-    return folder
-
-
-def test_files_of_editors_and_systems_beside_those_of_judges_are_left_alone(
-    graded: Path, evaluator: Evaluator, tmp_path: Path
-) -> None:
-    judges = graded / "judges"
-    (judges / ".#ann.jsonl").symlink_to("somebody@machine.1234")  # the lock of an editor: leads nowhere
-    for name in ("ann.jsonl~", "._ann.jsonl", "#ann.jsonl#", ".ann.jsonl.swp", ".DS_Store", "notes.txt"):
-        (judges / name).write_bytes(b"\0\xff")
-    (judges / "old").mkdir()
-    shown, exported = evaluator("judge", "show", graded), evaluator("judge", "export", graded, tmp_path / "e.qrels")
-    assert (shown.exit_code, exported.exit_code) == (0, 0)
-    assert "somebody" not in shown.output
-    assert list(JudgingSession(graded).grades()) == ["ann"]
-
-
-def _directory(path: Path) -> None:
-    path.mkdir()
-
-
-def _leads_nowhere(path: Path) -> None:
-    path.symlink_to("gone")
-
-
-def _written(content: bytes) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        path.write_bytes(content)
-
-    return write
-
-
-@pytest.mark.parametrize(
-    ("name", "put", "said"),
-    [
-        ("ann copy.jsonl", _written(b""), "ann copy.jsonl: is no file of a judge: "),
-        ("Ann.jsonl", _written(b""), "Ann.jsonl: is no file of a judge: "),
-        (b"ann\xff.jsonl", _written(b""), ".jsonl: is no file of a judge: "),
-        ("bob.jsonl", _directory, "bob.jsonl: is no file of a judge: "),
-        ("bob.jsonl", _leads_nowhere, "bob.jsonl: is no file of a judge: "),
-        ("bob.jsonl", _written(b"\0\xff\n"), "bob.jsonl:1: not a judgment: "),
-        ("bob.jsonl", _written(b'{"action":"skip",\r\n'), "bob.jsonl:1: not a judgment: "),
-        ("bob.jsonl", _written(b"\n"), "bob.jsonl:1: not a judgment: "),
-        (
-            "bob.jsonl",
-            _written(b'{"action":"skip","query":"q0","document":"nope","judge":"bob","utc":""}\n'),
-            "bob.jsonl: q0 nope is not in this pool",
-        ),
-        (
-            "ann-old.jsonl",
-            _written(b'{"action":"skip","query":"q0","document":"f0","judge":"ann","utc":""}\n'),
-            "ann-old.jsonl:1: of the judge ann, in the file of ann-old",
-        ),
-    ],
-)
-def test_a_file_that_is_no_judges_is_named_with_what_to_do_and_judging_goes_on(
-    graded: Path, evaluator: Evaluator, tmp_path: Path, name: str | bytes, put: Callable[[Path], None], said: str
-) -> None:
-    put(graded / "judges" / os.fsdecode(name))
-    refused = [evaluator("judge", "show", graded), evaluator("judge", "export", graded, tmp_path / "e.qrels")]
-    for done in refused:
-        assert (done.exit_code, said in done.stderr, "move the file out of the folder" in done.stderr) == (
-            1,
-            True,
-            True,
-        )
-    assert evaluator("judge", "grade", graded, "--judge", "ann", typed=typed("0q")).exit_code == 0
-    assert len(JudgingSession(graded).standing("ann").grades) == 3
-
-
-def test_lines_that_only_a_carriage_return_separates_are_named_and_not_dropped(
-    graded: Path, evaluator: Evaluator
-) -> None:
-    file = graded / "judges" / "ann.jsonl"
-    file.write_bytes(file.read_bytes().replace(b"\n", b"\r", 1))
-    done = evaluator("judge", "show", graded)
-    assert (done.exit_code, "ann.jsonl:1: not a judgment" in done.stderr) == (1, True)
-
-
-def test_a_session_whose_judges_folder_is_gone_says_so_in_place_of_no_grades(
-    graded: Path, evaluator: Evaluator
-) -> None:
-    shutil.rmtree(graded / "judges")
-    for done in (
-        evaluator("judge", "show", graded),
-        evaluator("judge", "grade", graded, "--judge", "ann", typed="0\n"),
-    ):
-        assert (done.exit_code, "an empty one begins the judging anew" in done.stderr) == (1, True)
-
-
-def test_an_export_that_was_killed_halfway_is_written_again(graded: Path, tmp_path: Path) -> None:
-    file, beside = tmp_path / "more.qrels", tmp_path / "more.qrels.json"
-    beside.mkdir()  # the second of the two files cannot be written
-    with pytest.raises(OSError, match=r"more\.qrels\.json"):
-        export_judgments(JudgingSession(graded), file)
-    beside.rmdir()
-    assert export_judgments(JudgingSession(graded), file).judged == 2
-    assert (file.is_file(), beside.is_file()) == (True, True)

@@ -255,27 +255,38 @@ async def waited(client: httpx.AsyncClient, answer: httpx.Response) -> httpx.Res
     return answer
 
 
-async def test_a_run_of_the_command_line_over_any_dataset_is_shown_and_compared(
+async def test_a_run_of_the_command_line_over_any_dataset_is_shown_compared_judged_and_measured(
     client: httpx.AsyncClient, run: str
 ) -> None:
     page = await client.get(f"/runs/{run}")
+    form = await client.get(f"/judge?runs={run}")
+    fields = {"top": "3", "seed": "7", "judge": "ann", "order": "pool", "runs": run}
+    pooled = {"pipelines": [f"{run}:bad", f"{run}:good"]}
     answers = [
         page,
         await client.post("/v1/comparisons", json={"runs": [run]}),
         await waited(client, await client.get(f"/compare?runs={run}")),
+        await waited(client, await client.post("/judge", data={"token": token_of(form), **fields, **pooled})),
+        await waited(client, await client.post(f"/measure/{run}", data={"token": token_of(form), "session": ""})),
     ]
-    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 303, 303]
 
 
 async def test_errors_over_a_dataset_that_is_not_served_name_its_files_without_their_folder(
     client: httpx.AsyncClient, top: Path, run: str
 ) -> None:
+    form = await client.get(f"/judge?runs={run}")
     (top / "outside" / "elsewhere" / "qrels" / "test.tsv").unlink()
+    token = {"token": token_of(form)}
+    fields = {"top": "3", "seed": "7", "judge": "ann", "order": "pool", "runs": run}
+    pooled = {"pipelines": [f"{run}:bad", f"{run}:good"]}
     answers = [
         await client.post("/v1/comparisons", json={"runs": [run]}),
         await waited(client, await client.get(f"/compare?runs={run}")),
+        await waited(client, await client.post("/judge", data={**token, **fields, **pooled})),
+        await waited(client, await client.post(f"/measure/{run}", data={**token, "session": ""})),
     ]
-    assert [answer.status_code for answer in answers] == [409, 409]
+    assert [answer.status_code for answer in answers] == [409, 409, 422, 409]
     for answer in answers:
         assert "test.tsv: no such file" in answer.text
         assert str(top) not in answer.text
@@ -299,7 +310,11 @@ RUN_ROUTES = (
     ("GET", "/progress/{run}"),
     ("GET", "/tables/{run}/pipelines.csv"),
     ("GET", "/compare?runs={run}"),
+    ("GET", "/judge?runs={run}"),
+    ("POST", "/judge?runs={run}"),
     ("POST", "/cancel/{run}"),
+    ("POST", "/measure/{run}"),
+    ("GET", "/measure/{run}"),
     ("POST", "/v1/comparisons"),
 )
 
@@ -319,7 +334,8 @@ async def test_a_run_whose_folder_is_a_link_that_leads_out_is_none(
         if method == "POST" and path == "/v1/comparisons":
             answer = await client.post(path, json={"runs": [name]})
         elif method == "POST":
-            answer = await client.post(path.replace("{run}", name), data={"token": token})
+            fields = {"token": token, "runs": name, "session": ""}
+            answer = await client.post(path.replace("{run}", name), data=fields)
         else:
             answer = await client.request(method, path.replace("{run}", name))
         text = re.sub(r'"request_id":"\w+"', "", answer.text).replace(name, "NAME")
@@ -327,6 +343,22 @@ async def test_a_run_whose_folder_is_a_link_that_leads_out_is_none(
     assert told[0] == told[1]
     assert told[0][0] == 404
     assert (await client.get("/v1/experiments")).json() == {"experiments": []}
+
+
+@pytest.mark.parametrize("name", ["linked", "..", "../../outside/session", "/etc", "%2Fetc", "none"])
+async def test_a_session_that_is_no_folder_of_the_runs_is_none(
+    client: httpx.AsyncClient, top: Path, run: str, name: str
+) -> None:
+    form = await client.get(f"/judge?runs={run}")
+    (top / "runs" / "judging").mkdir()
+    (top / "outside" / "session").mkdir()
+    (top / "outside" / "session" / "session.json").write_text("{}")
+    (top / "runs" / "judging" / "linked").symlink_to(top / "outside" / "session")
+    measured = await client.post(f"/measure/{run}", data={"token": token_of(form), "session": name})
+    opened = await client.get(f"/judge/{name}/outlook")
+    assert "/judge/linked" not in (await client.get("/judge")).text
+    assert (measured.status_code, opened.status_code) == (404, 404)
+    assert str(top) not in measured.text + opened.text
 
 
 async def test_the_state_that_an_earlier_release_left_is_told_without_the_folders(

@@ -1,5 +1,6 @@
 """The pages of the evaluator's service in a real Chromium: by click, by keyboard, wide and narrow."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -69,6 +70,9 @@ class Clicks:
         await field.click()
         await self.page.keyboard.type(text)
 
+    async def grade(self, grade: str) -> None:
+        await self.page.locator(f'button[data-key="{grade}"]').click()
+
 
 class Keys:
     """A reader with a keyboard alone, who reaches every control by Tab."""
@@ -93,12 +97,17 @@ class Keys:
         await self._reach(field)
         await self.page.keyboard.type(text)
 
+    async def grade(self, grade: str) -> None:
+        await expect(self.page.get_by_label("Keys 0 to 3")).to_be_visible()  # the script is there
+        await self.page.keyboard.press(grade)
+
 
 @pytest.mark.parametrize(("reader", "width", "dark"), [(Clicks, 1280, False), (Keys, 390, True)])
-async def test_a_reader_starts_watches_and_compares(
+async def test_a_reader_starts_watches_compares_judges_and_sees_other_figures(
     browser: Browser,
     address: str,
     collection: Path,
+    runs: Path,
     reader: type[Clicks] | type[Keys],
     width: int,
     dark: bool,
@@ -114,11 +123,100 @@ async def test_a_reader_starts_watches_and_compares(
         # The page of a running experiment becomes that of its report by itself.
         await expect(page.get_by_role("heading", name="demo: workshop")).to_be_visible(timeout=SLOW_MS)
         await expect_sound(page)
+        run = page.url.rpartition("/")[2]
 
         await hands.press(page.get_by_role("link", name="Compare its pipelines"))
         await expect(page.get_by_role("heading", name="Comparison: nDCG@10")).to_be_visible(timeout=SLOW_MS)
         await expect(page.get_by_role("heading", name=SCRIPT).first).to_be_visible()
         await expect_sound(page)
+
+        await hands.press(page.get_by_role("link", name=run))
+        await hands.press(page.get_by_role("link", name="Judge what nobody has judged"))
+        await expect(page.get_by_role("heading", name="New judging session")).to_be_visible()
+        await expect_sound(page)
+        await hands.fill(page.get_by_label("Your name as a judge"), "ann")
+        await hands.press(page.get_by_role("button", name="Make the session and begin"))
+        await expect(page.get_by_text("ann: 0 graded")).to_be_visible(timeout=SLOW_MS)
+        await expect_sound(page)
+        await hands.grade("2")
+        await expect(page.get_by_text("ann: 1 graded, 0 skipped")).to_be_visible()
+        await hands.grade("s")
+        await expect(page.get_by_text("ann: 1 graded, 1 skipped")).to_be_visible()
+        await hands.grade("u")
+        await expect(page.get_by_text("ann: 1 graded, 0 skipped")).to_be_visible()
+        await hands.grade("3")
+        await expect(page.get_by_text("ann: 2 graded, 0 skipped")).to_be_visible()
+
+        await hands.press(page.get_by_role("link", name="the session"))
+        await expect(page.get_by_role("heading", name="Judging workshop")).to_be_visible(timeout=SLOW_MS)
+        await expect_sound(page)
+        await hands.press(page.get_by_role("button", name=f"Measure {run}"))
+        await expect(page.get_by_role("heading", name="Added judgments")).to_be_visible(timeout=SLOW_MS)
+        await expect(page.get_by_text("Figures before and after the judgments were added")).to_be_visible()
+        await expect_sound(page)
+        assert json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"][0]["added"] == 2
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
+async def test_every_page_of_judging_by_two_judges_is_sound(
+    browser: Browser, address: str, run: str, width: int, dark: bool
+) -> None:
+    async with opened_page(browser, width, dark=dark) as page:
+        await page.goto(f"{address}/judge")
+        await page.get_by_label("workshop, seen").check()
+        await page.get_by_role("button", name="Choose their pipelines").click()
+        await page.get_by_label("Your name as a judge").fill("ann")
+        await page.get_by_role("button", name="Make the session and begin").click()
+        await page.wait_for_url("**/pair?*")
+        session = page.url.partition("/pair")[0]
+        for judge, grades in (("ann", "0120"), ("bob", "0310")):
+            await page.goto(f"{session}/pair?judge={judge}")
+            for at, grade in enumerate(grades, start=1):
+                await Keys(page).grade(grade)
+                await expect(page.get_by_text(f"{judge}: {at} graded")).to_be_visible()
+        for path, title in (
+            (session, "Judging workshop"),
+            (f"{session}/outlook", "Verdict by the judgments so far"),
+            (f"{session}/pair?judge=cyd&order=impact", ""),
+            (f"{session}/pair?judge=.cyd", "This is not possible"),
+            (f"{address}/judge", "Judging"),
+        ):
+            await page.goto(path)
+            await expect(page.get_by_role("heading", level=1, name=title)).to_be_visible(timeout=SLOW_MS)
+            await expect(page.get_by_role("heading", level=1, name="…")).to_have_count(0, timeout=SLOW_MS)
+            if path == session:
+                await page.locator("summary").first.click()
+            await expect_sound(page)
+
+
+async def test_keys_are_left_alone_where_the_reader_says_so_and_while_one_types(
+    browser: Browser, address: str, run: str
+) -> None:
+    async with opened_page(browser, 1280) as page:
+        await page.goto(f"{address}/judge?runs={run}")
+        await page.get_by_label("Your name as a judge").fill("dot")
+        await page.get_by_role("button", name="Make the session and begin").click()
+        await expect(page.get_by_text("dot: 0 graded")).to_be_visible()
+        for key in ("Control+1", "Alt+2", "4"):
+            await page.keyboard.press(key)
+        await page.get_by_label("Keys 0 to 3").uncheck()
+        await page.locator("h1").click()
+        await page.keyboard.press("1")
+        await page.reload()
+        await expect(page.get_by_label("Keys 0 to 3")).not_to_be_checked()
+        await expect(page.get_by_text("dot: 0 graded")).to_be_visible()
+
+
+async def test_without_script_pairs_are_judged_by_buttons(browser: Browser, address: str, run: str) -> None:
+    async with opened_page(browser, 390, script=False) as page:
+        await page.goto(f"{address}/judge?runs={run}")
+        await page.get_by_label("Your name as a judge").fill("eve")
+        await page.get_by_role("button", name="Make the session and begin").click()
+        await page.get_by_role("button", name="partly").click()
+        await page.get_by_role("button", name="skip").click()
+        await page.get_by_role("button", name="undo").click()
+        await expect(page.get_by_text("eve: 1 graded, 0 skipped")).to_be_visible()
+        await expect(page.get_by_label("Keys 0 to 3")).to_be_hidden()
 
 
 async def test_a_running_load_is_drawn_and_cancelled(browser: Browser, address: str, collection: Path) -> None:
@@ -147,7 +245,7 @@ async def test_the_title_of_a_collection_is_shown_and_not_run(
     hostile = hostile_copy(collection)
     run = await finished_run(address, hostile, name="hostile", collection="workshop")
     async with opened_page(browser, width) as page:
-        for path in ("/", f"/runs/{run}", f"/compare?runs={run}"):
+        for path in ("/", f"/runs/{run}", f"/compare?runs={run}", f"/judge?runs={run}"):
             await page.goto(address + path)
             await expect(page.get_by_text(hostile.name).first).to_be_visible(timeout=SLOW_MS)
             await expect_sound(page)

@@ -23,12 +23,15 @@ from tests.support.processes import ROOT, Process, free_port
 QUERIES = 5_000
 SIZE = RunSize()
 REPEATS = 5
+GRADED = 20  # pairs by each judge
 WITHIN_S = 1.0
 READY_S = 180.0  # a service of a loaded machine
 PATIENCE_S = 1_200.0  # for what is computed beside the pages
 COLUMNS = ("page", "requests", "median ms", "slowest ms", "kB", "computed beside it, s")
 LINK = re.compile(r'href="(/[^"#]+)"')
 WAITING = "refresh"  # the header of a page that loads itself again
+
+Fields = dict[str, str | Sequence[str]]  # of a form
 
 
 @dataclass(slots=True)
@@ -56,7 +59,7 @@ class TimedReader:
 
     async def read(self, name: str, path: str) -> httpx.Response:
         """Asks for a page once. Raises AssertionError for any status but 200."""
-        return self._noted(name, *await self._timed(path))
+        return self._noted(name, *await self._timed("GET", path), status=200)
 
     async def read_often(self, name: str, path: str) -> httpx.Response:
         """Asks for a page REPEATS times; returns the last answer."""
@@ -64,25 +67,49 @@ class TimedReader:
             await self.read(name, path)
         return await self.read(name, path)
 
-    async def wait_for(self, name: str, path: str) -> None:
-        """Asks until the page no longer waits for what it shows; the first pages count under a name of their own."""
+    async def wait_for(self, name: str, path: str, fields: Fields | None = None) -> httpx.Response:
+        """Asks until the page no longer waits for what it shows; the first pages count under a name of their own.
+
+        With `fields`, begins by sending this form.
+        """
         began = time.monotonic()
-        answer, seconds = await self._timed(path)
+        answer, seconds = await self._computed(name, path, fields)
+        if answer.status_code == 303:  # of figures after judging: the run's page comes next
+            answer, seconds = await self._timed("GET", answer.headers["location"])
+        self._noted(name, answer, seconds, status=200)
+        self.pages[name].computed_s = time.monotonic() - began
+        return answer
+
+    async def send_and_wait(self, name: str, path: str, fields: Fields) -> str:
+        """Sends a form and asks until what it asks for is there; returns where the last answer leads to."""
+        began = time.monotonic()
+        answer = self._noted(name, *await self._computed(name, path, fields), status=303)
+        self.pages[name].computed_s = time.monotonic() - began
+        return str(answer.headers["location"])
+
+    async def _computed(self, name: str, path: str, fields: Fields | None) -> tuple[httpx.Response, float]:
+        """Returns the first answer that does not wait for what it shows, and how long that one took."""
+        began = time.monotonic()
+        answer, seconds = await self._timed("GET" if fields is None else "POST", path, fields)
         while WAITING in answer.headers:
-            self._noted(f"{name}, while it is computed", answer, seconds)
+            self._noted(f"{name}, while it is computed", answer, seconds, status=200)
             assert time.monotonic() < began + PATIENCE_S, f"{path} was not there within {PATIENCE_S} s"
             await asyncio.sleep(0.2)
-            answer, seconds = await self._timed(path)
-        self._noted(name, answer, seconds)
-        self.pages[name].computed_s = time.monotonic() - began
+            answer, seconds = await self._timed("GET", answer.headers[WAITING].partition("url=")[2] or path)
+        return answer, seconds
 
-    async def _timed(self, path: str) -> tuple[httpx.Response, float]:
+    async def send(self, name: str, path: str, fields: Fields) -> str:
+        """Sends a form; returns where the answer leads to."""
+        answer = self._noted(name, *await self._timed("POST", path, fields), status=303)
+        return str(answer.headers["location"])
+
+    async def _timed(self, method: str, path: str, fields: Fields | None = None) -> tuple[httpx.Response, float]:
         began = time.monotonic()
-        answer = await self._client.get(path)
+        answer = await self._client.request(method, path, data=fields)
         return answer, time.monotonic() - began
 
-    def _noted(self, name: str, answer: httpx.Response, seconds: float) -> httpx.Response:
-        assert answer.status_code == 200, f"{answer.request.url}: {answer.status_code}\n{answer.text[:2_000]}"
+    def _noted(self, name: str, answer: httpx.Response, seconds: float, *, status: int) -> httpx.Response:
+        assert answer.status_code == status, f"{answer.request.url}: {answer.status_code}\n{answer.text[:2_000]}"
         page = self.pages.setdefault(name, PageTimes(name))
         page.seconds.append(seconds)
         page.size = max(page.size, len(answer.content))
@@ -90,7 +117,7 @@ class TimedReader:
 
 
 async def read_every_page(client: httpx.AsyncClient, run: str) -> list[PageTimes]:
-    """Reads all pages of the service over the only run that it has, as a reader who compares does."""
+    """Reads all pages of the service over the only run that it has, as a reader who compares and judges does."""
     reader = TimedReader(client)
     await reader.read_often("list of runs", "/")
     page = await reader.read_often("a run", f"/runs/{run}")
@@ -100,7 +127,35 @@ async def read_every_page(client: httpx.AsyncClient, run: str) -> list[PageTimes
     await reader.wait_for("comparison of its pipelines", compared)
     page = await reader.read_often("comparison, computed before", compared)
     await _tables(reader, "a table of a comparison, CSV or LaTeX", page, "/compare?")
+    await _judging(reader, run)
     return list(reader.pages.values())
+
+
+async def _judging(reader: TimedReader, run: str) -> None:
+    await reader.read_often("list of sessions", "/judge")
+    form = await reader.read_often("form of a session", f"/judge?runs={run}")
+    pipelines = re.findall(r'name="pipelines" value="([^"]+)"', form.text)
+    (loaded,) = re.findall(r'name="form" value="([0-9a-f]+)"', form.text)
+    fields: Fields = {"token": _token(form), "form": loaded, "runs": run, "pipelines": pipelines}
+    fields |= {"top": "10", "seed": "7", "judge": "ann", "order": "pool"}
+    first = await reader.send_and_wait("a new session", "/judge", fields)
+    session = first.partition("/pair")[0]
+    for number, judge in enumerate(("ann", "bob")):
+        path = first.replace("judge=ann", f"judge={judge}")
+        page = await reader.wait_for("first pair of a judge", path)
+        for pair in range(GRADED):
+            hidden = re.findall(r'<input type="hidden" name="([a-z]+)" value="([^"]*)">', page.text)
+            deed = {name: html.unescape(value) for name, value in hidden} | {"deed": str((pair + number) % 4)}
+            page = await reader.read("next pair", await reader.send("form sent: a grade", f"{session}/pair", {**deed}))
+    await reader.wait_for("first pair, order of impact", f"{session}/pair?judge=cyd&order=impact")
+    await reader.read_often("next pair, order of impact", f"{session}/pair?judge=cyd&order=impact")
+    await reader.wait_for("a session: progress, agreement, disputed pairs", session)
+    page = await reader.read_often("a session, read before", session)
+    await _tables(reader, "a table of agreement, CSV or LaTeX", page, session + "?")
+    await reader.wait_for("outlook of a session", f"{session}/outlook")
+    await reader.read_often("outlook, computed before", f"{session}/outlook")
+    by: Fields = {"token": _token(page), "session": session.rpartition("/")[2]}
+    await reader.wait_for("a run, measured by a session", f"/measure/{run}", by)
 
 
 async def _tables(reader: TimedReader, name: str, page: httpx.Response, begin: str) -> None:
@@ -109,6 +164,12 @@ async def _tables(reader: TimedReader, name: str, page: httpx.Response, begin: s
     assert tables, f"{page.request.url} links no table"
     for link in tables:
         await reader.read(name, link)
+
+
+def _token(page: httpx.Response) -> str:
+    found = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
+    assert found is not None, page.text
+    return found[1]
 
 
 async def run(seed: int, size: int = QUERIES, root: Path = ROOT) -> Outcome:
@@ -130,7 +191,7 @@ async def run(seed: int, size: int = QUERIES, root: Path = ROOT) -> Outcome:
         finally:
             service.kill()
     load.append(os.getloadavg()[0])
-    read = [page for page in pages if page is not written]
+    read = [page for page in pages if not page.name.startswith("form sent") and page is not written]
     slowest = max(read, key=lambda page: max(page.seconds))
     told = f"{max(slowest.seconds):.2f} s ({slowest.name})"
     within = max(slowest.seconds) < WITHIN_S
@@ -148,11 +209,11 @@ def _report_written(folder: RunFolder) -> PageTimes:
 def _says(size: int, load: Sequence[float]) -> str:
     return (
         f"The evaluator's service over one simulated run (`tests/support/large_run.py`): {size} queries, "
-        f"{SIZE.pipelines} pipelines, {SIZE.depth} hits a query. "
-        "One reader asks for one page after the other, over HTTP, from a process of its own. What takes "
+        f"{SIZE.pipelines} pipelines, {SIZE.depth} hits a query; a session of judging pools the first 10 of all "
+        "pipelines. One reader asks for one page after the other, over HTTP, from a process of its own. What takes "
         f"longer than a page may is computed beside it: the page says so and loads itself again. *Computed beside it*: "
         "from the first request until what the page shows was there.\n\n"
-        "The step `report` is no page; the bar leaves it out. Load of the "
+        "Forms that are sent, and the step `report`, are no pages; the bar leaves them out. Load of the "
         "machine (1 minute) before, when the run was written, and after the pages: "
         f"{', '.join(f'{one:.1f}' for one in load)}."
     )

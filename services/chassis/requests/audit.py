@@ -37,6 +37,7 @@ def write_audit(scope: Scope, handling: Handling, status: int) -> None:
             "route": None if route is None else route.route.path,
             "collection": _name(_COLLECTION_NAME, collection_of(scope["path"])),
             "run": scope.get(_RUN) or _name(_RUN_NAME, None if route is None else route.parameters.get("run")),
+            "session": _name(_RUN_NAME, None if route is None else route.parameters.get("session")),
             "outcome": status,
         },
     )

@@ -1,4 +1,4 @@
-"""A run of two pipelines, made once a file and copied for each test, and a client of the service over it."""
+"""A run with pipelines to judge, made once a file and copied for each test, and a client of the service over it."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub
-from tests.support.written_run import write_run
+from tests.support.judging_pages import write_judged_run
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("written"))
+    return write_judged_run(tmp_path_factory.mktemp("judged"))
 
 
 @pytest.fixture

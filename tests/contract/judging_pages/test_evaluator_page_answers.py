@@ -1,4 +1,4 @@
-"""What the addresses of pages answer to requests for files, to HEAD and to odd numbers."""
+"""What the addresses of pages answer to requests for files, to HEAD, to odd numbers, and while a run is measured."""
 
 import html
 import re
@@ -12,6 +12,7 @@ from evaluator.settings import EvaluatorSettings
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub
 from tests.support.held_files import held_back
+from tests.support.judging_pages import begun, judged, session_of, token_of
 from tests.support.served import on_a_port
 
 
@@ -41,11 +42,54 @@ async def test_a_file_of_a_comparison_that_is_computed_is_not_yet_there_and_no_p
     assert (await there(client, address)).text.startswith("pair,queries,")
 
 
+async def test_a_file_of_a_session_that_is_opened_is_not_yet_there_and_no_page_in_its_place(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    path = await begun(client, run)
+    await judged(client, path, "1")
+    await judged(client, path.replace("ann", "bob"), "1")
+    session = session_of(path)
+    address = f"/judge/{session}?table=agreement.csv"
+    async with evaluator(GatewayStub(), runs) as restarted:
+        with held_back(runs / "judging" / session / "pool.jsonl"):
+            file = await restarted.get(address)
+        expect_not_yet(file)
+        assert (await there(restarted, address)).headers["content-type"].startswith("text/csv")
+
+
+async def test_a_file_of_a_run_that_is_measured_is_not_yet_there_and_its_page_says_why(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    token = token_of(await client.get(f"/judge?runs={run}"))
+    quality = runs / run / "quality.json"
+    fresh = quality.read_text()
+    with held_back(runs / run / "answers" / "good.jsonl"):
+        waiting = await client.post(f"/measure/{run}", data={"token": token, "session": ""})
+        before = await client.get(f"/runs/{run}")
+        quality.write_text(fresh + "\n")  # as between the figures and the report
+        between, file = await client.get(f"/runs/{run}"), await client.get(f"/tables/{run}/pipelines.csv")
+    after = await there(client, waiting.headers["refresh"].partition("url=")[2])
+    shown = await client.get(f"/runs/{run}")
+    assert (after.status_code, shown.status_code) == (303, 200)
+    assert (before.status_code, between.status_code, between.headers["refresh"]) == (200, 200, "2")
+    assert "It is being measured now; these are the figures before." in before.text
+    assert "It is being measured now; this page loads itself again" in between.text
+    assert "is not the one that report.json was made from" not in between.text
+    assert "report again</button>" not in between.text
+    assert "being measured now" not in shown.text
+    expect_not_yet(file)
+
+
 async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -> None:
     async with evaluator(GatewayStub(), runs) as client:
+        path = await begun(client, run)
+        await judged(client, path, "1")
+        session = session_of(path)
         await there(client, f"/compare?runs={run}")
+        await there(client, f"/judge/{session}/outlook")
         paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", f"/tables/{run}/pipelines.csv", "/pages/style.css"]
-        paths += [f"/compare?runs={run}", "/runs/none"]
+        paths += [f"/compare?runs={run}", "/judge", f"/judge/{session}", path, f"/judge/{session}/outlook"]
+        paths += [f"/measure/{run}", "/runs/none"]
         answers = [(await client.get(one), await client.head(one)) for one in paths]
     kept = ("content-type", "content-length", "location", "content-security-policy")
     for by_get, by_head in answers:
@@ -57,14 +101,14 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
     assert (over_http.status_code, over_http.content, int(over_http.headers["content-length"]) > 0) == (200, b"", True)
 
 
-@pytest.mark.parametrize("examples", ["abc", "-1", "1.5", "٣", "9" * 30])
+@pytest.mark.parametrize("written", ["abc", "-1", "1.5", "٣", "9" * 30])
 async def test_an_address_that_was_typed_wrong_is_told_on_a_page(
-    client: httpx.AsyncClient, run: str, examples: str
+    client: httpx.AsyncClient, run: str, written: str
 ) -> None:
-    answer = await client.get("/compare", params={"runs": run, "examples": examples})
+    answer = await client.get(f"/measure/{run}", params={"written": written})
     assert (answer.status_code, answer.headers["content-type"]) == (422, "text/html; charset=utf-8")
     assert 'role="alert"' in answer.text
-    assert examples[:20] in answer.text
+    assert written[:20] in answer.text
 
 
 async def test_the_examples_of_a_comparison_are_files_too(client: httpx.AsyncClient, run: str) -> None:

@@ -1,4 +1,4 @@
-"""The evaluator's service over runs in which a named pipe stands in place of a file."""
+"""The evaluator's service over runs and sessions in which a named pipe stands in place of a file."""
 
 import asyncio
 import os
@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub
+from tests.support.judging_pages import begun, judged, session_of
 
 WITHIN_S = 20.0
 
@@ -27,11 +30,21 @@ def piped(path: Path) -> Iterator[None]:
 
 
 IN_RUN = ("rank.json", "quality.json", "report.json", "answers/good.jsonl")
+IN_SESSION = ("session.json", "pool.jsonl", "documents.jsonl", "judges/ann.jsonl")
 
 
-async def test_a_pipe_in_place_of_a_file_of_a_run_keeps_no_page_waiting(run: str, runs: Path) -> None:
-    pages = (f"/runs/{run}", f"/compare?runs={run}", f"/v1/experiments/{run}/report")
-    for file in (runs / run / name for name in IN_RUN):
+async def test_a_pipe_in_place_of_a_file_of_a_run_or_a_session_keeps_no_page_waiting(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    path = await begun(client, run)
+    await judged(client, path, "1")
+    session = session_of(path)
+    pages = (
+        f"/runs/{run}", f"/compare?runs={run}", f"/v1/experiments/{run}/report", "/judge", f"/judge/{session}",
+        f"/judge/{session}/pair?judge=ann&order=pool",
+    )  # fmt: skip
+    folders = {runs / run: IN_RUN, runs / "judging" / session: IN_SESSION}
+    for file in (folder / name for folder, names in folders.items() for name in names):
         async with evaluator(GatewayStub(), runs) as service:
             with piped(file):
                 for page in pages:

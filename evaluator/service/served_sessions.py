@@ -1,0 +1,141 @@
+"""Owns the judging sessions of the service: which there are, those that are open, and new ones.
+
+A session is opened once and kept: reading a pool of 95,000 pairs takes most of a second.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from pydantic import ValidationError
+
+from evaluator.errors import EvaluationError
+from evaluator.judging.export import export_by_content
+from evaluator.judging.judgment_log import judge_files
+from evaluator.judging.new_session import FOLDER, create_session
+from evaluator.judging.session import JudgingSession, Order
+from evaluator.judging.session_files import JUDGES, SESSION, SessionFile
+from evaluator.service.judging_pages import ListedSession
+from services.chassis.errors import NotFound
+from services.files.regular_file import read_regular
+
+KEPT_OPEN = 4
+NOBODY = "nobody"  # a judge who has judged nothing
+
+
+@dataclass(slots=True)
+class _OpenSession:
+    session: JudgingSession
+    made_at: int  # of session.json, in ns: another session may take the name of a removed one
+    lock: Lock = field(default_factory=Lock)
+    ready: set[Order] = field(default_factory=set)  # orders in which the next pair is there at once
+
+
+class ServedSessions:
+    """The sessions in `judging` of the folder of runs. Safe for several threads: each session is used by one."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._open: OrderedDict[str, _OpenSession] = OrderedDict()
+        self._lock = Lock()
+
+    def names(self) -> list[str]:
+        """Returns the names of all sessions, the newest first, without those of `unnameable`."""
+        return [name for name in self._found() if _is_utf8(name)]
+
+    def unnameable(self) -> list[str]:
+        """Returns the names of sessions, of surrogates in part, that are not UTF-8: no address can have them."""
+        return sorted(name for name in self._found() if not _is_utf8(name))
+
+    def _found(self) -> list[str]:
+        # A file may be gone again, or be a link that leads nowhere, or out of the folder of runs.
+        runs, every = self._runs.resolve(), (self._runs / FOLDER).glob(f"*/{SESSION}")
+        files = [path for path in every if path.exists() and path.resolve().is_relative_to(runs)]
+        return [path.parent.name for path in sorted(files, key=_made_at, reverse=True)]
+
+    def listed(self, names: Sequence[str]) -> list[ListedSession]:
+        """Returns sessions for the list."""
+        return [self._listed(name) for name in names]
+
+    def create(self, words: Sequence[str], top: int, seed: int) -> str:
+        """Makes a session from pipelines (`RUN:PIPELINE`) and returns its name. Raises as `create_session`."""
+        # By path: a bare name could be a folder here.
+        made = create_session([str(self._runs / word) for word in words], self._runs, top=top, seed=seed)
+        return made.folder.name
+
+    def is_open(self, name: str, order: Order) -> bool:
+        """Returns whether the next pair is there at once."""
+        held = self._open.get(name)
+        return held is not None and order in held.ready
+
+    def open(self, name: str, order: Order) -> bool:
+        """Reads what the next pair needs, which takes seconds for a large pool. Raises as `using`."""
+        with self._lock:
+            held = self._opened(name)
+        with held.lock:
+            held.session.next_pair(NOBODY, order)
+            held.ready.add(order)
+        return True
+
+    @contextmanager
+    def using(self, name: str) -> Iterator[JudgingSession]:
+        """Yields an open session to this thread alone. Raises NotFound, and EvaluationError for a damaged one."""
+        with self._lock:
+            held = self._opened(name)
+        with held.lock:
+            yield held.session
+
+    def export(self, name: str) -> Path:
+        """Writes the grades so far as qrels, named by their content. Raises EvaluationError where there is none."""
+        with self.using(name) as session:
+            return export_by_content(session)
+
+    def changed_at(self, name: str) -> tuple[tuple[str, int], ...]:
+        """Returns the sizes of the judges' files, which grow with all that a judge does. Raises as `judge_files`."""
+        return tuple((path.name, path.stat().st_size) for path in judge_files(self._folder(name) / JUDGES))
+
+    def _folder(self, name: str) -> Path:
+        """Returns the folder of a session that is here: none is read by a name that a caller chose."""
+        if name not in self.names():
+            raise NotFound(f"No judging session {name} here; the page of judging has all.")
+        return self._runs / FOLDER / name
+
+    def _opened(self, name: str) -> _OpenSession:
+        folder = self._folder(name)
+        made_at = (folder / SESSION).stat().st_mtime_ns
+        held = self._open.get(name)
+        if held is None or held.made_at != made_at:
+            held = self._open[name] = _OpenSession(JudgingSession(folder), made_at)
+        self._open.move_to_end(name)
+        while len(self._open) > KEPT_OPEN:
+            self._open.popitem(last=False)
+        return held
+
+    def _listed(self, name: str) -> ListedSession:
+        folder = self._runs / FOLDER / name
+        try:
+            file = SessionFile.from_record(read_regular(folder / SESSION))
+        except (OSError, ValidationError):
+            return ListedSession(name, None, ())
+        try:
+            return ListedSession(name, file, tuple(path.stem for path in judge_files(folder / JUDGES)))
+        except EvaluationError as error:
+            return ListedSession(name, file, (), f"{error}.")
+
+
+def _made_at(path: Path) -> tuple[int, str]:
+    try:
+        return path.stat().st_mtime_ns, path.parent.name
+    except OSError:
+        return 0, path.parent.name
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
