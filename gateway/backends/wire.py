@@ -31,7 +31,7 @@ from services.contracts.documents import (
     IndexRequest,
 )
 from services.contracts.explanation import ExplainAnswer, ExplainRequest
-from services.contracts.rerank import ScoreAnswer, ScoreRequest
+from services.contracts.rerank import ScoreAnswer, ScoreRequest, StoredScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 
 EndpointsFor = Callable[[str, BackendAddress], Endpoints]
@@ -308,8 +308,8 @@ async def explain(backend: Backend, generation: str, request: ExplainRequest, ti
     )
 
 
-async def score(backend: Backend, request: ScoreRequest, timeout_s: float) -> ScoreAnswer:
-    """Scores passages for a query."""
+async def score(backend: Backend, request: ScoreRequest | StoredScoreRequest, timeout_s: float) -> ScoreAnswer:
+    """Scores passages, or documents whose vectors the backend has stored, for a query."""
     return await backend.request(Call("POST", "/v1/score", timeout_s, request, reads=True), ScoreAnswer)
 
 

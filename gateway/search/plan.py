@@ -165,8 +165,8 @@ def _check_fuse(identity: str, stage: Fuse, inputs: tuple[PlannedSource, ...]) -
 
 
 def _check_rerank(identity: str, stage: Rerank, backends: Addresses) -> None:
-    _checked_family(identity, stage.backend, lambda family: family.reranks, backends)
-    if not any(FAMILIES[backend.family].document_store for backend in backends.values()):
+    family = FAMILIES[_checked_family(identity, stage.backend, lambda family: family.reranks, backends)]
+    if not family.retrieves and not any(FAMILIES[backend.family].document_store for backend in backends.values()):
         stores = family_names(lambda family: family.document_store)
         raise PipelineError(f"stage '{identity}': re-ranking needs a {stores} backend, the document store")
 

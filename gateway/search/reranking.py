@@ -1,20 +1,21 @@
-"""Runs the re-ranking stages of a walk: reads texts from the document store, gets scores from the re-ranker."""
+"""Runs the re-ranking stages of a walk: gets scores by texts of the document store, or by vectors of a backend."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
 from gateway.backends import wire
 from gateway.backends.budget import LEAST_CALL_S
-from gateway.backends.failures import BackendFailed, as_problem
+from gateway.backends.failures import BackendFailed, as_problem, not_held
+from gateway.families import FAMILIES
 from gateway.search.texts import fit_to_reranker
 from gateway.search.walked import RERANKING, Reranked, WalkContext, Walked
 from services.chassis.admission.limits import Held
 from services.chassis.errors import Overloaded, ProblemError, Unavailable
 from services.contracts.pipelines import Rerank
 from services.contracts.query import Reason
-from services.contracts.rerank import LEAST_SCORED, ScoreAnswer, ScoreRequest
+from services.contracts.rerank import LEAST_SCORED, ScoreAnswer, ScoreRequest, StoredScoreRequest
 from services.ranking.fusion import Mixture
 from services.ranking.stages import reranked
 
@@ -23,7 +24,10 @@ TEXTS_SHARE = 0.5
 
 
 async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Walked, later: float) -> Walked:
-    """Re-ranks the first candidates. A failure is a degradation if the stage may be skipped; else it is raised."""
+    """Re-ranks the first candidates. A failure is a degradation if the stage may be skipped; else it is raised.
+
+    A backend that retrieves has their vectors: texts are read only of those that it lacks.
+    """
     head = [one.id for one in before.ranking[: stage.top]]
     if not head:
         return before
@@ -37,15 +41,26 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         async with context.admission.reranking(backend.name, timeout_s) if may_skip else nullcontext(Held()) as held:
             held.overloaded = False  # a slow reranker is not overloaded: one that is answers so
             try:
-                # Kept even if the scores fail, so that `include` does not read these texts again.
-                walked = replace(walked, texts=await walked.texts.with_passages(head, TEXTS_SHARE * timeout_s))
-                passages = walked.texts.passages(head)
-                answer = await _scores(stage, context, passages, ends_at)
+                scores: dict[str, float] = {}
+                scorable, unscored = 0, head
+                if FAMILIES[backend.family].retrieves:
+                    answer, scores = await _scores(stage, context, head, {}, ends_at)
+                    scorable, unscored = len(scores), [one for one in head if one not in scores]
+                if unscored:
+                    # Kept even if the scores fail, so that `include` does not read these texts again.
+                    walked = replace(walked, texts=await walked.texts.with_passages(unscored, TEXTS_SHARE * timeout_s))
+                    passages = walked.texts.passages(unscored)
+                    scorable += len(passages)
+                    if not scorable:
+                        what = "it has none of the candidates; send the documents again."
+                        raise BackendFailed("document store", "no_document_store", what, status=404)
+                    if passages:
+                        answer, further = await _scores(stage, context, tuple(passages), passages, ends_at)
+                        scores |= further
             except BackendFailed as failure:
                 held.overloaded = failure.status == Overloaded.status
                 raise
-            scores = {name: score for name, score in zip(passages, answer.scores, strict=True) if score is not None}
-            if len(scores) < min(LEAST_SCORED, len(passages)):
+            if len(scores) < min(LEAST_SCORED, scorable):
                 scores = {}  # z-scores of so few would make the ranking worse
                 crowded = _crowded(answer, timeout_s)
                 # A deadline that is too short by itself shows nothing of the load.
@@ -57,8 +72,8 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         if stage.on_failure == "fail":
             raise _rerank_problem(identity, failure) from failure
         return walked.degrade(identity, stage.kind, failure.reason, str(failure), 0, len(head))
-    walked = walked.flag_missing(identity, stage.kind, len(passages), len(head))
-    if len(scores) < len(passages):
+    walked = walked.flag_missing(identity, stage.kind, scorable, len(head))
+    if len(scores) < scorable:
         walked = walked.degrade(identity, stage.kind, *_why_unscored(stage.backend, crowded), len(scores), len(head))
     # z-scores are computed over the scored candidates; the others follow them.
     ranking = reranked(stage, Mixture(before.ranking, scores), answer.weight)
@@ -67,25 +82,37 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
     return replace(walked, ranking=ranking, models=models, reranked={**walked.reranked, identity: given})
 
 
-async def _scores(stage: Rerank, context: WalkContext, passages: Mapping[str, str], ends_at: float) -> ScoreAnswer:
-    """Returns the re-ranker's answer on these passages. It may lack scores if the stage may be skipped."""
+async def _scores(
+    stage: Rerank, context: WalkContext, ids: Sequence[str], passages: Mapping[str, str], ends_at: float
+) -> tuple[ScoreAnswer, dict[str, float]]:
+    """Returns the backend's answer, and the scores in it by id.
+
+    Scores may lack where no passages are given, because no vector is stored, or where the stage may be skipped.
+    """
     backend = context.backends[stage.backend]
-    if not passages:
-        what = "it has none of the candidates; send the documents again."
-        raise BackendFailed("document store", "no_document_store", what, status=404)
-    request = ScoreRequest(
-        query=context.request.query,
-        passages=fit_to_reranker(tuple(passages.values())),
-        partial=stage.on_failure == "skip",
-    )
+    query, partial = context.request.query, stage.on_failure == "skip"
+    texts = fit_to_reranker(tuple(passages.values()))
+    request: ScoreRequest | StoredScoreRequest
+    if FAMILIES[backend.family].retrieves:
+        by_id = dict(zip(passages, texts, strict=True))
+        request = StoredScoreRequest(
+            query=query, generation=context.generation, ids=tuple(ids), passages=by_id, partial=partial
+        )
+    else:
+        request = ScoreRequest(query=query, passages=texts, partial=partial)
     left_s = ends_at - time.monotonic()
     if left_s < LEAST_CALL_S:
         raise BackendFailed(backend.name, "deadline", "the texts took its time; send a larger X-Deadline-Ms.")
-    answer = await wire.score(backend, request, left_s)
-    if len(answer.scores) != len(passages) or (None in answer.scores and not request.partial):
-        what = f"{len(answer.scores)} scores for {len(passages)} passages, {answer.scores.count(None)} of them none."
+    try:
+        answer = await wire.score(backend, request, left_s)
+    except BackendFailed as failure:
+        if failure.unknown_generation:
+            raise not_held(backend.name, context.generation) from failure
+        raise
+    if len(answer.scores) != len(ids) or (None in answer.scores and passages and not partial):
+        what = f"{len(answer.scores)} scores for {len(ids)} passages, {answer.scores.count(None)} of them none."
         raise BackendFailed(backend.name, "failed", what)
-    return answer
+    return answer, {one: score for one, score in zip(ids, answer.scores, strict=True) if score is not None}
 
 
 def _crowded(answer: ScoreAnswer, timeout_s: float) -> bool:

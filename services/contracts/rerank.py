@@ -1,10 +1,11 @@
-"""Owns the internal wire of the re-ranker: `POST /v1/score`."""
+"""Owns the internal wire of re-rankers, `POST /v1/score`: over texts, and over stored vectors."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import FiniteFloat
+from pydantic import FiniteFloat, model_validator
 
-from services.contracts.base import QueryText, Text, Weight, Wire
+from services.contracts.base import DocumentId, QueryText, Text, Weight, Wire
+from services.contracts.generations import Generation
 from services.contracts.lists import Items
 
 # Fewer scores than this, where more were asked for, do not make a ranking better. Of the first 2 to 5 of BM25's hits on
@@ -24,10 +25,31 @@ class ScoreRequest(Wire):
     partial: bool = False
 
 
-class ScoreAnswer(Wire):
-    """One score for each passage, in the order sent (higher is more relevant), and the model's recommended weight.
+class StoredScoreRequest(Wire):
+    """A query and 1 to 1,000 documents of a generation, best first, whose vectors the service has stored.
 
-    With `partial`, null marks a passage without a score. Where fewer than LEAST_SCORED of more have one,
+    `passages` (`<title> <text>`, by id) are encoded where no vector is stored. With `partial`, those that the deadline
+    leaves no time for stay unscored; without it they are an error.
+    """
+
+    query: QueryText
+    generation: Generation
+    ids: Annotated[tuple[DocumentId, ...], Items(1, 1_000)]
+    passages: dict[DocumentId, Text] = {}
+    partial: bool = False
+
+    @model_validator(mode="after")
+    def _passages_are_of_these_ids(self) -> Self:
+        if unknown := self.passages.keys() - set(self.ids):
+            raise ValueError(f"passages: '{min(unknown)}' is not among `ids`")
+        return self
+
+
+class ScoreAnswer(Wire):
+    """One score for each passage or id, in the order sent (higher is better), and the model's recommended weight.
+
+    With `partial`, null marks a passage without a score. An id has none if neither its vector is stored nor its passage
+    sent. Where fewer than LEAST_SCORED of more have one,
     `needs_ms` is how long that many take an idle re-ranker; else it is absent.
     """
 

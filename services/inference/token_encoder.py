@@ -15,7 +15,7 @@ from services.chassis.deadlines import Deadline
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, TokenEncoderProfile
-from services.vectorstore.representation import MultiVector, TokenVectors
+from services.vectorstore.representation import MultiVector, Storage, TokenVectors
 
 Float32 = NDArray[np.float32]
 MASK = "[MASK]"
@@ -36,9 +36,11 @@ class TokenEncoder:
         *,
         query_tokens: int | None = None,
         passage_tokens: int | None = None,
+        storage: Storage = "int8",
     ) -> None:
         """Opens the model in `folder` (blocking, below a second). Raises ModelError if it is not the declared one, or
-        reads fewer tokens than a limit. The limits are by default those of the profile."""
+        reads fewer tokens than a limit. The limits are by default those of the profile. `storage`: what a store keeps of the
+        vectors."""
         engine = engine or Engine()
         self._query_tokens = query_tokens or profile.query_tokens
         self._passage_tokens = passage_tokens or profile.max_tokens
@@ -52,7 +54,7 @@ class TokenEncoder:
         self._mask_id = tokenizer.token_id(MASK) if profile.fill_queries else None
         found = tokenizer.ids(tuple(string.punctuation))
         self._punctuation = np.unique([ids[0] for ids in found if len(ids) == 1])
-        self.representation = MultiVector(profile.dimension)
+        self.representation = MultiVector(profile.dimension, storage)
         precision = profile.precision if engine.arithmetic == "f32" else f"{profile.precision} in {engine.arithmetic}"
         self.stamp: Mapping[str, str] = {
             "model": profile.name,

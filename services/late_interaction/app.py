@@ -7,6 +7,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from services.inference.profiles import MODELS_FILE
+from services.late_interaction.routes import score_router
 from services.late_interaction.settings import LateInteractionSettings
 from services.vectorservice.compose import build_vector_app
 from services.vectorservice.encoder import Encoder
@@ -18,7 +19,7 @@ def open_encoder(settings: LateInteractionSettings, models_file: Path = MODELS_F
         case "hashing":
             from services.late_interaction.encoder_hashing import HashingTokenEncoder
 
-            return HashingTokenEncoder()
+            return HashingTokenEncoder(settings.storage)
         case "onnx":
             from services.inference.open_model import Engine
             from services.inference.process_options import set_process_options
@@ -32,6 +33,7 @@ def open_encoder(settings: LateInteractionSettings, models_file: Path = MODELS_F
                 Engine(settings.device, settings.threads),
                 query_tokens=settings.query_tokens,
                 passage_tokens=settings.passage_tokens,
+                storage=settings.storage,
             )
 
 
@@ -39,4 +41,6 @@ def build_app(
     settings: LateInteractionSettings, models_file: Path = MODELS_FILE, clock: Callable[[], float] = time.time
 ) -> FastAPI:
     """Builds the ASGI app. `clock` returns Unix seconds."""
-    return build_vector_app("late_interaction", settings, lambda: open_encoder(settings, models_file), clock=clock)
+    return build_vector_app(
+        "late_interaction", settings, lambda: open_encoder(settings, models_file), clock=clock, routers=(score_router,)
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.inference.word_splitting import lowercase_words
-from services.vectorstore.representation import MultiVector, TokenVectors
+from services.vectorstore.representation import MultiVector, Storage, TokenVectors
 
 DIMENSION = 64  # bits of a word's hash; part of the stamp
 MAX_WORDS = 256
@@ -19,13 +19,16 @@ MAX_WORDS = 256
 class HashingTokenEncoder:
     """Implements Encoder: a vector for each word, and one for the end of a text."""
 
-    representation = MultiVector(DIMENSION)
     stamp: Mapping[str, str] = {
         "model": "hashing",
         "weights_sha256": "none",
         "dimension": str(DIMENSION),
         "schema": "1",
     }
+
+    def __init__(self, storage: Storage = "int8") -> None:
+        """`storage`: what a store keeps of the vectors."""
+        self.representation = MultiVector(DIMENSION, storage)
 
     async def encode_query(self, text: str, deadline: Deadline) -> TokenVectors:
         """Encodes one query: fp32 [words + 1, dimension], rows of length 1."""

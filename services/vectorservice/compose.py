@@ -62,11 +62,12 @@ def build_vector_app(
     dialects: Sequence[Callable[[E], APIRouter]] = (),
     wordings: Wordings = MappingProxyType({}),
     clock: Callable[[], float] = time.time,
+    routers: Sequence[Callable[[VectorStore, E], APIRouter]] = (),
 ) -> FastAPI:
     """Builds the ASGI app of a vector service. At start it opens the store and the encoder, and encodes one query.
 
-    `dialects` build routers that need only the encoder; `wordings` are the shapes of errors by path; `clock`
-    returns Unix seconds.
+    `dialects` build routers that need only the encoder, `routers` those that also need the store; `wordings` are the
+    shapes of errors by path; `clock` returns Unix seconds.
     """
 
     @asynccontextmanager
@@ -87,6 +88,7 @@ def build_vector_app(
             own = [collection_router(store, encoder, order, clock), document_router(store, encoder, order)]
             if isinstance(encoder, ExplainingEncoder):
                 own.append(explanation_router(store, encoder))
+            own += (build(store, encoder) for build in routers)
             yield (*own, *(dialect(encoder) for dialect in dialects)), readiness
 
     return create_app(service, settings, Instruments(), opened, wordings)

@@ -1,19 +1,28 @@
 """The late-interaction service, over HTTP and Edge, with a small ColBERT: its ranking is MaxSim in NumPy."""
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import yaml
 
 from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded
+from services.contracts.collections import CollectionDeclaration
+from services.contracts.rerank import StoredScoreRequest
 from services.inference.profiles import MODELS_FILE, load_profiles
 from services.late_interaction.app import build_app, open_encoder
+from services.late_interaction.encoder_hashing import HashingTokenEncoder
+from services.late_interaction.scoring import scores
 from services.late_interaction.settings import LateInteractionSettings
 from services.vectorservice.encoder import Encoder
+from services.vectorstore.representation import TokenVectors
+from services.vectorstore.store import GenerationSpec
+from services.vectorstore.store_edge import EdgeStore
 from tests.support.token_models import COLBERT, small_token_encoder
 
 TEXTS = {
@@ -77,7 +86,8 @@ async def max_sim(encoder: Encoder) -> dict[str, float]:
     later = Deadline.after_ms(60_000)
     query = await encoder.encode_query(QUERY, later)
     vectors = await encoder.encode_passages(tuple(TEXTS.values()), later)
-    return {one: float((query @ vector.T).max(axis=1).sum()) for one, vector in zip(TEXTS, vectors, strict=True)}
+    stored = [vector.astype(np.float16).astype(np.float32) for vector in vectors]
+    return {one: float((query @ vector.T).max(axis=1).sum()) for one, vector in zip(TEXTS, stored, strict=True)}
 
 
 async def test_the_ranking_is_that_of_max_sim(client: httpx.AsyncClient, encoder: Encoder) -> None:
@@ -88,6 +98,67 @@ async def test_the_ranking_is_that_of_max_sim(client: httpx.AsyncClient, encoder
         assert [hit["id"] for hit in hits] == [one for one, _ in wanted]
         # Codes of 8 bits: by 1 % of the length of each of the query's tokens at most.
         assert [hit["score"] for hit in hits] == pytest.approx([score for _, score in wanted], abs=0.03)
+
+
+async def score(client: httpx.AsyncClient, ids: Sequence[str], **more: object) -> dict[str, Any]:
+    asked = {"query": QUERY, "generation": "notes@1", "ids": ids, **more}
+    return await ok(client.post("/v1/score", json=asked))
+
+
+async def test_stored_vectors_score_as_max_sim_and_texts_only_where_there_is_none(
+    client: httpx.AsyncClient, encoder: Encoder
+) -> None:
+    wanted = await max_sim(encoder)
+    given = await score(client, ["empty", "never", "chain", "both"])
+    assert given["scores"][1] is None
+    assert given["scores"][::2] + given["scores"][3:] == pytest.approx(
+        [wanted[one] for one in ("empty", "chain", "both")], abs=1e-5
+    )
+    assert (given["weight"], given["model"].split("@")[0]) == (0.7, encoder.stamp["model"])
+    await ok(client.post("/v1/collections/notes@1/documents/delete", json={"ids": ["brake", "chain"]}))
+    texts = {"brake": TEXTS["brake"], "both": "another text"}
+    for partial in (False, True):
+        again = await score(client, ["brake", "chain", "both"], passages=texts, partial=partial)
+        assert again["scores"] == [
+            pytest.approx(wanted["brake"], abs=1e-5),
+            None,
+            pytest.approx(wanted["both"], abs=1e-5),
+        ]
+
+
+async def test_what_cannot_be_scored_is_refused(client: httpx.AsyncClient) -> None:
+    asked = {"query": QUERY, "generation": "notes@2", "ids": ["chain"]}
+    assert (await client.post("/v1/score", json=asked)).status_code == 404
+    wrong = await client.post("/v1/score", json=asked | {"generation": "notes@1", "passages": {"other": "text"}})
+    assert wrong.status_code == 422
+    assert "'other' is not among `ids`" in wrong.text
+
+
+class LateAfterOneChunk(HashingTokenEncoder):
+    """Encodes passages once; the deadline passes during the second call."""
+
+    calls = 0
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> list[TokenVectors]:
+        self.calls += texts != (QUERY,)
+        if self.calls > 1:
+            raise DeadlineExceeded("It passed.")
+        return await super().encode_passages(texts, deadline)
+
+
+async def test_passages_that_the_deadline_cuts_off_have_no_score_or_are_an_error(tmp_path: Path) -> None:
+    store = EdgeStore(tmp_path)
+    spec = GenerationSpec(
+        "notes@1", HashingTokenEncoder().representation, HashingTokenEncoder.stamp, CollectionDeclaration()
+    )
+    await store.create(spec)
+    passages = {f"d{number:02}": f"oil {number}" for number in range(20)}
+    asked = StoredScoreRequest(query=QUERY, generation="notes@1", ids=tuple(passages), passages=passages, partial=True)
+    given = await scores(store, LateAfterOneChunk(), asked, Deadline.after_ms(60_000))
+    assert [one is not None for one in given] == [True] * 8 + [False] * 12
+    with pytest.raises(DeadlineExceeded):
+        await scores(store, LateAfterOneChunk(), asked.model_copy(update={"partial": False}), Deadline.after_ms(60_000))
+    await store.close()
 
 
 def test_the_listed_token_encoders_share_the_files_of_encoders() -> None:

@@ -11,6 +11,7 @@ from services.chassis.requests.handling import Handling, HandlingTable
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router as tei_embed_router
 from services.lexical.routes import lexical_router
+from services.late_interaction.routes import score_router as stored_score_router
 from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
 from services.reranker.dialects.tei import tei_router
 from services.reranker.routes import score_router
@@ -38,7 +39,12 @@ ROUTERS: dict[str, tuple[APIRouter, ...]] = {
         explanation_router(None, None),
         tei_sparse_router(None),
     ),
-    "late_interaction": (collection_router(None, None, None), document_router(None, None, None)),
+    "late_interaction": (
+        collection_router(None, None, None),
+        document_router(None, None, None),
+        explanation_router(None, None),
+        stored_score_router(None, None),
+    ),
     "reranker": (score_router(None), cohere_v1_router(None), cohere_v2_router(None), tei_router(None)),
 }
 LISTING, CONTROL = Handling("control", logged=False), Handling("control")
@@ -75,7 +81,7 @@ EXPECTED = {
     "lexical": [*OF_COLLECTIONS, GETTING, FINISHING],
     "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
     "sparse": [*OF_COLLECTIONS, FINISHING, EXPLAINING, ("POST", "/embed_sparse", BULK)],
-    "late_interaction": [*OF_COLLECTIONS, FINISHING],
+    "late_interaction": [*OF_COLLECTIONS, FINISHING, EXPLAINING, ("POST", "/v1/score", WORK)],
     "reranker": [
         ("POST", "/v1/score", Handling("own")),
         ("POST", "/v1/rerank", BULK),
