@@ -111,10 +111,6 @@ class ModelTokenizer:
             raise ModelError(f"{self._file} has no token {token}.")
         return found
 
-    def token(self, token_id: int) -> str:
-        """Returns the token of an id, as the vocabulary writes it."""
-        return self._tokenizer.id_to_token(token_id) or ""
-
     def single_length(self, ids: list[int]) -> int:
         """Counts the tokens of one text with its special tokens, before truncation."""
         return len(ids) + self._single.length

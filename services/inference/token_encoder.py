@@ -4,6 +4,7 @@ Owns markers, filling, punctuation and normalisation. Running the graph, which h
 open_model's.
 """
 
+import asyncio
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,17 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
+from services.contracts.explanation import Match
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, TokenEncoderProfile
-from services.vectorstore.representation import MultiVector, Storage, TokenVectors
+from services.inference.token_matches import best_matches
+from services.vectorstore.representation import MultiVector, Storage, TokenVectors, Vector
 
 Float32 = NDArray[np.float32]
 MASK = "[MASK]"
 
 
 class TokenEncoder:
-    """Encodes queries and passages with one model; implements the port of the vector services, Encoder.
+    """Encodes queries and passages with one model; implements the port of the vector services, ExplainingEncoder.
 
     Every vector has length 1, so the dot product of two is their cosine. Special tokens and markers have vectors too.
     The punctuation of passages has none, as in ColBERT.
@@ -39,8 +42,8 @@ class TokenEncoder:
         storage: Storage = "int8",
     ) -> None:
         """Opens the model in `folder` (blocking, below a second). Raises ModelError if it is not the declared one, or
-        reads fewer tokens than a limit. The limits are by default those of the profile. `storage`: what a store keeps of the
-        vectors."""
+        reads fewer tokens than a limit. The limits are by default those of the profile. `storage`: what a store
+        keeps of the vectors."""
         engine = engine or Engine()
         self._query_tokens = query_tokens or profile.query_tokens
         self._passage_tokens = passage_tokens or profile.max_tokens
@@ -84,6 +87,22 @@ class TokenEncoder:
         rows = await self._model.map_texts(texts, self._passage_rows, deadline, urgent=False)
         return await self._model.infer(rows, self._without_punctuation, deadline, urgent=False)
 
+    async def explain(
+        self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline | None = None
+    ) -> list[tuple[Match, ...]]:
+        """Returns, for each token of the query, the passage's token of the largest dot product, which adds to MaxSim.
+
+        Of a passage, the largest comes first, equal ones in the query's order. A token of the query has the weight 1,
+        that of the passage the dot product. Raises like encode_query.
+        """
+        asked = await self.encode_query(query, deadline)
+        (query_row,) = await self._model.map_texts([query], self._query_rows, deadline, urgent=True)
+        rows = await self._model.map_texts(passages, self._passage_rows, deadline, urgent=True)
+        names = [self._names(query_row.ids)] + [self._names(row.ids, self._kept(row)) for row in rows]
+        return await asyncio.to_thread(
+            lambda: [best_matches(asked, names[0], *one) for one in zip(vectors, names[1:], strict=True)]
+        )
+
     async def close(self) -> None:
         """Stops the threads after their current micro-batches."""
         self._model.close()
@@ -107,8 +126,14 @@ class TokenEncoder:
         ]
 
     def _without_punctuation(self, hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:
-        kept = [np.isin(row.ids, self._punctuation, invert=True) for row in rows]
-        return [_unit(hidden[place, : len(keep)][keep]) for place, keep in enumerate(kept)]
+        return [_unit(hidden[place, : len(row.ids)][self._kept(row)]) for place, row in enumerate(rows)]
+
+    def _kept(self, row: Row) -> NDArray[np.bool_]:
+        """Returns which tokens of a passage have a vector: [tokens]."""
+        return np.isin(row.ids, self._punctuation, invert=True)
+
+    def _names(self, ids: Sequence[int], kept: NDArray[np.bool_] | None = None) -> list[str]:
+        return [self._model.tokenizer.piece(one) for one in (ids if kept is None else np.compress(kept, ids).tolist())]
 
 
 def _all_tokens(hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:

@@ -9,15 +9,18 @@ import numpy as np
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.contracts.explanation import Match
+from services.inference.token_matches import best_matches
 from services.inference.word_splitting import lowercase_words
-from services.vectorstore.representation import MultiVector, Storage, TokenVectors
+from services.vectorstore.representation import MultiVector, Storage, TokenVectors, Vector
 
 DIMENSION = 64  # bits of a word's hash; part of the stamp
 MAX_WORDS = 256
+END = "[END]"
 
 
 class HashingTokenEncoder:
-    """Implements Encoder: a vector for each word, and one for the end of a text."""
+    """Implements ExplainingEncoder: a vector for each word, and one for the end of a text."""
 
     stamp: Mapping[str, str] = {
         "model": "hashing",
@@ -40,12 +43,24 @@ class HashingTokenEncoder:
             raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
         return await asyncio.to_thread(lambda: [_vectors(text) for text in texts])
 
+    async def explain(
+        self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline
+    ) -> list[tuple[Match, ...]]:
+        """Returns the nearest word of each passage for each word of the query; the end of a text is `[END]`."""
+        asked = await self.encode_query(query, deadline)
+        pairs = zip(passages, vectors, strict=True)
+        return [best_matches(asked, _tokens(query, END), vector, _tokens(passage, END)) for passage, vector in pairs]
+
     async def close(self) -> None:
         """Does nothing: it owns no threads."""
 
 
+def _tokens(text: str, end: str) -> tuple[str, ...]:
+    return (*islice(lowercase_words(text), MAX_WORDS), end)
+
+
 def _vectors(text: str) -> TokenVectors:
-    words = (*islice(lowercase_words(text), MAX_WORDS), "")
+    words = _tokens(text, "")
     hashes = b"".join(
         blake2b(word.encode("utf-8", "surrogatepass"), digest_size=DIMENSION // 8).digest() for word in words
     )

@@ -11,7 +11,7 @@ from services.chassis.requests.telemetry import timed
 from services.contracts.rerank import StoredScoreRequest
 from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.representation import Vector, kept_vector
+from services.vectorstore.representation import Representation, Vector, kept_vector
 from services.vectorstore.store import VectorStore
 
 # The recommended share of MaxSim when it is mixed with the scores of the first stage.
@@ -53,14 +53,14 @@ async def _encoded_scores(
             if not partial:
                 raise
             break
-        # Rounded as stored ones are, so that both have the same score.
-        vectors = [kept_vector(one, encoder.representation) for one in encoded]
-        found |= zip(chunk, await asyncio.to_thread(_max_sims, query, vectors), strict=True)
+        found |= zip(chunk, await asyncio.to_thread(_max_sims, query, encoded, encoder.representation), strict=True)
     return found
 
 
-def _max_sims(query: Vector, passages: Iterable[Vector]) -> list[float]:
-    return [max_sim(query, one) for one in passages]
+def _max_sims(query: Vector, passages: Iterable[Vector], representation: Representation) -> list[float]:
+    """Rounds as exact searches of a store do, so that a passage has the same score with its vector stored."""
+    rounded = kept_vector(query, representation)
+    return [max_sim(rounded, kept_vector(one, representation)) for one in passages]
 
 
 def max_sim(query: Vector, passage: Vector) -> float:

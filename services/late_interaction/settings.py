@@ -26,7 +26,7 @@ class LateInteractionSettings(VectorServiceSettings):
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
     storage: Literal["fp16", "int8", "bits"] = Field(
         "int8",
-        description="What is kept of a token's vector. `int8` and `bits` search by codes of 8 bits or 1 bit a component.",
+        description="What is kept of a token's vector: `int8` and `bits` search by codes of 8 bits or 1 bit a number.",
     )
     query_tokens: int | None = Field(
         None, ge=3, description="Tokens of a query that are encoded, at most; by default those of the model."

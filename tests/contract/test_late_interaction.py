@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 import yaml
 
@@ -24,6 +23,7 @@ from services.vectorstore.representation import TokenVectors
 from services.vectorstore.store import GenerationSpec
 from services.vectorstore.store_edge import EdgeStore
 from tests.support.token_models import COLBERT, small_token_encoder
+from tests.support.vectors import halved
 
 TEXTS = {
     "chain": "oil the chain, the bike.",
@@ -83,11 +83,13 @@ async def ok(asking: Awaitable[httpx.Response]) -> dict[str, Any]:
 
 
 async def max_sim(encoder: Encoder) -> dict[str, float]:
+    """NumPy's scores of the texts, of vectors in half precision, which stores keep."""
     later = Deadline.after_ms(60_000)
-    query = await encoder.encode_query(QUERY, later)
+    query = halved(await encoder.encode_query(QUERY, later))
     vectors = await encoder.encode_passages(tuple(TEXTS.values()), later)
-    stored = [vector.astype(np.float16).astype(np.float32) for vector in vectors]
-    return {one: float((query @ vector.T).max(axis=1).sum()) for one, vector in zip(TEXTS, stored, strict=True)}
+    return {
+        one: float((query @ halved(vector).T).max(axis=1).sum()) for one, vector in zip(TEXTS, vectors, strict=True)
+    }
 
 
 async def test_the_ranking_is_that_of_max_sim(client: httpx.AsyncClient, encoder: Encoder) -> None:
@@ -124,6 +126,26 @@ async def test_stored_vectors_score_as_max_sim_and_texts_only_where_there_is_non
             None,
             pytest.approx(wanted["both"], abs=1e-5),
         ]
+
+
+async def test_an_explanation_names_the_nearest_token_of_each_token_of_the_query(
+    client: httpx.AsyncClient, encoder: Encoder, settings: LateInteractionSettings
+) -> None:
+    wanted = await max_sim(encoder)
+    documents = [{"id": one, "text": TEXTS[one]} for one in ("both", "brake")] + [{"id": "chain", "text": "other"}]
+    asked = {"query": QUERY, "documents": documents}
+    explained = (await ok(client.post("/v1/collections/notes@1/explain", json=asked)))["explanations"]
+    assert [one["id"] for one in explained] == ["both", "brake"]
+    for one in explained:
+        scores = [match["score"] for match in one["matches"]]
+        assert scores == sorted(scores, reverse=True)
+        assert sum(scores) == pytest.approx(wanted[one["id"]], abs=5e-3)  # the query is not rounded here
+    names = [(match["query"], match["document"]) for match in explained[0]["matches"]]
+    if settings.encoder == "hashing":
+        assert sorted(names) == [("[END]", "[END]"), ("chain", "chain"), ("oil", "oil")]
+    else:
+        assert sorted(query for query, _ in names) == ["[CLS]", "[MASK]", "[MASK]", "[Q]", "[SEP]", "chain", "oil"]
+        assert {document for _, document in names} <= {"[CLS]", "[D]", "[SEP]", "oil", "the", "brake", "chain"}
 
 
 async def test_what_cannot_be_scored_is_refused(client: httpx.AsyncClient) -> None:

@@ -10,8 +10,8 @@ from gateway.search_page.routes import page_routes
 from services.chassis.requests.handling import Handling, HandlingTable
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router as tei_embed_router
-from services.lexical.routes import lexical_router
 from services.late_interaction.routes import score_router as stored_score_router
+from services.lexical.routes import lexical_router
 from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
 from services.reranker.dialects.tei import tei_router
 from services.reranker.routes import score_router
