@@ -42,7 +42,7 @@ FAMILIES: Mapping[str, Family] = {
     "lexical": Family(retrieves=True, by_default=True, presets=True, least_score=0.0, document_store=True),
     "dense": Family(retrieves=True, by_default=True, exact=True, approximate=True, least_score=-1.0),
     "sparse": Family(retrieves=True, least_score=0.0, explains=True),
-    "late_interaction": Family(retrieves=True, exact=True, approximate=True, reranks=True),
+    "late_interaction": Family(retrieves=True, exact=True, approximate=True, reranks=True, explains=True),
     "reranker": Family(reranks=True),
 }
 

@@ -106,3 +106,9 @@ async def test_without_a_weight_the_recommended_one_counts(stack: Stack) -> None
     assert [(hit["id"], hit["score"]) for hit in recommended["hits"]] == [
         (hit["id"], hit["score"]) for hit in same["hits"]
     ]
+
+
+async def test_a_hit_is_explained_by_the_tokens_that_matched(stack: Stack) -> None:
+    answer = await stack.search(QUERY, inline(), explain=True)
+    places = answer.json()["hits"][0]["stages"]["colbert"]["matches"]
+    assert ("fruit", "fruit", 1.0) in [(one["query"], one["document"], pytest.approx(one["score"])) for one in places]
