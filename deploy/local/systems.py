@@ -12,7 +12,7 @@ from services.chassis.settings.configuration import BadSettings, read_settings
 from services.late_interaction.settings import LateInteractionSettings
 from services.sparse.settings import SparseSettings
 
-# A service's peak in MiB while `make demo` loads and searches its collection, by deploy/local/footprint.py.
+# The memory of a service in MiB while `make demo` loads and searches its collection: the higher of two measured peaks.
 SYSTEMS: Mapping[str, int] = {"sparse": 181, "late_interaction": 537}
 _SETTINGS: Mapping[str, type[SparseSettings | LateInteractionSettings]] = {
     "sparse": SparseSettings,
@@ -60,4 +60,4 @@ def bring_models(environment: Mapping[str, str], systems: Sequence[str]) -> None
 def memory_notices(systems: Sequence[str]) -> Iterator[str]:
     """Yields what each of these services takes beside the usual ones, before it is started."""
     for name in systems:
-        yield f"{name} starts too: with the collection `demo` it takes {SYSTEMS[name]} MiB, with larger ones more."
+        yield f"{name} starts too: with our collection it takes up to {SYSTEMS[name]} MiB, with larger ones more."
