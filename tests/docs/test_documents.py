@@ -51,7 +51,10 @@ def test_every_setting_is_in_the_example_and_describes_itself(settings: type[Ser
 
 def test_the_example_lists_no_setting_that_does_not_exist() -> None:
     listed = set(re.findall(r"^# ?([A-Z][A-Z_]+)=", text(".env.example"), re.MULTILINE))
-    assert listed <= {name for settings in SETTINGS for name in variables(settings)} | {"HF_ENDPOINT", "MAVEN_REPOSITORY"}
+    assert listed <= {name for settings in SETTINGS for name in variables(settings)} | {
+        "HF_ENDPOINT",
+        "MAVEN_REPOSITORY",
+    }
 
 
 def test_every_target_is_documented_and_every_documented_target_exists() -> None:
