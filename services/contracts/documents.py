@@ -166,6 +166,20 @@ class IdsRequest(Wire):
     ids: Annotated[tuple[DocumentId, ...], Items(1, 1_000)]
 
 
+class IdPageRequest(Wire):
+    """Asks for the ids that follow `after`, the `following` of the page before; None begins."""
+
+    after: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    most: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 1_000
+
+
+class IdPage(Wire):
+    """A page of the ids of a generation's documents, in the engine's order; `following` is None at the end."""
+
+    ids: tuple[str, ...]
+    following: str | None
+
+
 class FetchRequest(IdsRequest):
     """Asks the document store for parts of documents, whole or cut.
 

@@ -1,12 +1,13 @@
 """Writes, reads and searches documents in a shard of the Edge engine. Blocking."""
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
 import qdrant_edge as edge
 
 from services.chassis.errors import BadInput
-from services.contracts.documents import DeleteReport, Document, Included, IndexReport, ItemError
+from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, Included, IndexReport, ItemError
 from services.contracts.scored import Ranking, paired
 from services.lexical.analysis import joined_words_of
 from services.lexical.edge_query import fields_of_presets
@@ -119,6 +120,22 @@ class EdgeDocuments:
             **{field: terms[field]() for field in text_fields},
         }
         return edge.Point(point_id(document.id), [0.0], payload)
+
+
+def page_of_ids(shard: edge.EdgeShard, asked: IdPageRequest) -> IdPage:
+    """Returns a page of the ids of all documents."""
+    first = None if asked.after is None else _point_of(asked.after)
+    request = edge.ScrollRequest(offset=first, limit=asked.most, with_payload=["id"], with_vector=False)
+    records, following = shard.scroll(request)
+    ids = tuple(record.payload["id"] for record in records if record.payload is not None)
+    return IdPage(ids=ids, following=None if following is None else str(following))
+
+
+def _point_of(after: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(after)
+    except ValueError:
+        raise BadInput("after: send the `following` of the page before.") from None
 
 
 def _newer(held: Mapping[str, int], version: int | None) -> dict[str, int]:

@@ -129,6 +129,25 @@ class HashPage(ElasticsearchAnswer):
     hits: HashHits = HashHits()
 
 
+class IdHit(ElasticsearchAnswer):
+    """A document's id, as the sort."""
+
+    sort: tuple[str]
+
+
+class IdHits(ElasticsearchAnswer):
+    """Absent when there is no hit, because of the filter_path."""
+
+    hits: tuple[IdHit, ...] = ()
+
+
+class IdsAnswer(ElasticsearchAnswer):
+    """The answer to a search for ids, sorted."""
+
+    shards: Shards = Field(alias="_shards")
+    hits: IdHits = IdHits()
+
+
 Stored = TypeVar("Stored", Source, HashOnly, SizeOnly)
 
 

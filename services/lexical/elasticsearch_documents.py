@@ -12,7 +12,7 @@ from elasticsearch import AsyncElasticsearch
 
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
-from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
+from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, IndexReport, ItemError
 from services.lexical.document_collector import wire_bytes
 from services.lexical.elasticsearch_answers import (
     BulkAnswer,
@@ -20,6 +20,7 @@ from services.lexical.elasticsearch_answers import (
     FetchedAnswer,
     HashOnly,
     HashPage,
+    IdsAnswer,
 )
 from services.lexical.elasticsearch_client import ElasticsearchClients, within_deadline
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, raise_failed, unknown_collection
@@ -163,6 +164,27 @@ async def digest_documents(client: AsyncElasticsearch, index: str) -> str:
         if len(page.hits.hits) < PAGE:
             return digest.hexdigest()
         after = list(page.hits.hits[-1].sort)
+
+
+async def page_of_ids(client: AsyncElasticsearch, index: str, asked: IdPageRequest) -> IdPage:
+    """Returns a page of the ids of all documents visible to searches, in ascending order."""
+    with elasticsearch_errors():
+        answer = await within_deadline(client).search(
+            index=index,
+            size=asked.most,
+            sort=[{"doc_id": "asc"}],
+            search_after=None if asked.after is None else [asked.after],
+            source=False,
+            track_total_hits=False,
+            allow_partial_search_results=False,
+            request_cache=False,
+            filter_path="_shards.failed,hits.hits.sort",
+        )
+        page = IdsAnswer.model_validate(answer.body)
+    if page.shards.failed:
+        raise UpstreamFailed("A shard failed while the documents were being listed; try again.")
+    ids = tuple(hit.sort[0] for hit in page.hits.hits)
+    return IdPage(ids=ids, following=ids[-1] if len(ids) == asked.most else None)
 
 
 @dataclass(frozen=True, slots=True)

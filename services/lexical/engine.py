@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
-from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
+from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking
@@ -46,7 +46,8 @@ class LexicalEngine(Protocol):
     ) -> CollectionState:
         """Begins an empty generation, or returns the existing one of the same declaration and build.
 
-        With a build of None the build of an existing one is not checked. The owner is kept with a new one; an existing
+        Backends that only this declaration has are added to it. With a build of None the build of an existing one is
+        not checked. The owner is kept with a new one; an existing
         one keeps its own.
         """
         ...
@@ -80,6 +81,13 @@ class LexicalEngine(Protocol):
 
         `reading` selects their parts. Raises AnswerTooLarge above MOST_ANSWER_BYTES (unless `reading` cuts texts) or
         MOST_ANSWER_VALUES metadata values. Reads at most about twice that at once.
+        """
+        ...
+
+    async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
+        """Returns a page of the ids of all documents that searches see.
+
+        The pages together have every document that is there from the first to the last of them, once.
         """
         ...
 

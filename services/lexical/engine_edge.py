@@ -11,13 +11,13 @@ import qdrant_edge as edge
 
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
-from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
+from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking, Scored
 from services.lexical.analysis import ANALYSIS, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions
-from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds
+from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds, page_of_ids
 from services.lexical.edge_query import bm25_request
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import stamp_of
@@ -62,6 +62,7 @@ class EdgeEngine:
         there = await self._held.begin(wanted)
         refuse_other_stamp(generation, there.stamp, stamp)
         refuse_other_build(generation, there.build, build)
+        await self._held.held(generation).add_backends(declaration)
         return await self.state(generation)
 
     async def states(self) -> tuple[CollectionState, ...]:
@@ -125,6 +126,10 @@ class EdgeEngine:
             held, turn = self._usable(generation), collector.ids[start : start + DOCUMENTS_PER_TURN]
             await held.read(partial(_collect, held.record, turn, reading, collector))
         return collector.answer()
+
+    async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
+        """Reads payloads in the order of point ids."""
+        return await self._usable(generation).read(lambda shard: page_of_ids(shard, asked))
 
     async def finish(self, generation: str) -> CollectionState:
         """Flushes, and merges after many deletions. Indexed documents are searchable before."""

@@ -8,7 +8,7 @@ from elasticsearch import BadRequestError, NotFoundError
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError, UnknownCollection, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
-from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IndexReport
+from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.generations import in_order, name_of
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest
@@ -21,6 +21,7 @@ from services.lexical.elasticsearch_documents import (
     delete_documents,
     digest_documents,
     index_documents,
+    page_of_ids,
 )
 from services.lexical.elasticsearch_errors import cause_of, elasticsearch_errors
 from services.lexical.elasticsearch_mapping import ANALYSIS, IndexMeta, index_body
@@ -31,7 +32,7 @@ from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
-from services.storage.stamps import refuse_other_stamp
+from services.storage.stamps import refuse_other_stamp, with_more_backends
 from services.storage.write_order import next_publication
 
 CHECK_S = 2.0
@@ -108,6 +109,13 @@ class ElasticsearchEngine:
             ) from error
         refuse_other_stamp(generation, held.meta.stamp, wanted.stamp)
         refuse_other_build(generation, held.meta.build, build)
+        if (more := with_more_backends(held.declaration, declaration)) is not None:
+            meta = {**held.kept, "declaration": more.model_dump(mode="json")}
+            with elasticsearch_errors(generation, writes=True):
+                await within_deadline(self._writing).indices.put_mapping(
+                    index=self._catalog.index(generation), meta=meta
+                )
+            held = await self._catalog.held(generation)
         return await self._state(held)
 
     async def states(self) -> tuple[CollectionState, ...]:
@@ -155,6 +163,12 @@ class ElasticsearchEngine:
             # Before it is published its documents are not visible to searches, so their sizes are unknown.
             largest = await self._catalog.largest(generation) if held.published else None
             return await get_documents(self._reading, self._catalog.index(generation), ids, reading, largest)
+
+    async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
+        """Reads the ids that searches see, in their order."""
+        await self._catalog.usable(generation)
+        with self._catalog.forget_if_gone(generation):
+            return await page_of_ids(self._reading, self._catalog.index(generation), asked)
 
     async def finish(self, generation: str) -> CollectionState:
         """Merges to one segment and refreshes. A merge continues in Elasticsearch after a deadline."""

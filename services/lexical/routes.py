@@ -22,6 +22,8 @@ from services.contracts.documents import (
     DeleteReport,
     FetchedDocuments,
     FetchRequest,
+    IdPage,
+    IdPageRequest,
     IdsRequest,
     IndexReport,
     IndexRequest,
@@ -92,6 +94,11 @@ def lexical_router(engine: LexicalEngine, clock: Callable[[], float] = time.time
         with timed("get"):
             answer = await engine.get(generation, asked.ids, ReadOptions.from_request(asked))
         return Response(answer.model_dump_json(), media_type=JSON)
+
+    @routes.post(f"{one}/documents/ids")
+    @handled(scope="internal")
+    async def ids(generation: InPath, asked: IdPageRequest) -> IdPage:
+        return await engine.ids(generation, asked)
 
     @routes.post(f"{one}/finish")
     @handled("write", scope="internal", slow=True)

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 import qdrant_edge as edge
 
 from services.chassis.errors import ProblemError, UnknownCollection
+from services.contracts.collections import CollectionDeclaration
 from services.files.regular_file import read_regular
 from services.storage import edge_subprocess
 from services.storage.content_digest import ContentDigest
@@ -22,6 +23,7 @@ from services.storage.edge_disk_space import DiskSpace, FolderSize, disk_usage
 from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import LAYOUT, RECORD, GenerationRecord, has_text, replace_file, sync_folder
 from services.storage.edge_folders import MARKER, claim_folder, confirm_claim, move_aside, remove
+from services.storage.stamps import with_more_backends
 
 T = TypeVar("T")
 Shard = edge.EdgeShard
@@ -163,6 +165,11 @@ class EdgeGeneration:
             digest.add(pairs)
             if first is None:
                 return digest.hexdigest()
+
+    async def add_backends(self, wanted: CollectionDeclaration) -> None:
+        """Records the backends of a declaration that the recorded one lacks."""
+        if (more := with_more_backends(self.record.declaration, wanted)) is not None:
+            await self._run(lambda: self._update_record(declaration=more))
 
     async def published(self, at: float, number: int) -> None:
         """Records the time of publication (Unix seconds) and its number."""

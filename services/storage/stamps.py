@@ -20,12 +20,23 @@ def refuse_other_stamp(generation: str, there: Mapping[str, str], wanted: Mappin
 
 
 def refuse_other_declaration(generation: str, there: CollectionDeclaration, wanted: CollectionDeclaration) -> None:
-    """Raises StampMismatch if the declarations differ, with both."""
-    if there != wanted:
+    """Raises StampMismatch, with both, if the declarations differ in more than the backends."""
+    if there.model_copy(update={"backends": wanted.backends}) != wanted:
         raise StampMismatch(
             f"{generation} was begun with the declaration {there.model_dump_json()} and is asked for with "
             f"{wanted.model_dump_json()}; begin a new generation."
         )
+
+
+def with_more_backends(there: CollectionDeclaration, wanted: CollectionDeclaration) -> CollectionDeclaration | None:
+    """Returns the declaration of a generation with the backends that another one of it adds; None if it adds none.
+
+    A generation's backends only grow, so the order of two additions does not matter.
+    """
+    names = {*(there.backends or ()), *(wanted.backends or ())}
+    if names.issubset(there.backends or ()):
+        return None
+    return there.model_copy(update={"backends": tuple(sorted(names))})
 
 
 def _listed(stamp: Mapping[str, str], keys: list[str], sign: str) -> str:

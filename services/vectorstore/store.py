@@ -111,7 +111,7 @@ class VectorStore(Protocol):
       are rounded to half precision unless stored in fp32. A vector that is not finite or does not fit the
       representation is refused (BadInput), in a document and in a query.
     - A generation that does not exist raises UnknownCollection. `create` refuses an existing generation of another
-      stamp, representation or declaration (StampMismatch), or of another build (BuildConflict).
+      stamp, representation or declaration but for backends (StampMismatch), or of another build (BuildConflict).
     - At most one generation of a name is published; a new one is not.
     - A generation that cannot be opened does not affect the others. It is listed as `unusable` and left unchanged;
       every use of it raises DamagedCollection, except dropping it.
@@ -136,7 +136,8 @@ class VectorStore(Protocol):
         ...
 
     async def create(self, spec: GenerationSpec) -> None:
-        """Creates an empty generation; does nothing if it exists with the same spec."""
+        """Creates an empty generation. To one that exists with the same spec it adds the backends of its declaration
+        that the stored one lacks."""
         ...
 
     async def spec(self, generation: str) -> GenerationSpec:

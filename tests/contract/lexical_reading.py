@@ -3,7 +3,7 @@
 import pytest
 
 from services.chassis.errors import AnswerTooLarge
-from services.contracts.documents import MOST_ANSWER_BYTES, MOST_ANSWER_VALUES, Document
+from services.contracts.documents import MOST_ANSWER_BYTES, MOST_ANSWER_VALUES, Document, IdPage, IdPageRequest
 from services.lexical.document_collector import ReadOptions, wire_bytes
 from services.lexical.engine import LexicalEngine
 from tests.support.lexical_notes import ALL_PRESETS
@@ -54,6 +54,20 @@ class ReadingSuite:
         assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(held[:2])
         titles = await engine.get("notes@1", ["a", "b", "c"], ReadOptions(include=("title",)))
         assert [document.title for document in titles.documents] == ["Apple"] * 3
+
+    async def test_the_pages_of_ids_have_every_document_once(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        names = [f"n{number}" for number in range(25)]
+        await engine.index("notes@1", [Document(id=name, text="salt") for name in names])
+        await engine.finish("notes@1")
+        found, page = [], await engine.ids("notes@1", IdPageRequest(most=10))
+        found += page.ids
+        while page.following is not None:
+            page = await engine.ids("notes@1", IdPageRequest(after=page.following, most=10))
+            found += page.ids
+        assert sorted(found) == sorted(names)
+        await engine.begin("notes@2", ALL_PRESETS)
+        assert await engine.ids("notes@2", IdPageRequest()) == IdPage(ids=(), following=None)
 
     async def test_a_lone_document_is_given_whatever_it_has(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", ALL_PRESETS)

@@ -78,7 +78,7 @@ EXPECTED = {
         ("GET", "/docs", CONTROL),
         ("GET", "/page/page.css", Handling(logged=False)),
     ],
-    "lexical": [*OF_COLLECTIONS, GETTING, FINISHING],
+    "lexical": [*OF_COLLECTIONS, GETTING, ("POST", "/v1/collections/c@1/documents/ids", WORK), FINISHING],
     "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
     "sparse": [*OF_COLLECTIONS, FINISHING, EXPLAINING, ("POST", "/embed_sparse", BULK)],
     "late_interaction": [*OF_COLLECTIONS, FINISHING, EXPLAINING, ("POST", "/v1/score", WORK)],

@@ -262,6 +262,13 @@ class VectorStoreSuite:
             await notes.create(replace(sample.spec, representation=MultiVector(16, "fp32")))
 
     @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
+    async def test_backends_are_added_and_never_taken_away(self, notes: VectorStore, sample: Sample) -> None:
+        for wanted, held in (("b",), ("b",)), (("a",), ("a", "b")), (None, ("a", "b")):
+            declaration = sample.spec.declaration.model_copy(update={"backends": wanted})
+            await notes.create(replace(sample.spec, declaration=declaration))
+            assert (await notes.spec("notes@1")).declaration.backends == held
+
+    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_another_declaration_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
         with pytest.raises(StampMismatch, match=r'"topic":"keyword".*"metadata":\{\}'):
             await notes.create(replace(sample.spec, declaration=CollectionDeclaration()))
