@@ -9,11 +9,12 @@ from fastapi import APIRouter, FastAPI
 
 from gateway.backends.sockets import SocketEndpoints
 from gateway.backends.wire import EndpointsFor, open_backends
+from gateway.collections.additions import Additions
 from gateway.collections.collections import Collections
 from gateway.collections.generations import POLL_TIMEOUT_S, Generations
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
-from gateway.collections.write_order import CollectionLocks, WritePauses
+from gateway.collections.write_order import CollectionLocks, WriteClock, WritePauses
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog, reloading_on_hangup
@@ -66,6 +67,8 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             generations.start_polling(supervisor, settings.refresh_s)
             pauses = WritePauses()
             locks = CollectionLocks()
+            clock = WriteClock()
+            additions = Additions(backends, generations, locks, pauses, clock, supervisor)
             publishing = Publishing(backends, generations, locks, pauses, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
             executor = Executor(backends, generations, catalog, admission, instruments)
@@ -75,7 +78,9 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
                 search_routes(executor),
                 pipeline_routes(catalog),
                 collection_routes(
-                    Collections(backends, generations, locks), Indexing(backends, generations, pauses), publishing
+                    Collections(backends, generations, locks, additions),
+                    Indexing(backends, generations, pauses, clock),
+                    publishing,
                 ),
             )
 

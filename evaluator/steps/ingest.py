@@ -29,6 +29,7 @@ from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
 from services.contracts.collections import (
     BeginCollection,
+    CollectionBegun,
     CollectionDeclaration,
     CollectionState,
     CollectionView,
@@ -39,6 +40,7 @@ from services.contracts.documents import Document, FanOutReport, IndexReport
 
 MAX_BATCH_DOCUMENTS = 64
 MAX_BATCH_BYTES = MOST_DOCUMENT_BYTES
+ADDITION_POLL_S = 1.0
 PUBLISH_ATTEMPTS = 60  # of two minutes each, enough for the vector index of a few million documents
 
 T = TypeVar("T")
@@ -117,6 +119,7 @@ async def ingest(
         )
     tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
     # The gateway resumes publishing: after a 504 the next attempt continues.
+    await _wait_until_added(client, target, wanted, begun, tally, sleep, tell)
     publication = PublishRequest(build=build, expected_documents=dataset.counts.documents)
     try:
         published = await _with_retries(
@@ -149,6 +152,27 @@ async def ingest(
         vectors={name: state.vectors for name, state in live_states(view).items() if state.vectors is not None},
         seconds=time.perf_counter() - started,
     )
+
+
+async def _wait_until_added(
+    client: GatewayClient,
+    target: str,
+    wanted: BeginCollection,
+    begun: CollectionBegun,
+    tally: _LoadTally,
+    sleep: Sleep,
+    tell: Callable[[str], None],
+) -> None:
+    """Waits until the gateway has filled the backends that the live generation lacked, and asks it to go on where it
+    was restarted meanwhile. Raises EvaluationError with its problem."""
+    for addition in begun.adding:
+        tell(f"Adding {addition.backend} to {begun.generation} ...")
+    while begun.adding:
+        await sleep(ADDITION_POLL_S)
+        begun = await _with_retries(lambda: client.begin(target, wanted), tally, sleep)
+        for addition in begun.adding:
+            if addition.problem is not None:
+                raise EvaluationError(f"{target}: {addition.backend} could not be added: {addition.problem}")
 
 
 async def _needed_backends(

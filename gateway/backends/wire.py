@@ -26,6 +26,8 @@ from services.contracts.documents import (
     DeleteReport,
     FetchedDocuments,
     FetchRequest,
+    IdPage,
+    IdPageRequest,
     IdsRequest,
     IndexReport,
     IndexRequest,
@@ -319,6 +321,13 @@ async def fetch_documents(
     """Fetches documents by id from the document store."""
     return await backend.request(
         Call("POST", _collection_path(generation, "/documents/get"), timeout_s, request, reads=True), FetchedDocuments
+    )
+
+
+async def list_ids(backend: Backend, generation: str, request: IdPageRequest, timeout_s: float) -> IdPage:
+    """Returns a page of the ids that the document store has."""
+    return await backend.request(
+        Call("POST", _collection_path(generation, "/documents/ids"), timeout_s, request, reads=True), IdPage
     )
 
 

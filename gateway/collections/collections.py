@@ -8,14 +8,16 @@ from gateway.backends.budget import Budget
 from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.fan_out import on_all, remaining_s
 from gateway.backends.wire import Backend, Backends
+from gateway.collections.additions import Additions
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
-from gateway.collections.ownership import expect_own_build, owner_of_next
+from gateway.collections.ownership import expect_own_build, expect_owner, owner_of_next
 from gateway.collections.write_order import CollectionLocks
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, Conflict
 from services.contracts.collections import (
+    Addition,
     BeginCollection,
     CollectionBegun,
     CollectionDeclaration,
@@ -35,10 +37,13 @@ Marks = tuple[str | None, str | None]
 class Collections:
     """Creates and removes generations. Keeps no state, so repeating a call recovers from a failure."""
 
-    def __init__(self, backends: Backends, generations: Generations, locks: CollectionLocks) -> None:
+    def __init__(
+        self, backends: Backends, generations: Generations, locks: CollectionLocks, additions: Additions
+    ) -> None:
         self._backends = backends
         self._generations = generations
         self._locks = locks
+        self._additions = additions
 
     async def begin(self, name: str, wanted: BeginCollection, caller: Principal | None) -> CollectionBegun:
         """Returns a generation to send documents to. Needs every backend that it lives on.
@@ -58,7 +63,9 @@ class Collections:
 
         def needed(history: History) -> frozenset[str]:
             generation = _existing_generation(history, wanted, declaration)
-            return self._where(declaration) if generation is None else history.backends(generation)
+            if generation is None:
+                return self._where(declaration)
+            return history.backends(generation).union(declaration.backends or ())
 
         await self._generations.require(name, needed, remaining_s(budget))
         number = 0
@@ -78,16 +85,55 @@ class Collections:
                         f"{generation} is there already, and its owner stays: send `owner` with `new_generation`."
                     )
                 marks = (history.build(generation), history.owner(generation))
-                await self._declare(generation, history.declaration(generation), marks, budget)
+                held = self._without_default(history.declared_on(generation, history.backends(generation)))
+                await self._declare(generation, held, marks, budget)
+                await self._extend(history, generation, declaration, marks, caller, budget)
             await self._generations.refresh(remaining_s(budget))
             if generation is None:  # a concurrent caller took the number, perhaps for the same build
                 continue
             if not self._generations.history(name).held_by_all(generation):
                 raise Conflict(f"{generation} was removed while it was being begun; PUT /v1/collections/{name} again.")
             return CollectionBegun(
-                collection=name, generation=generation, created=created, live=history.live, build=token
+                collection=name,
+                generation=generation,
+                created=created,
+                live=history.live,
+                build=token,
+                adding=self._started(name, generation, declaration),
             )
         raise Conflict(f"Others keep beginning generations of '{name}' at the same moment; try again.")
+
+    async def _extend(
+        self,
+        history: History,
+        generation: str,
+        declaration: CollectionDeclaration,
+        marks: Marks,
+        caller: Principal | None,
+        budget: Budget,
+    ) -> None:
+        """Begins the live generation in the backends of the declaration that it lacks."""
+        there = history.backends(generation)
+        for name in sorted(frozenset(declaration.backends or ()) - there):
+            expect_owner(history.name, history.owner(generation), caller)
+            if self._backends.document_store is None:
+                raise Conflict(f"'{name}' cannot be filled without a document store; send `new_generation`: true.")
+            # Each names itself alone beside those that have it: two may be filled at once.
+            wider = history.declared_on(generation, there | {name})
+            [backend] = self._backends.named((name,))
+            try:
+                await wire.declare(backend, generation, wider, *marks, remaining_s(budget))
+            except BackendFailed as failure:
+                raise as_problem(failure) from failure
+
+    def _started(self, name: str, generation: str, declaration: CollectionDeclaration) -> tuple[Addition, ...]:
+        """Fills the backends of the declaration that lack the live generation. Returns all that are being filled."""
+        history = self._generations.history(name)
+        shown = self._additions.shown(history)
+        if generation == history.live:
+            for backend in history.adding(generation).intersection(declaration.backends or ()):
+                self._additions.start(generation, backend)
+        return shown
 
     async def _declare(self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget) -> None:
         await on_all(
@@ -105,8 +151,7 @@ class Collections:
             known = ", ".join(sorted(backend.name for backend in self._backends.storing))
             raise BadInput(f"backends: name those that the collection is to live on; there are: {known}.")
         first = self._backends.document_store or min(backends, key=lambda backend: backend.name)
-        if self._where(declaration) == self._backends.by_default:
-            declaration = declaration.model_copy(update={"backends": None})
+        declaration = self._without_default(declaration)
         try:
             await wire.declare(first, generation, declaration, *marks, remaining_s(budget))
         except BackendFailed as failure:
@@ -118,6 +163,11 @@ class Collections:
 
     def _where(self, declaration: CollectionDeclaration) -> frozenset[str]:
         return self._backends.by_default if declaration.backends is None else frozenset(declaration.backends)
+
+    def _without_default(self, declaration: CollectionDeclaration) -> CollectionDeclaration:
+        """Leaves out the backends where they are the default, so that an earlier release takes the declaration."""
+        by_default = self._where(declaration) == self._backends.by_default
+        return declaration.model_copy(update={"backends": None}) if by_default else declaration
 
     def _with_document_store(self, names: Sequence[str]) -> frozenset[str]:
         """Returns the names with that of the document store. Raises BadInput for one that stores nothing."""
@@ -161,15 +211,19 @@ class Collections:
         """Polls all backends and returns every collection."""
         await self._generations.refresh(remaining_s(Budget.within(current_deadline())))
         return CollectionList(
-            collections=tuple(self._generations.view(name) for name in self._generations.names()),
+            collections=tuple(map(self._view, self._generations.names())),
             backends=tuple(backend.name for backend in self._backends.storing),
         )
 
     async def one(self, name: str, caller: Principal | None) -> CollectionView:
         """Polls all backends and returns one collection. Who else owns a generation is not shown to a bound key."""
         await self._generations.fetch_history(name, remaining_s(Budget.within(current_deadline())))
-        view = self._generations.view(name)
+        view = self._view(name)
         return view if caller is None or not caller.is_bound else _without_others(view, caller.id)
+
+    def _view(self, name: str) -> CollectionView:
+        adding = self._additions.shown(self._generations.history(name))
+        return self._generations.view(name).model_copy(update={"adding": adding})
 
 
 def _existing_generation(history: History, wanted: BeginCollection, declaration: CollectionDeclaration) -> str | None:
@@ -185,6 +239,8 @@ def _existing_generation(history: History, wanted: BeginCollection, declaration:
             candidate = None
     if candidate is None or not history.declared_as(candidate, declaration):
         return None
+    if candidate != live and not history.backends(candidate).issuperset(declaration.backends or ()):
+        return None  # only a live generation is filled: the documents of a build are the caller's
     # An incomplete build is completed. A live generation that a backend lacks (its engine was replaced) is not:
     # searches would see it half-built.
     return candidate if candidate != live or history.held_by_all(candidate) else None

@@ -80,8 +80,23 @@ class History:
 
     def backends(self, generation: str) -> frozenset[str]:
         """Returns the names of the backends that the generation lives on, also of those that have lost it."""
-        declared = (state.declaration.backends for state in self.holders(generation))
+        holders = self.holders(generation)
+        # A backend that is being filled names itself, and counts once the others name it too.
+        published = [state for state in holders if state.published or state.published_at is not None]
+        declared = (state.declaration.backends for state in published or holders)
         return frozenset().union(*(self.by_default if names is None else names for names in declared))
+
+    def adding(self, generation: str) -> frozenset[str]:
+        """Returns the backends that have a generation which was live, and have not published it: they are being
+        filled."""
+        if not self._was_live(generation):
+            return frozenset()
+        return frozenset(
+            backend
+            for backend, states in self.by_backend.items()
+            for state in states
+            if state.generation == generation and state.published_at is None and not state.published
+        )
 
     def held_by(self, backend: str, generation: str) -> bool:
         """Returns whether this backend has the generation."""
@@ -93,15 +108,13 @@ class History:
         return bool(backends) and all(self.held_by(backend, generation) for backend in backends)
 
     def declared_as(self, generation: str, declaration: CollectionDeclaration) -> bool:
-        """Returns whether the generation has this declaration in every backend that has it, and lives on all the
-        backends that this one names."""
-        there = [state.declaration.model_copy(update={"backends": None}) for state in self.holders(generation)]
-        same = all(one == declaration.model_copy(update={"backends": None}) for one in there)
-        return same and self.backends(generation).issuperset(declaration.backends or ())
+        """Returns whether the generation has this declaration, but for backends, in every backend that has it."""
+        there = (state.declaration for state in self.holders(generation))
+        return all(one.model_copy(update={"backends": declaration.backends}) == declaration for one in there)
 
-    def declaration(self, generation: str) -> CollectionDeclaration:
-        """Returns the declaration of a generation, as a backend that has it holds it."""
-        return self.holders(generation)[0].declaration
+    def declared_on(self, generation: str, backends: frozenset[str]) -> CollectionDeclaration:
+        """Returns the declaration of a generation with these backends."""
+        return self.holders(generation)[0].declaration.model_copy(update={"backends": tuple(sorted(backends))})
 
     def build(self, generation: str) -> str | None:
         """Returns the mark of the generation's build; None for one made before builds had marks."""
@@ -186,7 +199,9 @@ class History:
         return max((_place(state) for state in self.holders(generation)), default=(0, 0.0))
 
     def _was_live_everywhere(self, generation: str) -> bool:
-        return all(state.published_at is not None for state in self.holders(generation))
+        held = (states for backend, states in self.by_backend.items() if backend in self.backends(generation))
+        mine = (state for states in held for state in states if state.generation == generation)
+        return all(state.published_at is not None for state in mine)
 
 
 def _place(state: CollectionState) -> tuple[int, float]:

@@ -60,11 +60,11 @@ class Indexing:
     result everywhere.
     """
 
-    def __init__(self, backends: Backends, generations: Generations, pauses: WritePauses) -> None:
+    def __init__(self, backends: Backends, generations: Generations, pauses: WritePauses, clock: WriteClock) -> None:
         self._backends = backends
         self._generations = generations
         self._pauses = pauses
-        self._clock = WriteClock()
+        self._clock = clock
         # By collection: builds that some backends lack, and when this was first seen.
         self._incomplete_builds: dict[str, dict[str, float]] = {}
 
@@ -130,7 +130,9 @@ class Indexing:
             return await write(backend, WriteTarget(target, history.build(target), version, remaining_s(budget)))
 
         try:
-            results = await on_each(self._generations.backends_of(target), on_one)
+            # Also to those that are being filled, where this write is newer than the copy of the document.
+            backends = self._backends.named(history.backends(target) | history.adding(target))
+            results = await on_each(backends, on_one)
         except NotHeld:
             # Publishing a newer generation meanwhile has removed this build: the message is of that.
             _target_generation(await self._generations.fetch_history(name, remaining_s(budget)), token)

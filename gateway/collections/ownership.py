@@ -20,7 +20,7 @@ def owner_of_next(history: History, caller: Principal | None, wanted: str | None
         return wanted or (None if caller is None else caller.id)
     newest = history.generations[-1] if history.generations else None
     owner = None if newest is None else history.owner(newest)
-    _expect_owner(history.name, owner, caller)
+    expect_owner(history.name, owner, caller)
     return wanted or owner or (None if caller is None else caller.id)
 
 
@@ -31,10 +31,11 @@ def expect_own_build(history: History, token: str | None, caller: Principal | No
     """
     generation = None if token is None else history.generation_of_build(build_mark(token))
     if generation is not None:
-        _expect_owner(history.name, history.owner(generation), caller)
+        expect_owner(history.name, history.owner(generation), caller)
 
 
-def _expect_owner(name: str, owner: str | None, caller: Principal | None) -> None:
+def expect_owner(name: str, owner: str | None, caller: Principal | None) -> None:
+    """Raises Forbidden unless the caller owns the collection, or may change everybody's."""
     if caller is None or caller.has("admin") or caller.id == owner:
         return
     whose = "has no owner that is known" if owner is None else "belongs to another key"

@@ -36,14 +36,29 @@ class WritePauses:
     def __init__(self) -> None:
         self._writing: Counter[str] = Counter()
         self._pausing: Counter[str] = Counter()
+        self._ends: dict[str, set[asyncio.Event]] = {}
         self._changed = asyncio.Event()
 
     @asynccontextmanager
     async def write(self, name: str) -> AsyncIterator[None]:
         """Counts the block as a write. Waits first until the collection is not paused."""
         await self._until(lambda: not self._pausing[name])
-        with self._counted(self._writing, name):
-            yield
+        ended = asyncio.Event()
+        running = self._ends.setdefault(name, set())
+        running.add(ended)
+        try:
+            with self._counted(self._writing, name):
+                yield
+        finally:
+            ended.set()
+            running.discard(ended)
+            if not running and self._ends.get(name) is running:
+                del self._ends[name]
+
+    async def settled(self, name: str) -> None:
+        """Waits until the writes that run now have ended. Later ones run meanwhile."""
+        for ended in tuple(self._ends.get(name, ())):
+            await ended.wait()
 
     @asynccontextmanager
     async def pause(self, name: str, most_s: float) -> AsyncIterator[None]:

@@ -85,7 +85,7 @@ class Executor:
             wanted = json.dumps(sorted({*backends, *missing}))
             raise BadInput(
                 f"collection '{history.name}' does not live on '{missing[0]}'; PUT /v1/collections/{history.name} with "
-                f'"backends": {wanted} begins a generation that does.'
+                f'"backends": {wanted} adds it.'
             )
 
     def _record(self, walked: Walked, plan: WalkPlan, *, named: bool) -> None:

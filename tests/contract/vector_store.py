@@ -245,10 +245,13 @@ class VectorStoreSuite:
         assert await notes.spec("notes@1") == sample.spec
         assert await notes.generations() == ("notes@1",)
 
-    async def test_creating_again_changes_nothing(self, notes: VectorStore, sample: Sample) -> None:
+    async def test_creating_again_adds_backends_alone(self, notes: VectorStore, sample: Sample) -> None:
         await notes.upsert("notes@1", [point("a", sample.axis(1.0))])
-        await notes.create(sample.spec)
-        assert (await notes.counts("notes@1")).documents == 1
+        for wanted, held in ((None, None), (("b",), ("b",)), (("a",), ("a", "b")), (None, ("a", "b"))):
+            declaration = sample.spec.declaration.model_copy(update={"backends": wanted})
+            await notes.create(replace(sample.spec, declaration=declaration))
+            assert (await notes.counts("notes@1")).documents == 1
+            assert (await notes.spec("notes@1")).declaration.backends == held
 
     @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_another_stamp_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
@@ -260,13 +263,6 @@ class VectorStoreSuite:
     ) -> None:
         with pytest.raises(StampMismatch, match="multi-vector, 16 dimensions"):
             await notes.create(replace(sample.spec, representation=MultiVector(16, "fp32")))
-
-    @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
-    async def test_backends_are_added_and_never_taken_away(self, notes: VectorStore, sample: Sample) -> None:
-        for wanted, held in (("b",), ("b",)), (("a",), ("a", "b")), (None, ("a", "b")):
-            declaration = sample.spec.declaration.model_copy(update={"backends": wanted})
-            await notes.create(replace(sample.spec, declaration=declaration))
-            assert (await notes.spec("notes@1")).declaration.backends == held
 
     @pytest.mark.parametrize("sample", [DENSE], ids=["dense"])
     async def test_another_declaration_is_refused_and_both_are_named(self, notes: VectorStore, sample: Sample) -> None:
