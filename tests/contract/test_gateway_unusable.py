@@ -61,7 +61,7 @@ async def test_a_search_in_a_damaged_generation_says_what_to_do_and_others_conti
 
 async def test_a_damaged_generation_can_be_removed_and_begun_again(damaged: RealStack) -> None:
     assert (await damaged.client.delete("/v1/collections/c")).status_code == 204
-    assert (await damaged.client.get("/v1/collections")).json() == {"collections": []}
+    assert (await damaged.client.get("/v1/collections")).json()["collections"] == []
     assert (await damaged.dense.get("/v1/collections")).json()["collections"] == []
     assert (await damaged.begin()).json()["generation"] == "c@1"
 

@@ -17,7 +17,6 @@ from deploy.elasticsearch.endpoint import Endpoint
 from deploy.local.__main__ import addresses
 from deploy.local.checks import expect_startable
 from deploy.local.choices import ROOT, choose
-from deploy.local.ports import DEFAULT_PORTS
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends
 from deploy.local.secure import SecureFiles
@@ -84,7 +83,7 @@ def test_every_process_of_a_secure_stack_speaks_tls_and_knows_the_others_by_http
         "https://127.0.0.1:8001", "https://127.0.0.1:8002", "https://127.0.0.1:8003",
     ]  # fmt: skip
     assert environment["GATEWAY_URL"] == "https://127.0.0.1:8000"
-    expect_startable({**environment, "RERANKER_SCORER": "overlap", "DENSE_ENCODER": "hashing"}, DEFAULT_PORTS)
+    expect_startable({**environment, "RERANKER_SCORER": "overlap", "DENSE_ENCODER": "hashing"}, choices.ports)
     token = choices.secure.token_file.read_text().strip()
     assert token not in json.dumps(environment) + configuration(choices)
 
