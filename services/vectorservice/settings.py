@@ -13,7 +13,7 @@ Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; o
 Prefix = Annotated[
     str,
     Field(
-        pattern=r"^[a-z0-9][a-z0-9_.-]{0,31}$",
+        pattern=r"^[a-z0-9][a-z0-9_.-]{0,95}$",
         description="Put before names on the Qdrant server: two services that share a server need two.",
     ),
 ]

@@ -10,9 +10,12 @@ from deploy.local.choices import choose
 from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.running_stack import backends_without
+from deploy.local.stacks import requested_stack
 from deploy.local.systems import SYSTEMS, bring_models, demo_systems
 from evaluator.machine.process_costs import parse_processes
 from services.contracts.collections import BackendState, CollectionDeclaration, CollectionState, CollectionView
+from services.late_interaction.settings import LateInteractionSettings
+from services.sparse.settings import SparseSettings
 
 
 def test_systems_start_beside_the_usual_services_with_what_they_need(tmp_path: Path) -> None:
@@ -26,6 +29,14 @@ def test_systems_start_beside_the_usual_services_with_what_they_need(tmp_path: P
     assert told["LATE_INTERACTION_PREFIX"] == "late_interaction."
     assert {"sparse", "late_interaction"} <= parse_processes(choices.processes({})).keys()
     assert [line.split()[0] for line in notices(choices)] == list(SYSTEMS)
+
+
+def test_every_system_accepts_the_prefix_of_the_longest_stack_name(tmp_path: Path) -> None:
+    name = "a" * 16
+    assert requested_stack({"STACK": name}).name == name
+    told = choose({"SYSTEMS": ",".join(SYSTEMS)}, tmp_path, own_ports=False, name=name).environment()
+    assert SparseSettings(prefix=told["SPARSE_PREFIX"]).prefix == f"{name}-sparse."
+    assert LateInteractionSettings(prefix=told["LATE_INTERACTION_PREFIX"]).prefix == f"{name}-late_interaction."
 
 
 def test_systems_that_are_none_are_refused_with_the_list(tmp_path: Path) -> None:
