@@ -60,7 +60,7 @@ async def test_where_documents_were_lost_and_what_a_replay_found_is_a_click_away
         await expect(page.get_by_role("heading", level=1, name="Replay: replayed, <script>")).to_be_visible()
         await expect(page.get_by_role("img", name="against estimated cost")).to_be_visible()
         front = page.get_by_role("group", name="The pipelines of the run, then those of the front")
-        await expect(front).to_contain_text("→ reranker 5, weight")
+        await expect(front).to_contain_text("→ reranker ")  # which depth is on it depends on the costs measured
         assert await front.evaluate("one => one.scrollWidth - one.clientWidth") == 0  # no figure is out of sight
         await expect(page.get_by_role("row", name="honest, on held-out queries")).to_be_visible()
         await expect(page.get_by_role("group", name="The chosen pipeline")).to_contain_text("name: replayed")
