@@ -12,7 +12,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,22 +101,29 @@ class Process:
         return "" if self.log is None else self.log.read_text(errors="replace")[-2000:]
 
 
-def services(directory: Path, root: Path = ROOT, models: bool = False) -> dict[str, Process]:
-    """Lexical, dense and reranker by family, not started; their data goes under `directory`.
+# What every stack of these tests has, and what a test may add: the stores of vectors beside `dense`.
+FAMILIES = ("lexical", "dense", "reranker")
+VECTORS = ("dense", "sparse", "late_interaction")
 
-    `models`: the default models of dense and reranker, instead of hashes and overlap of words.
+
+def services(
+    directory: Path, root: Path = ROOT, models: bool = False, families: Sequence[str] = FAMILIES
+) -> dict[str, Process]:
+    """Returns the services by family, not started; their data goes under `directory`.
+
+    `models`: their default models, instead of hashes and overlap of words.
     """
-    lexical = {"LEXICAL_ENGINE": "edge", "LEXICAL_DIRECTORY": f"{directory}/lexical"}
-    dense = {"DENSE_STORE": "edge", "DENSE_DIRECTORY": f"{directory}/dense"}
-    scorer = {}
-    if not models:
-        dense |= {"DENSE_ENCODER": "hashing"}
-        scorer = {"RERANKER_SCORER": "overlap"}
-    return {
-        "lexical": Process("services.lexical", lexical, root=root),
-        "dense": Process("services.dense", dense, root=root),
-        "reranker": Process("services.reranker", scorer, root=root),
-    }
+
+    def settings(family: str) -> dict[str, str]:
+        prefix = family.upper()
+        if family == "reranker":
+            return {} if models else {"RERANKER_SCORER": "overlap"}
+        stored = {f"{prefix}_DIRECTORY": f"{directory}/{family}"}
+        if family == "lexical":
+            return {"LEXICAL_ENGINE": "edge", **stored}
+        return {f"{prefix}_STORE": "edge", **stored, **({} if models else {f"{prefix}_ENCODER": "hashing"})}
+
+    return {family: Process(f"services.{family}", settings(family), root=root) for family in families}
 
 
 def gateway(urls: Mapping[str, str], root: Path = ROOT) -> Process:
@@ -126,9 +133,11 @@ def gateway(urls: Mapping[str, str], root: Path = ROOT) -> Process:
 
 
 @asynccontextmanager
-async def started(directory: Path, root: Path = ROOT, models: bool = False) -> AsyncIterator[dict[str, Process]]:
-    """Yields gateway, lexical, dense and reranker, ready; ends all of them, also stopped ones."""
-    processes = services(directory, root, models)
+async def started(
+    directory: Path, root: Path = ROOT, models: bool = False, families: Sequence[str] = FAMILIES
+) -> AsyncIterator[dict[str, Process]]:
+    """Yields the gateway and its services by family, ready; ends all of them, also stopped ones."""
+    processes = services(directory, root, models, families)
     processes["gateway"] = gateway({name: one.url for name, one in processes.items()}, root)
     try:
         for name, one in processes.items():
