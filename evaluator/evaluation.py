@@ -12,7 +12,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.step import load_step
 from evaluator.machine.machine_conditions import MachineCounters
-from evaluator.machine.process_costs import NO_PROCESSES
+from evaluator.machine.process_costs import NO_PROCESSES, costs_between, process_reader
 from evaluator.metrics.quality import means, within_depth
 from evaluator.progress import say
 from evaluator.report.report import Report
@@ -71,12 +71,18 @@ async def _expect_gateway(url: str, error: GatewayError) -> None:
         raise EvaluationError(f"the gateway at {url} cannot be asked: {fault} in --gateway or GATEWAY_URL") from error
 
 
-async def ingest_step(client: GatewayClient, folder: RunFolder) -> IngestReport:
-    """Loads the collection and writes ingest.json."""
+async def ingest_step(
+    client: GatewayClient, folder: RunFolder, processes: Mapping[str, str] = NO_PROCESSES
+) -> IngestReport:
+    """Loads the collection and writes ingest.json. `processes`: URLs by name, whose CPU time is written with it."""
     experiment = folder.experiment
     made_from = folder.hashes("experiment.json")
-    report = await ingest(client, experiment, await in_thread(dataset_of, folder))
-    folder.write("ingest.json", report.model_copy(update={"made_from": made_from}))
+    dataset = await in_thread(dataset_of, folder)
+    async with process_reader(processes) as read:
+        before = await read()
+        report = await ingest(client, experiment, dataset)
+        costs = costs_between(before, await read())
+    folder.write("ingest.json", report.model_copy(update={"made_from": made_from, "costs": costs}))
     for backend, loaded in report.backends.items():
         say(f"{backend}: {loaded.indexed} indexed, {loaded.unchanged} unchanged, {loaded.encoded} encoded")
     say(f"{report.generation}: {report.documents} documents, {report.stripped_characters} characters stripped")
@@ -184,11 +190,11 @@ async def evaluate(
     on_step: OnStep = lambda step: None,
     processes: Mapping[str, str] = NO_PROCESSES,
 ) -> Report:
-    """Runs all steps, and calls `on_step` with the name of each. `processes`: as of `rank_step` and `load_step`."""
+    """Runs all steps, and calls `on_step` with the name of each. `processes`: as of `rank_step`."""
     with folder.kept():
         on_step("ingest")
         await expect_pipelines(client, folder.experiment)
-        await ingest_step(client, folder)
+        await ingest_step(client, folder, processes)
         on_step("rank")
         await rank_step(client, folder, processes=processes)
         # In a thread: reading and computing must not block the service's event loop.

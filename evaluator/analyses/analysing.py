@@ -11,6 +11,7 @@ from evaluator.analyses.averages import SetRow, common_rows, ndcg_at_10, set_row
 from evaluator.analyses.corpus_words import Vocabulary, count_corpus_words, weighted_jaccard
 from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking
 from evaluator.analyses.remarks import analysis_notes, not_as_published
+from evaluator.analyses.served_figures import process_figures, served_figures
 from evaluator.datasets.added_judgments import merged_judgments
 from evaluator.datasets.catalogue import Catalogue, load_catalogue
 from evaluator.datasets.measured_statistics import statistics_of
@@ -87,6 +88,7 @@ def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis,
     chosen = {*relevant, *_first_ten(measured)}
     with progress(f"{one.name}: counting words", one.first.manifest.counts.documents, "documents") as advance:
         counted = count_corpus_words(corpus, hashes.get(corpus.name, ""), chosen, advance)
+    served = served_figures(one.runs)
     analysed = SetAnalysis(
         name=one.name,
         part_of=one.part_of,
@@ -96,10 +98,13 @@ def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis,
         statistics=statistics_of(own, texts.texts, counted.documents, counted.words),
         warnings=one.first.manifest.counts.remarks,
         queries=len(queries),
-        pipelines={name: ranking.figures for name, ranking in measured.items()},
+        pipelines={
+            name: ranking.figures.model_copy(update={"served": served.get(name)}) for name, ranking in measured.items()
+        },
         relevant_lengths=length_distribution(relevant, counted.lengths),
         lengths={name: length_distribution(ranking.first_ten, counted.lengths) for name, ranking in measured.items()},
         added_judgments=added.files if added else (),
+        processes=tuple(process_figures(one.runs)),
     )
     return analysed, counted.vocabulary
 

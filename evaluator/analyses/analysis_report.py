@@ -17,6 +17,27 @@ class RejudgedFigures(Wire):
     hole_at_10: FiniteFloat | None
 
 
+class ServedFigures(Wire):
+    """What a query of a pipeline took and cost, one at a time, as in its run's report.
+
+    Milliseconds from sending to the last byte read; null where the times do not hold. null: not measured.
+    """
+
+    p50_ms: FiniteFloat | None
+    p95_ms: FiniteFloat | None
+    cpu_ms: FiniteFloat | None  # of all named processes
+    index_bytes: Count | None  # of the indexes that it reads
+
+
+class ProcessFigures(Wire):
+    """What a process took: CPU milliseconds by document while the collection was loaded, bytes after the queries."""
+
+    run: str
+    process: str
+    cpu_ms_a_document: FiniteFloat | None  # null: not measured, or documents were there already
+    memory_bytes: Count | None
+
+
 class RankingFigures(Wire):
     """Means of one pipeline over the measured queries of one set, unrounded.
 
@@ -34,6 +55,7 @@ class RankingFigures(Wire):
     capped_recall_at_100: FiniteFloat | None
     hole_at_10: FiniteFloat | None
     after: RejudgedFigures | None = None  # null: no judgments were added
+    served: ServedFigures | None = None  # null: imported, or its run has no report of its files as they are
 
 
 class LengthDistribution(Wire):
@@ -61,6 +83,7 @@ class SetAnalysis(Wire):
     relevant_lengths: LengthDistribution  # of the documents judged relevant
     lengths: dict[str, LengthDistribution]  # of the first ten documents, by pipeline
     added_judgments: tuple[AddedJudgments, ...] = ()
+    processes: tuple[ProcessFigures, ...] = ()
 
 
 class VocabularyOverlap(Wire):

@@ -13,6 +13,10 @@ _EXPLANATIONS = {
     "table-2-against": "Against the baseline: the relative difference of the two means over the sets that both have, "
     "which is how the paper's row comes out nearest. Beside it the mean of the sets' own relative differences. Better "
     "and worse count any difference; `compare` says whether one is significant. Compare means over common sets alone.",
+    "table-3-served": "One query at a time, as the client saw it. CPU: of all named processes, with what they do in "
+    "the background. Index: of what the pipeline reads, with texts and logs that its engines keep there.",
+    "table-3-processes": "CPU while the collection was loaded, where all of its documents were new. Memory: the "
+    "resident set after the queries; of Elasticsearch, what the JVM has committed.",
     "published-ndcg": "Published figures are as printed. Other engines, models and settings made them; `parity` "
     "explains gaps of the lexical presets.",
     "published-recall": "This is Recall@100 as trec_eval has it, not capped.",

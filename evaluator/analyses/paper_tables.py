@@ -7,6 +7,7 @@ from evaluator.analyses.averages import Pick, SetRow, common_rows, mean_of, ndcg
 from evaluator.analyses.difference_chart import differences_of
 from evaluator.analyses.measured_rankings import DEEP
 from evaluator.analyses.table import Cell, FigureTable
+from evaluator.machine.process_costs import MIB
 
 TEXT, COUNT, SHARE, SIGNED = "", "d", ".4f", "+z.4f"
 
@@ -17,6 +18,7 @@ def paper_tables(analysis: Analysis, rows: Sequence[SetRow]) -> tuple[FigureTabl
         statistics_table(analysis),
         over_sets(analysis, rows, "table-2-ndcg", "Table 2", "nDCG@10", ndcg_at_10),
         summary_table(analysis),
+        *served_tables(analysis),
         *published_tables(analysis, rows),
         holes_table(analysis),
         over_sets(
@@ -98,6 +100,53 @@ def summary_table(analysis: Analysis) -> FigureTable:
             for one in analysis.summaries
         ),
     )  # fmt: skip
+
+
+def served_tables(analysis: Analysis) -> Iterator[FigureTable]:
+    """Yields table 3: what a query takes and costs, the index; and what each process took. Nothing of imported runs."""
+    rows: list[tuple[Cell, ...]] = []
+    missing: list[str] = []
+    for one in analysis.sets:
+        for name, figures in one.pipelines.items():
+            served, documents = figures.served, one.statistics.documents
+            if served is None:
+                missing.append(
+                    f"{one.name}: {name} was imported, or its run {figures.run} has no report of its files as they are."
+                )
+                continue
+            size = None if served.index_bytes is None or not documents else served.index_bytes / documents
+            rows.append((one.name, name, served.p50_ms, served.p95_ms, served.cpu_ms, size))
+            if served.p50_ms is None:
+                missing.append(f"{one.name}: no times of {name} that hold; the report of {figures.run} has why.")
+            if served.cpu_ms is None:
+                missing.append(f"{one.name}: the CPU time of {name} was not measured; name processes by `--processes`.")
+    if rows:
+        yield FigureTable(
+            name="table-3-served",
+            place="Table 3",
+            title="milliseconds and CPU of a query, and bytes of the index a document",
+            header=("set", "pipeline", "p50 ms", "p95 ms", "CPU ms a query", "index bytes a document"),
+            formats=(TEXT, TEXT, ".1f", ".1f", ".1f", ".0f"),
+            rows=tuple(rows),
+            why_missing=tuple(missing),
+        )
+    processes: list[tuple[Cell, ...]] = [
+        (one.name, found.run, found.process, found.cpu_ms_a_document, _mib(found.memory_bytes))
+        for one in analysis.sets
+        for found in one.processes
+    ]
+    if processes:
+        yield FigureTable(
+            name="table-3-processes",
+            title="CPU of a document and memory, by process",
+            header=("set", "run", "process", "CPU ms a document", "memory MiB"),
+            formats=(TEXT, TEXT, TEXT, ".1f", ".0f"),
+            rows=tuple(processes),
+        )
+
+
+def _mib(size: int | None) -> float | None:
+    return None if size is None else size / MIB
 
 
 def published_tables(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[FigureTable]:

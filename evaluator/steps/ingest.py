@@ -24,6 +24,7 @@ from evaluator.datasets.corpus import (
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
+from evaluator.machine.process_costs import ProcessCost
 from evaluator.progress import ShownProgress, progress, say
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
@@ -69,6 +70,13 @@ class IngestReport(StepFile):
     backends: dict[str, BackendLoad]
     vectors: dict[str, VectorState]
     seconds: FiniteFloat
+    costs: dict[str, ProcessCost] = {}  # of the named processes, from the first batch until it was published
+
+    def cpu_ms_a_document(self, process: str) -> float | None:
+        """Returns the CPU time of a process by document; None where documents were there already, or it is unknown."""
+        whole = all(one.indexed == self.documents for one in self.backends.values()) and self.documents
+        cpu_ms = self.costs[process].cpu_ms if process in self.costs else None
+        return cpu_ms / self.documents if whole and cpu_ms is not None else None
 
 
 @dataclass(slots=True)

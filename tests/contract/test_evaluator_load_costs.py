@@ -9,15 +9,18 @@ from fastapi import FastAPI, Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 from typer.testing import CliRunner
 
+from evaluator.analyses.analysing import analyse
+from evaluator.analyses.paper_tables import served_tables
 from evaluator.cli import app
 from evaluator.client.client import connected
-from evaluator.evaluation import ingest_step
+from evaluator.evaluation import evaluate, ingest_step
 from evaluator.load.points.point_cost import SEVERAL
 from evaluator.load.sending.process_watch import MEMORY, watching
 from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
 from evaluator.load.step import load_step
-from evaluator.machine.process_costs import STARTED_ANEW
+from evaluator.machine.process_costs import STARTED_ANEW, ProcessCost
 from evaluator.runs.run_folder import RunFolder, writable
+from evaluator.steps.ingest import BackendLoad, IngestReport
 from evaluator.steps.pipeline_costs import pipeline_costs
 from evaluator.steps.prepared_run import prepare_run
 from tests.support.around import around
@@ -49,6 +52,40 @@ async def test_a_point_has_its_cost_by_process_and_its_gate_is_judged_by_it(tmp_
     page = (folder.path / "load.md").read_text(encoding="utf-8")
     assert "## Cost" in page
     assert "## Memory over time" in page
+
+
+async def test_an_analysis_shows_what_queries_documents_and_processes_cost(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, pipelines=["bm25"]))
+    with served(GatewayStub().app) as url:
+        async with connected(url) as client:
+            report = await evaluate(client, folder, processes={"gateway": url})
+    assert report.ingest is not None
+    assert report.ingest.costs["gateway"].cpu_ms is not None
+    (of_set,) = analyse([folder.name], folder.runs).sets
+    figures, (process,) = of_set.pipelines["bm25"].served, of_set.processes
+    outcome = report.pipelines["bm25"]
+    assert figures is not None
+    assert outcome.cost is not None
+    assert (figures.p50_ms, figures.cpu_ms) == (outcome.latency_ms.p50.held_ms, outcome.cost.cpu_ms)
+    assert figures.index_bytes == outcome.index_bytes
+    assert process.process == "gateway"
+    assert process.cpu_ms_a_document == report.ingest.cpu_ms_a_document("gateway")
+    assert (process.memory_bytes or 0) > 10_000_000
+    tables = {table.name: table for table in served_tables(analyse([folder.name], folder.runs))}
+    assert tables["table-3-served"].rows[0][:3] == (of_set.name, "bm25", figures.p50_ms)
+    assert tables["table-3-processes"].rows[0][2] == "gateway"
+
+
+def test_documents_that_were_there_already_have_no_cost() -> None:
+    cost = {"dense": ProcessCost(cpu_ms=40.0, memory_bytes=None)}
+    loaded = IngestReport(
+        collection="c", generation="c@1", created=True, documents=4, batches=1, retries=0, stripped_characters=0,
+        backends={"dense": BackendLoad(indexed=4)}, vectors={}, seconds=1.0, costs=cost,
+    )  # fmt: skip
+    assert loaded.cpu_ms_a_document("dense") == 10.0
+    assert loaded.cpu_ms_a_document("lexical") is None
+    again = loaded.model_copy(update={"backends": {"dense": BackendLoad(indexed=1, unchanged=3)}})
+    assert again.cpu_ms_a_document("dense") is None
 
 
 @pytest.mark.parametrize(("caches", "sent"), [(False, {"no-store"}), (True, {None})])
