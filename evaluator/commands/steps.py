@@ -103,16 +103,17 @@ def ingest(
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
+    processes: Processes = "",
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
     """Opens a run folder and loads the collection. Can be repeated: it completes an interrupted load."""
     with reporting_errors():
-        plan = overridden_plan(experiment, **overrides)
+        plan, known = overridden_plan(experiment, **overrides), parse_processes(processes)
         with measuring(runs) as lock:
             path = create_runs(runs, plan)
             lock.name(f"ingest of {path.name}")
             for folder in runs_of(path):
-                with_gateway(gateway, wait, partial(ingest_step, folder=folder))
+                with_gateway(gateway, wait, partial(ingest_step, folder=folder, processes=known))
         print_next_step("rank", path, gateway)
 
 
