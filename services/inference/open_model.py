@@ -28,7 +28,7 @@ from services.inference.micro_batches import (
     in_request_order,
 )
 from services.inference.model_tokenizer import ModelTokenizer, Row
-from services.inference.profiles import TOKENIZER, ModelError, ModelProfile
+from services.inference.profiles import GRAPH, TOKENIZER, FileName, ModelError, ModelProfile
 from services.inference.session import Session
 from services.inference.token_time import TokenTime
 from services.inference.workers import MAX_PENDING, StopRequest, Workers
@@ -66,15 +66,18 @@ class OpenModel:
         *,
         inputs: str,
         niceness: int = 0,
+        graph: FileName = GRAPH,
     ) -> None:
         """Opens `folder` (blocking, below a second); raises ModelError when it does not hold the model.
 
         `inputs` is the plural by which DeadlineExceeded names what clients send. `niceness`: of the threads that infer.
+        `graph`: another one of the folder.
         """
         self._profile = profile
         # The session first: it verifies the files, and its error states how to get a missing one.
         workers = (engine.threads or available_cores()) + 1  # one more for urgent requests
-        self._session = Session(profile, folder, Runtime(engine.library, engine.provider, engine.arithmetic, workers))
+        runtime = Runtime(engine.library, engine.provider, engine.arithmetic, workers)
+        self._session = Session(profile, folder, runtime, graph)
         self.tokenizer = ModelTokenizer(folder / TOKENIZER, profile.max_tokens)
         self.weights_sha256 = self._session.weights_sha256
         self._max_padded_tokens = engine.max_padded_tokens

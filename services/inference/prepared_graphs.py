@@ -38,9 +38,9 @@ class PreparedRecord(BaseModel):
     graphs: dict[Variant, PreparedFile]
 
 
-def verified_graph(profile: ModelProfile, folder: Path, runtime: Runtime) -> Path:
-    """Returns the graph of `folder` that `runtime` opens. Raises ModelError when a file is not the declared one."""
-    path = folder / GRAPH
+def verified_graph(profile: ModelProfile, folder: Path, runtime: Runtime, graph: FileName = GRAPH) -> Path:
+    """Returns `graph` of `folder` as `runtime` opens it. Raises ModelError when a file is not the declared one."""
+    path = folder / graph
     wrong = folder_mismatch(profile, folder)
     if wrong is None and isinstance(profile, CrossEncoderProfile):
         variant = variant_of(runtime)

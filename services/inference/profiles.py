@@ -107,14 +107,43 @@ class _Profile(_Value):
 
 
 class EncoderProfile(_Profile):
-    """Describes a model that encodes one text as one vector."""
+    """Describes a model that encodes one text as one vector, by one graph or by one for each side (two towers).
+
+    Vectors are compared by dot product: of `normalise`d ones it is the cosine. A projection is part of the graph.
+
+    mean   the mean of the token vectors
+    cls    the vector of the first token
+    last   the vector of the last token
+    graph  the graph's own: its output is [batch, width]
+    """
 
     kind: Literal["encoder"]
     dimension: int = Field(gt=0)
-    pooling: Literal["mean", "cls"]
+    width: int | None = Field(
+        default=None,
+        description="components that the graph gives, of which the first `dimension` are kept (Matryoshka, Kusupati et "
+        "al. 2022); None: as many as `dimension`",
+    )
+    pooling: Literal["mean", "cls", "last", "graph"]
     normalise: bool
     query_prefix: str = ""
     passage_prefix: str = ""
+    query_graph: FileName | None = Field(
+        default=None, description=f"the graph of queries, where {GRAPH} is that of passages (DPR)"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "EncoderProfile":
+        if self.width is not None and self.width <= self.dimension:
+            raise ValueError(f"{self.name}: width is for graphs that give more components than dimension keeps")
+        if self.query_graph is not None and (self.query_graph not in self.files or self.query_graph == GRAPH):
+            raise ValueError(f"{self.name}: query_graph names a file beside {GRAPH}, with its sha256 in files")
+        return self
+
+    @property
+    def batchable(self) -> bool:
+        """Whether a row's result is independent of the others of its batch. A graph that pools sums padding too."""
+        return super().batchable and self.pooling != "graph"
 
 
 class CrossEncoderProfile(_Profile):

@@ -19,6 +19,7 @@ from services.inference.profiles import (
     GRAPH,
     CrossEncoderProfile,
     EncoderProfile,
+    FileName,
     ModelError,
     ModelProfile,
     SparseEncoderProfile,
@@ -29,6 +30,7 @@ _NEEDED = {"input_ids", "attention_mask"}
 _KNOWN = {*_NEEDED, "token_type_ids"}
 # Defaults of transformers where config.json has no pad_token_id (RobertaConfig and its subclasses; all others: 0).
 _PAD_ID_OF_FAMILY = {"roberta": 1, "xlm-roberta": 1, "camembert": 1}
+_LEARNED_POSITIONS = {"bert", "distilbert", *_PAD_ID_OF_FAMILY}
 
 
 class Session:
@@ -37,15 +39,19 @@ class Session:
     If it is not `batchable`, a row's result depends on the other rows of its batch, and on its padding.
     """
 
-    def __init__(self, profile: ModelProfile, folder: Path, runtime: Runtime | None = None) -> None:
-        """Opens `folder`; raises ModelError when a file, the runtime or the graph is not as declared."""
+    def __init__(
+        self, profile: ModelProfile, folder: Path, runtime: Runtime | None = None, graph: FileName = GRAPH
+    ) -> None:
+        """Opens a graph of `folder`; raises ModelError when a file, the runtime or the graph is not as declared."""
         chosen = runtime or Runtime()
-        self._path = verified_graph(profile, folder, chosen)
-        self.weights_sha256 = profile.files[GRAPH]
+        self._path = verified_graph(profile, folder, chosen, graph)
+        self.weights_sha256 = profile.files[graph]
         # OpenVINO chooses kernels, and so the order of summation, by the shape of a batch. That changed scores of
         # minilm-l6-ce-v1 by 2e-6 in f32, 0.01 in bf16 and 0.09 in int8. In ONNX Runtime no bit changed.
         self.batchable = profile.batchable and chosen.library == "onnxruntime"
-        self._pad_id = pad_id(folder / CONFIG)
+        config = read_config(folder / CONFIG)
+        self._pad_id = pad_id(config, folder / CONFIG)
+        expect_positions(profile, config, self._pad_id)
         self._graph = open_graph(self._path, profile, chosen)
         self._check_inputs()
         self._check_output(profile)
@@ -81,7 +87,13 @@ class Session:
         """Runs two rows of different length and checks the shape; the first request then needs no set-up."""
         shape = self.run([Row([0, 0, 0], [0, 0, 0]), Row([0], [0])]).shape
         match profile:
-            case EncoderProfile() | TokenEncoderProfile():
+            case EncoderProfile(pooling="graph"):
+                width = profile.width or profile.dimension
+                fits, expected = shape == (2, width), f"[batch, {width}] (pooling: graph)"
+            case EncoderProfile():
+                width = profile.width or profile.dimension
+                fits, expected = shape == (2, 3, width), f"[batch, tokens, {width}] (pooling: {profile.pooling})"
+            case TokenEncoderProfile():
                 fits, expected = shape == (2, 3, profile.dimension), f"[batch, tokens, {profile.dimension}]"
             case CrossEncoderProfile():
                 fits, expected = shape in ((2, 1), (2, 2)), "[batch, 1] or [batch, 2]"
@@ -94,20 +106,39 @@ class Session:
             )
 
 
-def pad_id(config_file: Path) -> int:
-    """Returns the padding id of config.json, or the default of the model's family; raises ModelError."""
+def read_config(config_file: Path) -> dict[str, object]:
+    """Returns the content of a config.json; raises ModelError."""
     try:
         config = json.loads(read_regular(config_file))
     except (OSError, ValueError) as error:
         raise ModelError(f"{config_file} is not the config.json of a model: {error}.") from error
     if not isinstance(config, dict):
         raise ModelError(f"{config_file} is not the config.json of a model: it holds no object.")
+    return config
+
+
+def pad_id(config: dict[str, object], config_file: Path) -> int:
+    """Returns the padding id of config.json, or the default of the model's family; raises ModelError."""
     found = config.get("pad_token_id")
     if found is None:
         found = _PAD_ID_OF_FAMILY.get(str(config.get("model_type")), 0)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise ModelError(f"{config_file} names {found!r} as its pad_token_id, and a token id is needed.")
     return found
+
+
+def expect_positions(profile: ModelProfile, config: dict[str, object], padding: int) -> None:
+    """Raises ModelError when the profile reads more tokens than the table of positions has: long texts would fail."""
+    family, positions = config.get("model_type"), config.get("max_position_embeddings")
+    if family not in _LEARNED_POSITIONS or not isinstance(positions, int):
+        return
+    # RoBERTa counts positions from the one after its padding id.
+    most = positions - padding - 1 if family in _PAD_ID_OF_FAMILY else positions
+    if profile.max_tokens > most:
+        raise ModelError(
+            f"{profile.name} reads at most {most} tokens by its {CONFIG}, and models.yaml declares max_tokens: "
+            f"{profile.max_tokens}."
+        )
 
 
 def open_graph(path: Path, profile: ModelProfile, runtime: Runtime) -> Graph:

@@ -25,6 +25,9 @@ class TextEncoder:
         engine = engine or Engine()
         self._profile = profile
         self._model = OpenModel(profile, folder, engine, inputs="documents")
+        self._of_queries = self._model
+        if profile.query_graph is not None:
+            self._of_queries = OpenModel(profile, folder, engine, inputs="queries", graph=profile.query_graph)
         self.representation = Dense(profile.dimension)
         self.max_tokens = profile.max_tokens
         self.stamp = stamp_of(profile, self._model.weights_sha256, engine.arithmetic)
@@ -35,7 +38,7 @@ class TextEncoder:
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
         text = self._profile.query_prefix + text
-        return await self._model.infer_text(text, self._rows, self._pool, deadline, urgent=True)
+        return await self._of_queries.infer_text(text, self._rows, self._pool, deadline, urgent=True)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> Float32:
         """Encodes each passage as one row, in their order: fp32 [texts, dimension]; raises like encode_query."""
@@ -63,6 +66,7 @@ class TextEncoder:
     async def close(self) -> None:
         """Stops the threads after their current micro-batches."""
         self._model.close()
+        self._of_queries.close()
 
     def _rows(self, texts: list[str]) -> list[Row]:
         return [self._model.tokenizer.single(ids) for ids in self._model.tokenizer.ids(texts)]
@@ -72,18 +76,24 @@ class TextEncoder:
 
 
 def pool(hidden: Float32, lengths: Sequence[int], profile: EncoderProfile) -> Float32:
-    """Pools `hidden` [rows, tokens, dimension] over each row's first `lengths` tokens: fp32 [rows, dimension].
+    """Pools `hidden` [rows, tokens, width] over each row's first `lengths` tokens: fp32 [rows, dimension].
 
-    Each row is averaged separately, without its padding, so that padding changes no bit.
+    Each row is averaged separately, without its padding, so that padding changes no bit. A graph that pools itself
+    gives [rows, width].
     """
     match profile.pooling:
         case "mean":
             vectors = np.stack([hidden[place, :length].mean(axis=0) for place, length in enumerate(lengths)])
         case "cls":
             vectors = hidden[:, 0].copy()
+        case "last":
+            vectors = hidden[np.arange(len(lengths)), np.asarray(lengths) - 1]
+        case "graph":
+            vectors = hidden
+    vectors = vectors[:, : profile.dimension]
     if profile.normalise:
         with np.errstate(invalid="ignore"):  # 0/0 gives NaN, for which OpenModel raises
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors
 
 
@@ -92,7 +102,9 @@ def stamp_of(profile: EncoderProfile, weights_sha256: str, arithmetic: Arithmeti
 
     In f32 the libraries agree up to rounding (the last digits of a component); bf16 gives different vectors.
     """
-    return {
+    query_graph = profile.query_graph
+    own_queries = {} if query_graph is None else {"query_weights_sha256": profile.files[query_graph]}
+    return own_queries | {
         "model": profile.name,
         "weights_sha256": weights_sha256,
         "tokenizer_sha256": profile.files[TOKENIZER],

@@ -50,9 +50,14 @@ def fetched(name: str) -> Path:
     return fetch(load_profiles(MODELS_FILE)[name], ROOT / ".models", FetchOptions(ROOT), lines.append)
 
 
-def tiny_encoder(folder: Path, nodes: Sequence[onnx.NodeProto], **changes: object) -> EncoderProfile:
-    """Writes an encoder of dimension 1 to `folder`; `nodes` compute its `last_hidden_state` [batch, tokens, 1]."""
-    files = _tiny(folder, nodes, "last_hidden_state", ["batch", "tokens", 1])
+def tiny_encoder(
+    folder: Path, nodes: Sequence[onnx.NodeProto], output: str = "last_hidden_state", **changes: object
+) -> EncoderProfile:
+    """Writes an encoder to `folder`, of dimension 1 unless `changes` have another.
+
+    `nodes` compute its `last_hidden_state` [batch, tokens, width], or its `pooled` vector [batch, width].
+    """
+    files = _tiny(folder, nodes, output, ["batch", "width"] if output == "pooled" else ["batch", "tokens", "width"])
     return EncoderProfile.model_validate(
         _shared(files) | {"kind": "encoder", "dimension": 1, "pooling": "mean", "normalise": False} | changes
     )

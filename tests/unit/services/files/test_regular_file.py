@@ -35,7 +35,7 @@ from services.chassis.settings.trust import caller_context
 from services.files.regular_file import open_lock, open_regular, read_regular
 from services.inference.digests import file_sha256
 from services.inference.profiles import ModelError, load_profiles
-from services.inference.session import pad_id
+from services.inference.session import read_config
 from services.lexical.settings import LexicalSettings
 from services.storage.edge_files import lock_directory, read_pointers
 from tests.support.certificates import Certificates
@@ -118,7 +118,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "published": ("published.json", lambda path: read_pointers(path.parent)),
     "model": ("model.onnx", file_sha256),
     "models": ("models.yaml", load_profiles),
-    "config": ("config.json", pad_id),
+    "config": ("config.json", read_config),
     "step": ("report.json", lambda path: RunFolder(path.parent).read(path.name, StepFile)),
     "answers": ("answers.jsonl", lambda path: list(read_outcomes(path))),
     "hash": ("runs.trec", sha256),
