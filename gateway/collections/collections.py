@@ -59,7 +59,9 @@ class Collections:
         self, name: str, wanted: BeginCollection, caller: Principal | None, budget: Budget
     ) -> CollectionBegun:
         named = None if wanted.backends is None else tuple(sorted(self._with_document_store(wanted.backends)))
-        declaration = CollectionDeclaration(presets=wanted.presets, metadata=wanted.metadata, backends=named)
+        declaration = CollectionDeclaration(
+            presets=wanted.presets, metadata=wanted.metadata, backends=named, expansions=wanted.expansions
+        )
 
         def needed(history: History) -> frozenset[str]:
             generation = _existing_generation(history, wanted, declaration)

@@ -1,12 +1,14 @@
 """Owns the wire of collections: declaration, build, publication, and the state of each service's index."""
 
 import hashlib
-from typing import Annotated, Literal
+from operator import not_
+from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from services.contracts.base import Count, Name, Number, Weight, Wire
 from services.contracts.documents import FieldName, IdsRequest, IndexRequest
+from services.contracts.expansions import ExpansionMethod, ExpansionModel
 from services.contracts.generations import Generation
 from services.contracts.lists import Items
 
@@ -17,7 +19,7 @@ OwnerId = Annotated[str, Field(pattern=r"^([0-9a-f]{12}|token)$")]
 # The place of a publication among those of a collection.
 PublicationNumber = Annotated[int, Field(ge=1, lt=2**63)]
 FieldKind = Literal["keyword", "number", "date"]
-BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield"]
+BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield", "doc2query", "deepct"]
 
 
 def build_mark(token: str) -> str:
@@ -26,11 +28,15 @@ def build_mark(token: str) -> str:
 
 
 class LexicalPreset(Wire):
-    """A lexical ranking that the caller defines. `flat` scores title + newline + text as one field, the others two."""
+    """A lexical ranking that the caller defines.
+
+    `flat` scores title + newline + text as one field, `best_fields` and `most_fields` two, `doc2query` that one field
+    with the generated queries, `deepct` the word frequencies alone.
+    """
 
     name: Name
-    match: Literal["flat", "best_fields", "most_fields"]
-    k1: Annotated[Number, Field(ge=0.0, le=10.0)]
+    match: Literal["flat", "best_fields", "most_fields", "doc2query", "deepct"]
+    k1: Annotated[Number, Field(ge=0.0, le=100.0)]
     b: Weight
     tie_breaker: Weight = 0.0  # best_fields only: the share of the weaker field
 
@@ -52,13 +58,26 @@ class CollectionDeclaration(Wire):
     """The lexical presets of a collection (by name, or defined here) and the metadata fields that filters may use.
 
     `backends`: the storing backends, by name, that hold a generation; None: those of the families lexical and dense.
+    `expansions`: the model of each expansion that every document carries.
     """
 
     presets: Annotated[tuple[Preset, ...], Items(1, 8)] = ("beir",)
     # Each becomes a field of the index, and Elasticsearch allows 1,000 in all.
     metadata: Annotated[dict[FieldName, FieldKind], Field(max_length=256)] = {}
-    # Left out without them, so that an earlier release reads the declaration.
+    # Both are left out without them, so that an earlier release reads the declaration.
     backends: Annotated[BackendNames | None, Field(exclude_if=lambda names: names is None)] = None
+    expansions: Annotated[dict[ExpansionMethod, ExpansionModel], Field(exclude_if=not_)] = {}
+
+    @model_validator(mode="after")
+    def _has_what_presets_score(self) -> Self:
+        for preset in self.presets:
+            needed = preset if isinstance(preset, str) else preset.match
+            if needed in ("doc2query", "deepct") and needed not in self.expansions:
+                raise ValueError(
+                    f"presets: {needed} scores expansions; declare their model: "
+                    f'"expansions": {{"{needed}": "NAME@SHA256"}}'
+                )
+        return self
 
 
 class BeginCollection(CollectionDeclaration):

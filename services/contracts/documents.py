@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, Wire
+from services.contracts.expansions import Expansions
 from services.contracts.lists import Items, UnionMessage
 
 MOST_METADATA_VALUES = 10_000
@@ -31,6 +32,8 @@ MetadataValue = Annotated[
 WriteVersion = Annotated[int, Field(ge=1, lt=2**63)]
 LatestVersion = Annotated[int | None, Field(exclude_if=lambda version: version is None)]
 Included = Literal["title", "text", "metadata"]
+StoredPart = Included | Literal["expansions"]
+ALL_PARTS: tuple[StoredPart, ...] = ("title", "text", "metadata", "expansions")
 # Most bytes of all documents in one answer; a single document may exceed it. Twice the largest request body, so that
 # all documents of a batch can be fetched together.
 MOST_ANSWER_BYTES = 16_000_000
@@ -70,6 +73,8 @@ class Document(Wire):
     title: str = ""
     text: str = ""
     metadata: dict[FieldName, MetadataValue] = {}
+    # Left out without them, so that an earlier release reads the document.
+    expansions: Annotated[Expansions | None, Field(exclude_if=lambda expansions: expansions is None)] = None
     _stripped: int = PrivateAttr(default=0)
 
     @model_validator(mode="wrap")
@@ -87,7 +92,7 @@ class Document(Wire):
 
     @property
     def stripped(self) -> int:
-        """Control characters and lone surrogates dropped from title, text and metadata."""
+        """Control characters and lone surrogates dropped from everything but the id."""
         return self._stripped
 
     @property
@@ -98,8 +103,10 @@ class Document(Wire):
     @property
     def content_hash(self) -> str:
         """sha256 over everything but the id: with an equal hash, nothing is indexed or encoded again."""
-        content = json.dumps([self.title, self.text, self.metadata], sort_keys=True, ensure_ascii=False)
-        return hashlib.sha256(content.encode()).hexdigest()
+        parts: list[object] = [self.title, self.text, self.metadata]
+        if self.expansions is not None:  # the hashes of other documents stay those of earlier releases
+            parts.append(self.expansions.model_dump())
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 class SentDocument(Document):
@@ -187,13 +194,13 @@ class FetchRequest(IdsRequest):
     text of each document are cut to an equal share when the total is larger.
     """
 
-    include: Annotated[tuple[Included, ...], Field(min_length=1, max_length=3)] = ("title", "text", "metadata")
+    include: Annotated[tuple[StoredPart, ...], Field(min_length=1, max_length=4)] = ALL_PARTS
     cut_to_bytes: Annotated[int, Field(strict=True, ge=1_000, le=MOST_ANSWER_BYTES)] | None = None
 
     @model_validator(mode="after")
     def _metadata_is_whole(self) -> Self:
-        if self.cut_to_bytes is not None and "metadata" in self.include:
-            raise ValueError("cut_to_bytes: metadata cannot be cut; include title and text only")
+        if self.cut_to_bytes is not None and not {"metadata", "expansions"}.isdisjoint(self.include):
+            raise ValueError("cut_to_bytes: metadata and expansions cannot be cut; include title and text only")
         return self
 
 

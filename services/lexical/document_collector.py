@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from services.chassis.errors import AnswerTooLarge
 from services.contracts.documents import (
+    ALL_PARTS,
     MOST_ANSWER_BYTES,
     MOST_ANSWER_VALUES,
     Document,
     FetchedDocuments,
     FetchRequest,
-    Included,
+    StoredPart,
 )
 
 # Characters that JSON escapes to two bytes; documents have no other control characters.
@@ -23,7 +24,7 @@ _PUNCTUATION_BYTES = 48
 class ReadOptions:
     """Which parts of documents to read. `cut_to_bytes` cuts texts instead of refusing an answer that is too large."""
 
-    include: tuple[Included, ...] = ("title", "text", "metadata")
+    include: tuple[StoredPart, ...] = ALL_PARTS
     cut_to_bytes: int | None = None
 
     @classmethod
@@ -38,9 +39,9 @@ WHOLE = ReadOptions()
 def wire_bytes(document: Document) -> int:
     """Returns the bytes of a document in an answer."""
     metadata = len(json.dumps(document.metadata, ensure_ascii=False).encode()) if document.metadata else 2
-    return (
-        _PUNCTUATION_BYTES + metadata + sum(_json_bytes(text) for text in (document.id, document.title, document.text))
-    )
+    expansions = 0 if document.expansions is None else len(document.expansions.model_dump_json())
+    texts = sum(_json_bytes(text) for text in (document.id, document.title, document.text))
+    return _PUNCTUATION_BYTES + metadata + expansions + texts
 
 
 class DocumentCollector:

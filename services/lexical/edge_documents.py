@@ -7,10 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 import qdrant_edge as edge
 
 from services.chassis.errors import BadInput
-from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, Included, IndexReport, ItemError
+from services.contracts.documents import (
+    DeleteReport,
+    Document,
+    IdPage,
+    IdPageRequest,
+    IndexReport,
+    ItemError,
+    StoredPart,
+)
 from services.contracts.scored import Ranking, paired
-from services.lexical.analysis import joined_words_of
+from services.lexical.analysis import joined_words_of, words_of
 from services.lexical.edge_query import fields_of_presets
+from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
 from services.lexical.presets import declared_presets
 from services.storage.edge_fields import field_indexes
 from services.storage.edge_files import GenerationRecord
@@ -71,15 +80,14 @@ class EdgeDocuments:
             latest_version=max(newer.values(), default=None),
         )
 
-    def read(self, ids: Sequence[str], include: Sequence[Included]) -> list[Document]:
+    def read(self, ids: Sequence[str], include: Sequence[StoredPart]) -> list[Document]:
         """Returns the requested parts of documents as they were given, in any order."""
         found: list[Document] = []
         for payload in self._payloads(ids, ["id", *(f"document.{part}" for part in include)]):
             kept = payload.get("document", {})
-            metadata = json.loads(kept.get("metadata", "{}"))
-            found.append(
-                Document(id=payload["id"], title=kept.get("title", ""), text=kept.get("text", ""), metadata=metadata)
-            )
+            texts = {part: kept.get(part, "") for part in ("title", "text")}
+            parts = {part: json.loads(kept[part]) for part in ("metadata", "expansions") if part in kept}
+            found.append(Document(id=payload["id"], **texts, **parts))
         return found
 
     def query(self, request: edge.QueryRequest, known: KnownIds) -> Ranking:
@@ -100,22 +108,30 @@ class EdgeDocuments:
 
     def _point(self, document: Document, version: int, text_fields: Sequence[str]) -> edge.Point:
         fields = fields_of(document.metadata, self._record.declaration.metadata)
+        expect_declared(document, self._record.declaration.expansions)
         title, text = joined_words_of(document.title), joined_words_of(document.text)
         terms: dict[str, Callable[[], str]] = {
             "title": lambda: title,
             "text": lambda: text,
             "contents": lambda: f"{title} {text}".strip(),
+            "doc2query": lambda: f"{title} {text} {joined_words_of(generated_queries(document))}".strip(),
+            "deepct": lambda: " ".join(
+                " ".join(terms * times) for word, times in word_frequencies(document) if (terms := words_of(word))
+            ),
         }
+        kept = {
+            "title": document.title,
+            "text": document.text,
+            # As text, so that JSON numbers beyond any engine's types are returned unchanged.
+            "metadata": json.dumps(document.metadata, ensure_ascii=False),
+        }
+        if document.expansions is not None:
+            kept["expansions"] = document.expansions.model_dump_json()
         payload = {
             "id": document.id,
             "hash": document.content_hash,
             "version": version,
-            # Metadata as text, so that JSON numbers beyond any engine's types are returned unchanged.
-            "document": {
-                "title": document.title,
-                "text": document.text,
-                "metadata": json.dumps(document.metadata, ensure_ascii=False),
-            },
+            "document": kept,
             "fields": {field: list(values) for field, values in fields.items()},
             **{field: terms[field]() for field in text_fields},
         }

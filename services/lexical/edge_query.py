@@ -13,7 +13,7 @@ MOST_CANDIDATES = 20_000
 
 
 def fields_of_presets(presets: Sequence[LexicalPreset]) -> tuple[str, ...]:
-    """Returns the payload fields with terms: `flat` presets score one field, the others two."""
+    """Returns the payload fields with terms: two of `best_fields` and `most_fields`, else one."""
     fields = {field for preset in presets for field in _scored(preset)}
     return tuple(sorted(fields))
 
@@ -43,7 +43,13 @@ def bm25_request(
 
 
 def _scored(preset: LexicalPreset) -> tuple[str, ...]:
-    return ("contents",) if preset.match == "flat" else ("title", "text")
+    match preset.match:
+        case "flat":
+            return ("contents",)
+        case "doc2query" | "deepct":
+            return (preset.match,)
+        case "best_fields" | "most_fields":
+            return ("title", "text")
 
 
 def _by_repetition(words: Sequence[str]) -> Mapping[int, str]:

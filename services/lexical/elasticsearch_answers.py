@@ -5,6 +5,7 @@ from typing import Annotated, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from services.contracts.documents import MetadataValue
+from services.contracts.expansions import Expansions
 
 MOST_SUMMARY = 300
 
@@ -95,6 +96,7 @@ class Source(ElasticsearchAnswer):
     title: str = ""
     text: str = ""
     metadata: dict[str, MetadataValue] = {}
+    expansions: Expansions | None = None
 
 
 class SizeOnly(ElasticsearchAnswer):

@@ -12,6 +12,7 @@ from elasticsearch import AsyncElasticsearch
 
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
+from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, IndexReport, ItemError
 from services.lexical.document_collector import wire_bytes
 from services.lexical.elasticsearch_answers import (
@@ -25,8 +26,9 @@ from services.lexical.elasticsearch_answers import (
 from services.lexical.elasticsearch_client import ElasticsearchClients, within_deadline
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, raise_failed, unknown_collection
 from services.lexical.elasticsearch_mapping import Json
+from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
 from services.storage.content_digest import ContentDigest
-from services.storage.fields import Declared, fields_of
+from services.storage.fields import fields_of
 from services.storage.write_order import overtaken
 
 PAGE = 1_000  # hashes read in one request
@@ -83,7 +85,7 @@ async def index_documents(
     clients: ElasticsearchClients,
     index: str,
     documents: Sequence[Document],
-    declared: Declared,
+    declaration: CollectionDeclaration,
     *,
     version: int | None,
     refresh: bool,
@@ -97,7 +99,7 @@ async def index_documents(
     errors: list[ItemError] = []
     for document in changed:
         try:
-            operations.append(_index_operation(document, declared, version))
+            operations.append(_index_operation(document, declaration, version))
         except BadInput as refused:
             errors.append(ItemError(id=document.id, reason=refused.detail))
     results = await _bulk(clients.writing, index, operations, refresh=refresh)
@@ -222,9 +224,10 @@ def _version_parameters(version: int | None) -> Json:
     return {} if version is None else {"version": version, "version_type": "external"}
 
 
-def _index_operation(document: Document, declared: Declared, version: int | None) -> Operation:
-    fields = fields_of(document.metadata, declared)
-    source = {
+def _index_operation(document: Document, declaration: CollectionDeclaration, version: int | None) -> Operation:
+    fields = fields_of(document.metadata, declaration.metadata)
+    expect_declared(document, declaration.expansions)
+    source: dict[str, object] = {
         "doc_id": document.id,
         "hash": document.content_hash,
         "size": wire_bytes(document),
@@ -233,6 +236,10 @@ def _index_operation(document: Document, declared: Declared, version: int | None
         "metadata": document.metadata,
         "fields": {field: list(values) for field, values in fields.items()},
     }
+    if document.expansions is not None:
+        source["expansions"] = document.expansions.model_dump()
+        source["doc2query"] = f"{document.title}\n{document.text}\n{generated_queries(document)}"
+        source["deepct"] = " ".join(" ".join([word] * times) for word, times in word_frequencies(document))
     return Operation(
         document.id, ({"index": {"_id": document.id, "require_alias": True, **_version_parameters(version)}}, source)
     )

@@ -49,6 +49,7 @@ def index_body(meta: IndexMeta, replicas: int) -> Mapping[str, Json]:
     It has one shard, so that term statistics are those of the whole collection, and no refreshes until it is published.
     """
     presets = declared_presets(meta.declaration)
+    expanded: list[str] = sorted(meta.declaration.expansions)
     return {
         "settings": {
             "number_of_shards": 1,
@@ -62,6 +63,7 @@ def index_body(meta: IndexMeta, replicas: int) -> Mapping[str, Json]:
         "mappings": {
             "dynamic": False,
             "_meta": meta.model_dump(mode="json"),
+            **_source_without(expanded),
             "properties": {
                 # Orders equal scores: `_id` cannot be used as a sort key.
                 "doc_id": {"type": "keyword"},
@@ -71,8 +73,10 @@ def index_body(meta: IndexMeta, replicas: int) -> Mapping[str, Json]:
                 "title": _text(presets, "title"),
                 "text": _text(presets, "text"),
                 "contents": _text(presets, "contents"),
+                **{field: _text(presets, field) for field in expanded},
                 # As given: stored in the source, not parsed.
                 "metadata": {"type": "object", "enabled": False},
+                "expansions": {"type": "object", "enabled": False},
                 "fields": {
                     "type": "object",
                     "properties": {field: {"type": _TYPES[kind]} for field, kind in meta.declaration.metadata.items()},
@@ -82,13 +86,24 @@ def index_body(meta: IndexMeta, replicas: int) -> Mapping[str, Json]:
     }
 
 
+def _source_without(expanded: Sequence[str]) -> Json:
+    """Excludes what is made of `expansions`, which the source keeps: repeated words are about ten times the text."""
+    return {"_source": {"excludes": list(expanded)}} if expanded else {}
+
+
 def scored_fields(preset: LexicalPreset) -> list[str]:
     """Returns the sub-fields that a preset scores."""
     return [f"{field}.{preset.name}" for field in _parents(preset)]
 
 
 def _parents(preset: LexicalPreset) -> tuple[str, ...]:
-    return ("contents",) if preset.match == "flat" else ("title", "text")
+    match preset.match:
+        case "flat":
+            return ("contents",)
+        case "doc2query" | "deepct":
+            return (preset.match,)
+        case "best_fields" | "most_fields":
+            return ("title", "text")
 
 
 def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
@@ -104,7 +119,7 @@ def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
         if field in _parents(one)
     }
     # Anserini's flat collections call title and text together `contents`. copy_to leaves the source unchanged.
-    copied = {} if field == "contents" else {"copy_to": ["contents"]}
+    copied = {"copy_to": ["contents"]} if field in ("title", "text") else {}
     return {"type": "text", "index": False, "fields": subfields, **copied}
 
 

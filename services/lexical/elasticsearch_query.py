@@ -29,7 +29,7 @@ def search_query(
 def _scoring(preset: LexicalPreset, text: str) -> Json:
     fields = scored_fields(preset)
     match preset.match:
-        case "flat":
+        case "flat" | "doc2query" | "deepct":
             return {"match": {fields[0]: {"query": text}}}
         case "best_fields":
             return _multi_match(fields, text, "best_fields", preset.tie_breaker)

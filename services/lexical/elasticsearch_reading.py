@@ -50,7 +50,7 @@ async def get_documents(
         for one in fetched:
             if one.source is not None:
                 source = one.source
-                document = Document(id=one.id, title=source.title, text=source.text, metadata=source.metadata)
+                document = Document(id=one.id, **dict(source))
                 collector.add(document)
                 if sizes[one.id] is None:
                     seen = 4 * wire_bytes(document)  # the next ones may be longer, but few of them by more

@@ -25,6 +25,9 @@ class LexicalEngine(Protocol):
     - Filters and `exclude_ids` apply before the cut: `top` hits are returned if as many match.
     - A request that does not fit the declaration raises BadInput: an undeclared preset or filter field (the declared
       ones are named), an operand of another kind.
+    - Each document carries exactly the expansions that the declaration names, by the same models; another document is
+      reported and refused. A preset over expansions scores queries as if the text held them, and words as if each
+      stood there as often as its frequency.
     - An unknown generation raises UnknownCollection. One begun with another declaration, or made by another version of
       the engine's analysis, raises StampMismatch naming both; one of another build cannot be begun again
       (BuildConflict).

@@ -146,7 +146,7 @@ class ElasticsearchEngine:
         alias = self._catalog.writing(generation)
         with self._catalog.forget_if_gone(generation):
             return await index_documents(
-                self._clients, alias, documents, held.declaration.metadata, version=version, refresh=held.published
+                self._clients, alias, documents, held.declaration, version=version, refresh=held.published
             )
 
     async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:

@@ -1,4 +1,4 @@
-"""Owns the three built-in presets, and chooses the preset of a search. Pure."""
+"""Owns the built-in presets, and chooses the preset of a search. Pure."""
 
 from collections.abc import Mapping
 
@@ -13,6 +13,9 @@ BUILT_IN: Mapping[str, LexicalPreset] = {
         # As Anserini's BEIR regressions run Lucene, `flat` and `multifield`.
         LexicalPreset(name="anserini-flat", match="flat", k1=0.9, b=0.4),
         LexicalPreset(name="anserini-multifield", match="most_fields", k1=0.9, b=0.4),
+        # As `anserini-flat`. Frequencies of words are ten times as high, and so is k1.
+        LexicalPreset(name="doc2query", match="doc2query", k1=0.9, b=0.4),
+        LexicalPreset(name="deepct", match="deepct", k1=9.0, b=0.4),
     )
 }
 

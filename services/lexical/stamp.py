@@ -5,7 +5,7 @@ from services.lexical.presets import declared_presets
 
 
 def stamp_of(declaration: CollectionDeclaration, analysis: str) -> dict[str, str]:
-    """Returns analysis, presets (in order: the first is the default) with their parameters, and metadata fields."""
+    """Returns analysis, presets (in order: the first is the default) with their parameters, metadata, and models."""
     presets = declared_presets(declaration)
     return {
         "analysis": analysis,
@@ -15,4 +15,5 @@ def stamp_of(declaration: CollectionDeclaration, analysis: str) -> dict[str, str
             for preset in presets
         },
         **{f"metadata.{field}": kind for field, kind in sorted(declaration.metadata.items())},
+        **{f"expansions.{method}": model for method, model in sorted(declaration.expansions.items())},
     }

@@ -13,6 +13,7 @@ from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.documents import Document
 from services.lexical.engine import LexicalEngine
 from services.storage.content_digest import ContentDigest
+from tests.contract.lexical_expansions import ExpansionSuite
 from tests.contract.lexical_reading import ReadingSuite
 from tests.contract.lexical_searching import SearchingSuite
 from tests.support.lexical_notes import (
@@ -27,7 +28,7 @@ from tests.support.lexical_notes import (
 )
 
 
-class LexicalEngineSuite(SearchingSuite, ReadingSuite):
+class LexicalEngineSuite(SearchingSuite, ExpansionSuite, ReadingSuite):
     """Runs on every engine."""
 
     @pytest.fixture
