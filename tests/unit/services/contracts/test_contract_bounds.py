@@ -123,7 +123,11 @@ def test_the_product_of_retrieves_and_query_length_is_bounded() -> None:
         (Condition, {"field": "a", "op": "eq", "value": "\ud800"}, "value: must not contain lone surrogates"),
         (Condition, {"field": "a", "op": "in", "value": ["\ud800"]}, "value: must not contain lone surrogates"),
         (ScoreRequest, {"query": "a", "passages": ["\ud800"]}, "must not contain lone surrogates"),
-        (BeginCollection, {"presets": ["bm25"]}, "Input should be 'beir', 'anserini-flat' or 'anserini-multifield'"),
+        (
+            BeginCollection,
+            {"presets": ["bm25"]},
+            "Input should be 'beir', 'anserini-flat', 'anserini-multifield', 'doc2query' or 'deepct'",
+        ),
         (
             SearchRequest,
             piped({"kind": "fuse", "inputs": [LEG, {**LEG, "depth": 3}]}),
