@@ -1,8 +1,10 @@
 """Records where and how a measurement ran: time, command, commit, versions and machine. Does not measure anything."""
 
+import functools
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -73,16 +75,17 @@ class Environment(Wire):
 def collect_environment(packages: Sequence[str], cores: int | None = None) -> Environment:
     """Collects the environment of this process now. `cores`: how many it uses, if not all that it may.
 
-    A package that is not installed is left out; without git or a repository, commit and state are None.
+    A package that is not installed is left out; without git or a repository, commit and state are None. Commit,
+    packages, processor and GPUs are those of the first call: a later change does not reach a process that runs.
     """
-    commit, dirty = git_state(ROOT)
+    commit, dirty = _own_git_state()
     return Environment(
         started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         command=shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]),
         git_commit=commit,
         git_dirty=dirty,
         python=platform.python_version(),
-        packages=_versions(packages),
+        packages=dict(_versions(tuple(packages))),
         machine=describe_machine(cores),
     )
 
@@ -116,6 +119,12 @@ def git_state(root: Path) -> tuple[str | None, bool | None]:
     return commit, None if status is None else bool(status)
 
 
+@functools.cache
+def _own_git_state() -> tuple[str | None, bool | None]:
+    return git_state(ROOT)
+
+
+@functools.cache
 def _cpu() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -128,12 +137,19 @@ def _cpu() -> str:
 
 def _gpus() -> tuple[Gpu, ...]:
     """Asks nvidia-smi; empty where there is none, and where it fails or does not answer."""
-    command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    program = shutil.which("nvidia-smi")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=GPUS_WITHIN_S)
-    except (OSError, subprocess.TimeoutExpired):
+        return () if program is None else _gpus_by(program)
+    except (OSError, subprocess.SubprocessError):
         return ()
-    rows = [line.rpartition(",") for line in done.stdout.splitlines()] if done.returncode == 0 else []
+
+
+@functools.cache
+def _gpus_by(program: str) -> tuple[Gpu, ...]:
+    """Asks this nvidia-smi, once it has answered no more. Raises OSError and SubprocessError where it fails."""
+    command = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GPUS_WITHIN_S, check=True)
+    rows = [line.rpartition(",") for line in done.stdout.splitlines()]
     return tuple(
         Gpu(name=name.strip(), memory_mib=int(memory) if memory.strip().isdecimal() else None)
         for name, _, memory in rows
@@ -164,7 +180,8 @@ def _read(file: Path) -> str | None:
         return None
 
 
-def _versions(packages: Sequence[str]) -> dict[str, str]:
+@functools.cache
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for name in packages:
         try:

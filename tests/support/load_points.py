@@ -1,5 +1,6 @@
 """Builds points of load for tests: seeded latencies of a pipeline of two inputs and a re-ranking."""
 
+import functools
 import random
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +30,7 @@ def two_input_pipeline(name: str) -> Pipeline:
     return Pipeline.model_validate({"name": name, "stages": [fuse, rerank]})
 
 
+@functools.cache
 def load_point(
     name: str = "hybrid",
     rate: float = 20.0,

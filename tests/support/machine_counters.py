@@ -80,5 +80,8 @@ class CountedMachine:
 
     def _file(self, name: str, content: str) -> None:
         path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
+        try:
+            path.write_text(content, encoding="utf-8")
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True)
+            path.write_text(content, encoding="utf-8")

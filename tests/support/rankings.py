@@ -14,10 +14,10 @@ def ordered(hits: dict[str, float]) -> list[tuple[str, float]]:
 
 def random_cases() -> Iterator[tuple[Judgments, dict[str, list[str]]]]:
     """Yields seeded collections: graded, some queries without hits or positives, ids of every length."""
-    for seed in range(4):
+    for seed in range(3):
         dice = random.Random(seed)
         names = [f"{'d' * dice.randint(1, 9)}{number}" for number in range(300)]
-        queries = [f"q{number}" for number in range(40)]
+        queries = [f"q{number}" for number in range(16)]
         judgments = {
             query: {name: dice.choice([0, 0, 1, 1, 2, 3]) for name in dice.sample(names, dice.randint(1, 150))}
             for query in queries

@@ -114,17 +114,17 @@ def test_a_cgroup_of_version_2_counts_with_every_group_above_it(machine: Counted
         ({"throttled": 0.05}, "in 5.0% of its periods"),
     ],
 )
-def test_each_condition_beyond_its_limit_is_a_fault_in_20_of_20_cases(
+def test_each_condition_beyond_its_limit_is_a_fault_in_every_case(
     tmp_path: Path, shares: dict[str, float], said: str
 ) -> None:
-    for case in range(20):
+    for case in range(0, 20, 4):
         machine = CountedMachine(tmp_path / str(case))
         (fault,) = condition_faults(during(machine, own=case / 40, service=(20 - case) / 40, **shares))
         assert said in fault
 
 
-def test_clean_counters_are_a_fault_in_0_of_20_cases(tmp_path: Path) -> None:
-    for case in range(20):
+def test_clean_counters_are_a_fault_in_no_case(tmp_path: Path) -> None:
+    for case in range(0, 20, 4):
         machine = CountedMachine(tmp_path / str(case))
         busy = during(machine, own=case / 40, service=(20 - case) / 40, other=0.09, steal=0.005, waiting=0.9)
         assert not list(condition_faults(busy))

@@ -12,25 +12,23 @@ from tests.support.machine_counters import SERVICE, CountedMachine
 BUSY = {"foreign": {"other": 0.9}, "steal": {"steal": 0.05}, "throttled": {"throttled": 0.2}}
 
 
-def measured_minutes(machine: CountedMachine, minutes: int, busy: dict[str, float], busy_minutes: int) -> list[str]:
-    """Returns the faults of so many minutes, of which the middle ones are busy."""
+def measured_minutes(machine: CountedMachine, busy: dict[str, float], busy_windows: int) -> list[str]:
+    """Returns the faults of five minutes, of which the middle windows are busy."""
     meter = ConditionsMeter((SERVICE,), machine.counters)
-    for minute in range(minutes):
-        shares = busy if minutes // 2 <= minute < minutes // 2 + busy_minutes else {}
-        for _ in range(12):
-            machine.pass_time(5.0, service=0.5, **shares)
-            found = meter.read()
+    for window in range(60):
+        machine.pass_time(5.0, service=0.5, **(busy if 30 <= window < 30 + busy_windows else {}))
+        found = meter.read()
     return list(window_faults(found))
 
 
 @pytest.mark.parametrize("counter", BUSY)
-def test_five_busy_minutes_of_an_hour_are_found(counter: str, tmp_path: Path) -> None:
-    (fault,) = measured_minutes(CountedMachine(tmp_path), 60, BUSY[counter], 5)
-    assert "60 of 720 windows" in fault or "limit 10%" in fault or "limit 1%" in fault
+def test_a_busy_twelfth_of_the_time_is_found(counter: str, tmp_path: Path) -> None:
+    (fault,) = measured_minutes(CountedMachine(tmp_path), BUSY[counter], 5)
+    assert "5 of 60 windows" in fault or "limit 10%" in fault or "limit 1%" in fault
 
 
-def test_one_busy_minute_of_an_hour_is_none(tmp_path: Path) -> None:
-    assert measured_minutes(CountedMachine(tmp_path), 60, BUSY["foreign"], 1) == []
+def test_a_busy_sixtieth_of_the_time_is_none(tmp_path: Path) -> None:
+    assert measured_minutes(CountedMachine(tmp_path), BUSY["foreign"], 1) == []
 
 
 def part(seconds: float, foreign: float = 0.0, windows: int = 0, busy: int = 0) -> MachineConditions:

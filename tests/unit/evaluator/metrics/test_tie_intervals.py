@@ -19,7 +19,7 @@ METRICS = sorted(
     {
         form.replace("@k", f"@{k}").replace(".p", f".{p:02}")
         for form in FAMILIES
-        for k, p in ((1, 20), (2, 50), (3, 80), (5, 95), (10, 99))
+        for k, p in ((1, 20), (3, 80), (10, 99))
     }
 )
 GRADES = {"a": 3, "b": 1, "c": 0, "d": 0, "e": 2, "f": -1, "missing": 2}
@@ -41,7 +41,7 @@ def every_order(groups: list[tuple[str, ...]]) -> Iterator[list[str]]:
 def small_cases() -> Iterator[list[tuple[str, ...]]]:
     """Yields seeded rankings of at most seven documents, with at most 720 orders."""
     dice = random.Random(20_250_601)
-    for _ in range(40):
+    for _ in range(12):
         names = dice.sample("abcdefxyz", dice.randint(1, 7))
         groups = []
         while names:
@@ -67,10 +67,10 @@ def test_the_bounds_are_those_of_every_order_and_the_expectation_is_its_mean(gro
         assert expected == pytest.approx(fmean(values), abs=1e-12), metric
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     grades=st.dictionaries(st.sampled_from("abcdef"), st.integers(-1, 3), min_size=1),
-    scores=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2), max_size=6),
+    scores=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2), max_size=5),
 )
 def test_no_order_of_tied_documents_leaves_the_bounds(grades: dict[str, int], scores: dict[str, int]) -> None:
     groups = tied_groups(sorted(((name, float(score)) for name, score in scores.items()), key=lambda hit: -hit[1]))

@@ -3,6 +3,7 @@
 `tests/golden/report_v1_fields.json` holds the fields of the version's first release and which of them were required.
 """
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "report_v1_fields.json
 FIRST: dict[str, dict[str, list[str]]] = json.loads(GOLDEN.read_text())
 
 
+@functools.cache
 def model_schemas() -> dict[str, dict[str, Any]]:
     whole = Report.model_json_schema()
     return {"Report": whole, **whole["$defs"]}

@@ -19,7 +19,7 @@ from tests.soak.against_live import bars
 from tests.support.load_samples import load_sample
 from tests.support.simulated_stacks import simulated_pairs
 
-SEEDS = range(6)
+SEEDS = range(4)
 SHARE = r"\d+\.\d %"
 WORDS = rf"slower by {SHARE}(, beyond the margin of {SHARE})?|faster by {SHARE}|no slower than {SHARE}|cannot tell"
 CLAUSE = rf"p\d\d ({WORDS}) \([+-]{SHARE} to [+-]{SHARE}\)"

@@ -23,7 +23,7 @@ PLAN = CapacityPlan(p99_ms=500)
 known_capacity = functools.cache(true_capacity)
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3", "4", "5"])
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
 async def test_the_capacity_of_a_queue_is_found_within_a_twentieth(seed: str) -> None:
     queue = SimulatedQueue(service_ms=5)
     found = await find_capacity(PLAN, seed, queue)

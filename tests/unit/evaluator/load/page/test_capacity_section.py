@@ -1,5 +1,7 @@
 """The capacity's section of load.md and its chart show what capacity.json holds, and say what it does not hold."""
 
+import functools
+
 from evaluator.load.capacity.report import capacity_report
 from evaluator.load.capacity.search import CapacityReport, FoundCapacity, MeasuredRate
 from evaluator.load.page.blocks import load_blocks
@@ -21,6 +23,7 @@ def measured(rate: float, p99_ms: float | None) -> MeasuredRate:
     )  # fmt: skip
 
 
+@functools.cache
 def found(points: bool = True) -> CapacityReport:
     """Returns the report of a pipeline that carries 80/s. Beyond it a share of the requests has no answer."""
     rates = [measured(160, 900), *[measured(80, 90)] * 6]

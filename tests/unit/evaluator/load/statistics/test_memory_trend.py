@@ -34,7 +34,7 @@ def test_a_leak_has_its_slope_within_the_interval() -> None:
 
 
 def test_the_interval_of_a_level_memory_holds_zero_in_nineteen_of_twenty_cases() -> None:
-    dice, held, cases = np.random.default_rng(7), 0, 200
+    dice, held, cases = np.random.default_rng(7), 0, 80
     for _ in range(cases):
         level, memory = 0.0, []
         for _ in range(180):  # each reading is like the one before it

@@ -1,19 +1,18 @@
 """Checks which texts are addresses of servers, and that every setting that is one refuses the others by its name."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from pydantic_settings import BaseSettings
+from typer.testing import CliRunner
 
+from evaluator.cli import app
 from evaluator.settings import EvaluatorSettings
 from gateway.settings import GatewaySettings
 from services.chassis.settings.addresses import server_address
 from services.chassis.settings.configuration import BadSettings, read_settings
 from services.dense.settings import DenseSettings
 from services.lexical.settings import LexicalSettings
-from tests.support.processes import ROOT
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,6 @@ def test_a_setting_that_is_no_address_is_named(
 )
 def test_a_command_refuses_a_wrong_address_before_it_waits(words: list[str], tmp_path: Path) -> None:
     wrong = {"EVALUATOR_RUNS": str(tmp_path)} | ({} if len(words) > 1 else {"GATEWAY_URL": "127.0.0.1:8000"})
-    command = [sys.executable, "-m", "evaluator", *words]
-    done = subprocess.run(command, cwd=ROOT, env=wrong, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "no scheme" in done.stderr
+    done = CliRunner().invoke(app, words, env=wrong)
+    assert done.exit_code == 2, done.output
+    assert "no scheme" in " ".join(done.output.split())
