@@ -58,7 +58,8 @@ def main() -> int:
         print(f"{name}, seed {asked.seed} ...", flush=True)
         started = time.monotonic()
         outcome = asyncio.run(soaked(name, asked.seed, asked.size, options))
-        command = f".venv/bin/python -m tests.soak {name} --seed {asked.seed}"
+        sized = "" if asked.size is None else f" --size {asked.size}"
+        command = f".venv/bin/python -m tests.soak {name} --seed {asked.seed}{sized}"
         text = page(outcome, options.get("root", ROOT), time.monotonic() - started, command)
         print(text, flush=True)
         if asked.size is None:

@@ -1,10 +1,13 @@
 """Records acknowledged writes: for every id, the versions that a service may hold now."""
 
 import hashlib
+import math
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
+from services.inference.word_splitting import lowercase_words
 from tests.soak.stack import WORDS
 
 DELETED = 0  # the version of an id whose last write was its deletion
@@ -23,6 +26,19 @@ def passage(identity: str, version: int) -> str:
     """Returns the passage that the encoder gets of it."""
     one = document(identity, version)
     return f"{one['title']} {one['text']}"
+
+
+def own_score(family: str, text: str) -> float:
+    """Returns the score of a passage for itself, by the encoder of a vector service that needs no model."""
+    counts = Counter(lowercase_words(text))
+    match family:
+        case "dense":
+            return 1.0  # a cosine
+        case "sparse":
+            return sum(math.log1p(count) ** 2 for count in counts.values())
+        case "late_interaction":
+            return counts.total() + 1.0  # a cosine for each word, and for the end
+    raise ValueError(f"{family} has no vectors")
 
 
 @dataclass(slots=True)

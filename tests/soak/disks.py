@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -12,11 +12,11 @@ BALLAST = "ballast"
 
 
 @contextmanager
-def data_directory(small_disks: bool) -> Iterator[Path]:
-    """Yields a temporary directory; where this process may mount, its `lexical` and `dense` are disks of DISK_MIB."""
+def data_directory(small_disks: Sequence[str] = ()) -> Iterator[Path]:
+    """Yields a temporary directory; where this process may mount, those in it named here are disks of DISK_MIB."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name, ExitStack() as mounted:
         directory = Path(name)
-        for disk in (directory / "lexical", directory / "dense") if small_disks else ():
+        for disk in (directory / one for one in small_disks):
             disk.mkdir()
             command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(disk)]
             if subprocess.run(command, capture_output=True, check=False).returncode == 0:

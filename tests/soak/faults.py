@@ -16,14 +16,26 @@ from tests.soak.disks import fill_disk, free_disk, is_small_disk
 from tests.soak.fault_proxy import LATENCY_S, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, LoadedStack, load, loaded_stack
-from tests.support.processes import ROOT, Process, gateway
+from tests.support.processes import ALL_FAMILIES, ROOT, STORING, Process, gateway
 
 DEADLINE_MS = 2_000
 LATE_S = 0.05
 BACK_WITHIN_S = 5.0
 FAULT_S = 4.0
 CALLERS = 4
-BACKENDS = ("lexical", "dense", "reranker")
+# `hybrid-rerank` with two more inputs, and a stage that re-ranks by stored vectors.
+LEGS = [
+    {"kind": "retrieve", "id": name, "backend": backend, "top": 200, "on_failure": "skip"}
+    for name, backend in zip(("bm25", "dense", "splade", "colbert"), STORING, strict=True)
+]
+PIPELINE = {
+    "name": "all",
+    "stages": [
+        {"kind": "fuse", "id": "fuse", "method": "weighted", "normalisation": "z-score", "inputs": LEGS},
+        {"kind": "rerank", "id": "maxsim", "backend": "late_interaction", "weight": 0.5, "on_failure": "skip"},
+        {"kind": "rerank", "id": "rerank", "backend": "reranker", "weight": 0.3, "on_failure": "skip"},
+    ],
+}
 # On the wire between the gateway and a service that is well.
 WIRE: dict[str, Toxic] = {
     "refused": "refused",
@@ -40,13 +52,12 @@ WIRE: dict[str, Toxic] = {
 PROCESS = ("hung", "killed", "restarted")
 # Faults of writes alone: reads work, so no answer may be degraded.
 STORE: dict[str, Toxic | None] = {"read-only": "read_only", "full": "full", "full disk": None}
-STORING = ("lexical", "dense")
 DISK = ("full disk", "start on a full disk")  # for real, on a small disk of its own
 SAYS = (
-    f"{CALLERS} clients send `hybrid-rerank` without pause, with a deadline of {DEADLINE_MS} ms, while the fault lasts "
-    f"({FAULT_S:.0f} s). *Late*: by how much the slowest answer exceeded its deadline. *Unflagged*: answers of status "
-    "200 that list nothing as degraded, but differ in a hit from the answer without a fault. *Back*: seconds from the "
-    "end of the fault to the first of three complete answers in a row."
+    f"{CALLERS} clients send a pipeline over all five services without pause, with a deadline of {DEADLINE_MS} ms, "
+    f"while the fault lasts ({FAULT_S:.0f} s). *Late*: by how much the slowest answer exceeded its deadline. "
+    "*Unflagged*: answers of status 200 that list nothing as degraded, but differ in a hit from the answer without a "
+    "fault. *Back*: seconds from the end of the fault to the first of three complete answers in a row."
 )
 
 
@@ -110,7 +121,7 @@ class ProxiedStack:
 
     async def ask(self, query: str) -> Answer:
         started = time.monotonic()
-        body = {"query": query, "pipeline": "hybrid-rerank"}
+        body = {"query": query, "pipeline": PIPELINE}
         headers = {"x-deadline-ms": str(DEADLINE_MS)}
         try:
             reply = await wire.ask(self.gateway.port, "POST", "/v1/collections/demo/search", body, headers, 30)
@@ -215,8 +226,8 @@ class ProxiedStack:
 
 @asynccontextmanager
 async def _proxied_stack(seed: int, root: Path) -> AsyncIterator[ProxiedStack]:
-    async with loaded_stack(seed, root, small_disks=True) as stack:
-        proxies = {name: await fault_proxy.opened(stack.port(name)) for name in BACKENDS}
+    async with loaded_stack(seed, root, small_disks=True, families=ALL_FAMILIES) as stack:
+        proxies = {name: await fault_proxy.opened(stack.port(name)) for name in ALL_FAMILIES}
         proxied = gateway({name: one.url for name, one in proxies.items()}, root)
         stack.processes["proxied gateway"] = proxied  # ended with the others
         proxied.start(stack.log("proxied gateway"))
@@ -225,7 +236,7 @@ async def _proxied_stack(seed: int, root: Path) -> AsyncIterator[ProxiedStack]:
             rng = random.Random(seed)
             queries = tuple(" ".join(rng.choices(WORDS, k=3)) for _ in range(5))
             asked = ProxiedStack(stack, proxied, proxies, queries)
-            await load(proxied.port, "spare", [{"id": "written", "text": "zzz"}])
+            await load(proxied.port, "spare", [{"id": "written", "text": "zzz"}], STORING)
             for query in queries:
                 await asked.ask(query)
             yield asked
@@ -235,7 +246,7 @@ async def _proxied_stack(seed: int, root: Path) -> AsyncIterator[ProxiedStack]:
 
 
 MATRIX = (
-    *((fault, backend) for fault in (*WIRE, *PROCESS) for backend in BACKENDS),
+    *((fault, backend) for fault in (*WIRE, *PROCESS) for backend in ALL_FAMILIES),
     *((fault, backend) for fault in (*STORE, DISK[1]) for backend in STORING),
 )
 

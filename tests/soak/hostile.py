@@ -14,7 +14,7 @@ from tests.soak.hostile_requests import VALID, requests
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import LoadedStack, load, loaded_stack
 from tests.support import secured, vitals
-from tests.support.processes import ROOT
+from tests.support.processes import ALL_FAMILIES, ROOT, STORING
 
 AT_ONCE = 28
 # Silence after a possibly incomplete request; then the sender half-closes.
@@ -47,12 +47,14 @@ async def run(seed: int, size: int = 10_000, root: Path = ROOT) -> Outcome:
     ended: dict[str, list[HostileOutcome]] = {}
     growth: dict[str, float] = {}
     died: list[str] = []
-    async with loaded_stack(seed, root, evaluator=True) as stack:
+    async with loaded_stack(seed, root, evaluator=True, families=ALL_FAMILIES) as stack:
         for service in VALID:
             process = stack.processes[service]
             # A new collection: the last one may differ between services after partly refused batches.
             await wire.ask(stack.port("gateway"), "DELETE", "/v1/collections/scratch")
-            await load(stack.port("gateway"), "scratch", [{"id": "h1", "text": "tea"}])
+            # What the gateway is sent adds the other backends to it.
+            backends = () if service == "gateway" else STORING
+            await load(stack.port("gateway"), "scratch", [{"id": "h1", "text": "tea"}], backends)
             await _send_all(stack, service, seed, min(size, 300))  # warms up caches and pools
             before = vitals.rss_mib(process.pid)
             ended[service] = await _send_all(stack, service, seed + 1, size)

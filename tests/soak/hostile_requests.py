@@ -13,13 +13,15 @@ from tests.soak.hostile_parts import (
     ODD_VALUES,
     ODD_VERSIONS,
 )
+from tests.support.processes import STORING
 
 Valid = tuple[str, str, dict[str, object] | None]  # method, path, body
 SEARCH: dict[str, object] = {"query": "tea", "top": 5}
 FILTER = {"all": [{"field": "year", "op": "gte", "value": 1990}]}
-LEG = {"kind": "retrieve", "backend": "lexical"}
-PIPELINE = {"name": "x", "stages": [{"kind": "fuse", "inputs": [LEG, {"kind": "retrieve", "backend": "dense"}]}]}
+LEGS = [{"kind": "retrieve", "backend": backend} for backend in STORING]
+PIPELINE = {"name": "x", "stages": [{"kind": "fuse", "inputs": LEGS}]}
 DOCUMENT = {"id": "h1", "title": "a", "text": "tea", "metadata": {"kind": "office", "year": 2000}}
+DECLARED: dict[str, object] = {"presets": ["beir"], "metadata": {"year": "number", "kind": "keyword"}}
 PROBES: tuple[Valid, ...] = (("GET", "/livez", None), ("GET", "/readyz", None), ("GET", "/metrics", None))
 
 
@@ -27,12 +29,21 @@ def _storing(at: str) -> tuple[Valid, ...]:
     return (
         ("GET", "/v1/collections", None),
         ("GET", at, None),
-        ("PUT", at, {"presets": ["beir"], "metadata": {"year": "number", "kind": "keyword"}}),
+        ("PUT", at, DECLARED),
         ("POST", f"{at}/documents", {"documents": [DOCUMENT, {"id": "h2", "text": "lamp"}]}),
         ("POST", f"{at}/documents/delete", {"ids": ["h2"]}),
         ("POST", f"{at}/search", {**SEARCH, "filter": FILTER, "exclude_ids": ["h1"]}),
         ("POST", f"{at}/search", SEARCH),
     )
+
+
+def _vectors() -> tuple[Valid, ...]:
+    """The requests that every vector service takes."""
+    at = "/v1/collections/scratch@1"
+    return (*_storing(at), ("POST", f"{at}/finish", None), *PROBES)
+
+
+EXPLAIN: Valid = ("POST", "/v1/collections/scratch@1/explain", {"query": "tea", "documents": [DOCUMENT]})
 
 
 # What each service takes for good; mutations begin here.
@@ -41,6 +52,8 @@ VALID: Mapping[str, tuple[Valid, ...]] = {
         *_storing("/v1/collections/scratch"),
         ("POST", "/v1/collections/scratch/search", {**SEARCH, "pipeline": PIPELINE, "include": ["text"]}),
         ("POST", "/v1/collections/scratch/search", {**SEARCH, "pipeline": "hybrid-rerank", "explain": True}),
+        ("POST", "/v1/collections/scratch/search", {**SEARCH, "pipeline": "hybrid-colbert", "explain": True}),
+        ("PUT", "/v1/collections/scratch", {**DECLARED, "backends": list(STORING)}),
         ("POST", "/v1/collections/scratch/documents/get", {"ids": ["h1"]}),
         ("POST", "/v1/collections/scratch/publish", None),
         ("GET", "/v1/pipelines/hybrid", None),
@@ -53,10 +66,23 @@ VALID: Mapping[str, tuple[Valid, ...]] = {
         *PROBES,
     ),
     "dense": (
-        *_storing("/v1/collections/scratch@1"),
+        *_vectors(),
         ("POST", "/v1/embeddings", {"input": ["tea"], "model": "m", "encoding_format": "float"}),
         ("POST", "/embed", {"inputs": "tea", "normalize": True}),
-        *PROBES,
+    ),
+    "sparse": (
+        *_vectors(),
+        EXPLAIN,
+        ("POST", "/embed_sparse", {"inputs": ["tea", "lamp"], "prompt_name": "query"}),
+    ),
+    "late_interaction": (
+        *_vectors(),
+        EXPLAIN,
+        (
+            "POST",
+            "/v1/score",
+            {"query": "tea", "generation": "scratch@1", "ids": ["h1", "h2"], "passages": {"h2": "lamp"}},
+        ),
     ),
     "reranker": (
         ("POST", "/v1/score", {"query": "tea", "passages": ["tea", "lamp"], "partial": True}),

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from tests.soak import wire
 from tests.soak.acknowledged import Ledger, document
+from tests.support.processes import STORING
 
 SHARED = "shared"
 LOADED = "loaded"
 REBUILT = "rebuilt"
 OWN_IDS, COMMON_IDS, REBUILT_IDS, CORPUS = 60, 40, 40, 400
-DECLARED = {"metadata": {"own": "keyword"}}
+PIPELINES = "hybrid,splade,colbert"  # the loader's: a collection lives on what they need
+DECLARED = {"metadata": {"own": "keyword"}, "backends": list(STORING)}
 
 
 class Caller:
@@ -203,6 +205,8 @@ class Loader:
             LOADED,
             "--dataset",
             str(self._directory),
+            "--pipelines",
+            PIPELINES,
         ]
         with self._log.open("ab") as log:
             self._running = subprocess.Popen(

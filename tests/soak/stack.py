@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.soak import wire
 from tests.soak.disks import data_directory
-from tests.support.processes import ROOT, Process, started
+from tests.support.processes import FAMILIES, ROOT, STORING, Process, started
 
 COLLECTION = "demo"
 DOCUMENTS = 400
@@ -52,10 +52,12 @@ class LoadedStack:
         return self.directory / f"{name}.log"
 
 
-async def load(gateway: int, collection: str, batch: Sequence[dict[str, object]]) -> None:
-    """Begins a collection, sends the documents and publishes."""
+async def load(gateway: int, collection: str, batch: Sequence[dict[str, object]], backends: Sequence[str] = ()) -> None:
+    """Begins a collection, on these backends or the default ones, sends the documents and publishes."""
     path = f"/v1/collections/{collection}"
-    declared = {"metadata": {"year": "number", "kind": "keyword"}}
+    declared: dict[str, object] = {"metadata": {"year": "number", "kind": "keyword"}}
+    if backends:
+        declared["backends"] = list(backends)
     begun = await wire.ask(gateway, "PUT", path, declared)
     assert begun.status == 200, begun.body
     for start in range(0, len(batch), 200):
@@ -81,13 +83,16 @@ async def loaded_stack(
     small_disks: bool = False,
     models: bool = False,
     corpus: Sequence[dict[str, object]] | None = None,
+    families: Sequence[str] = FAMILIES,
 ) -> AsyncIterator[LoadedStack]:
     """Yields the stack of the checkout `root` with the collection `demo`, in a temporary directory.
 
-    The collection holds `corpus`, or documents of random words. `models`: as those of tests/support/processes.py.
+    The collection holds `corpus`, or documents of random words, and lives on all of the `families` that store.
+    `models`: as those of tests/support/processes.py.
     """
-    with data_directory(small_disks) as directory:
-        async with started(directory, root, models) as processes:
+    storing = [one for one in STORING if one in families]
+    with data_directory(storing if small_disks else ()) as directory:
+        async with started(directory, root, models, families) as processes:
             if evaluator:
                 environment = {
                     "EVALUATOR_RUNS": f"{directory}/runs",
@@ -98,5 +103,6 @@ async def loaded_stack(
                 one.start(directory / "evaluator.log")
                 await one.ready()
             batch = documents(random.Random(seed), DOCUMENTS) if corpus is None else corpus
-            await load(processes["gateway"].port, COLLECTION, batch)
+            # An earlier checkout knows no `backends`.
+            await load(processes["gateway"].port, COLLECTION, batch, () if families == FAMILIES else storing)
             yield LoadedStack(processes, directory)

@@ -101,9 +101,11 @@ class Process:
         return "" if self.log is None else self.log.read_text(errors="replace")[-2000:]
 
 
-# What every stack of these tests has, and what a test may add: the stores of vectors beside `dense`.
-FAMILIES = ("lexical", "dense", "reranker")
 VECTORS = ("dense", "sparse", "late_interaction")
+STORING = ("lexical", *VECTORS)
+# What a stack has that names no others; and all.
+FAMILIES = ("lexical", "dense", "reranker")
+ALL_FAMILIES = (*STORING, "reranker")
 
 
 def services(
