@@ -11,6 +11,7 @@ import typer.testing
 from hypothesis import settings
 
 from tests.support import secured
+from tests.support.routes_once import prepare_routes_once
 from tests.support.scratch import roomy_memory
 
 # How long an example takes is the machine's: beside other work the usual 200 ms are missed.
@@ -19,6 +20,8 @@ settings.load_profile("any machine")
 
 # Every call of a command builds the same tree of commands, which takes 50 ms: it is built once.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
+
+prepare_routes_once()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,19 +3,20 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from services.access.key import KEY_SCOPES
 from services.contracts.problem import Problem
 from tests.support.keys import TOKEN, Keys, bearing, made_keys
 from tests.support.real_stack import RealStack, real_stack
-from tests.support.route_keys import routes_of, service_apps
+from tests.support.route_keys import SERVICES, routes_of, service_app
 
-SERVICES = ("gateway", "lexical", "dense", "sparse", "late_interaction", "reranker", "evaluator")
 PROBES = ("/livez", "/readyz", "/metrics")
 # Of each answer anew.
 OF_ONE_ANSWER = {"server-timing", "x-request-id", "set-cookie"}
@@ -29,7 +30,7 @@ def keys(tmp_path: Path) -> Keys:
 @asynccontextmanager
 async def service(name: str, keys: Keys) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
     """Opens a service, and a client that has every right there."""
-    app = dict(service_apps(keys.file.parent, keys))[name]
+    app = service_app(name, keys.file.parent, keys)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     client = httpx.AsyncClient(transport=transport, base_url="http://stack", headers={"x-deadline-ms": "2000"})
     async with app.router.lifespan_context(app), client as http:
@@ -98,11 +99,10 @@ async def test_a_slash_at_the_end_changes_nothing_of_an_answer(name: str, keys: 
         assert 'route="/livez/"' not in counted
 
 
-@pytest.mark.parametrize("end", ["//", "/%2F", "%2F%2F", "/./", "/%2e/"])
 @pytest.mark.parametrize("name", SERVICES)
-async def test_several_slashes_at_the_end_open_nothing(name: str, end: str, keys: Keys) -> None:
+async def test_several_slashes_at_the_end_open_nothing(name: str, keys: Keys) -> None:
     async with service(name, keys) as (app, http):
-        for method, path, scope in routes_of(app):
+        for (method, path, scope), end in product(routes_of(app), ("//", "/%2F", "%2F%2F", "/./", "/%2e/")):
             for secret in (None, keys.secrets["search"]):
                 answer = await http.request(
                     method, filled(path) + end, headers=bearing(secret) | {"content-type": "application/json"}
@@ -145,7 +145,7 @@ async def planted(tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_bound_key_sees_no_name_of_another_collection_and_no_other_key(planted: RealStack, keys: Keys) -> None:
-    ours = dict(service_apps(keys.file.parent, keys))["gateway"]
+    ours = service_app("gateway", keys.file.parent, keys)
     async with ours.router.lifespan_context(ours):
         routes = [(method, path) for method, path, _ in routes_of(ours)]
     statuses: set[int] = set()
@@ -204,13 +204,13 @@ async def test_where_callers_need_a_key_readiness_has_states_alone(name: str, ke
 async def test_a_browser_that_is_refused_gets_a_page(name: str, keys: Keys) -> None:
     bound = keys.add("bound", *KEY_SCOPES, collections=("shop-*",))
     typed = {"content-type": "application/x-www-form-urlencoded"}
-    kinds: tuple[tuple[dict[str, str], str], ...] = (
+    kinds: tuple[tuple[dict[str, str], str | bytes], ...] = (
         ({}, ""),
         (bearing(keys.secrets["expired"]), ""),
         (bearing(keys.secrets["search"]), ""),
         (bearing(bound), ""),
         (bearing(keys.secrets["all"]), "token=0"),
-        (bearing(keys.secrets["all"]), "x" * 40_000_000),
+        (bearing(keys.secrets["all"]), b"x" * 40_000_000),
         (bearing(keys.secrets["all"]) | {"sec-fetch-site": "cross-site"}, ""),
         (bearing(keys.secrets["all"]) | {"content-encoding": "gzip"}, "token=0"),
         (bearing(keys.secrets["all"]) | {"host": "elsewhere.example"}, ""),
@@ -218,7 +218,7 @@ async def test_a_browser_that_is_refused_gets_a_page(name: str, keys: Keys) -> N
     )
     refused = set()
     async with service(name, keys) as (app, http):
-        documented = app.openapi()["paths"]
+        documented = {route.path_format for route in app.routes if isinstance(route, Route) and route.include_in_schema}
         pages = [(method, path) for method, path, _ in routes_of(app) if path not in documented]
         pages = [one for one in pages if one[1] not in ("/openapi.json", "/page/{name}", "/pages/{name}")]
         assert {("POST", "/login"), ("POST", "/logout"), ("GET", "/")} < set(pages)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from services.chassis.errors import Unavailable
 from services.contracts.collections import CollectionDeclaration
@@ -44,8 +45,18 @@ class TestEdge(VectorStoreSuite):
     """Every promise, on Qdrant Edge."""
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EdgeStore]:
+    async with opened(tmp_path_factory.mktemp("tokens")) as store:
+        yield store
+
+
 class TestTokensOnEdge(TokenVectorStoreSuite):
     """Every promise about token vectors, on Qdrant Edge."""
+
+    @pytest.fixture
+    def store(self, shared: EdgeStore) -> EdgeStore:
+        return shared
 
 
 async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> None:
@@ -63,14 +74,14 @@ async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("sample", [*SAMPLES.values(), COSINE], ids=[*SAMPLES, "cosine"])
 async def test_every_representation_survives_finishing_and_opening_again(tmp_path: Path, sample: Sample) -> None:
-    points, query = drawn(sample, 3_000), drawn(sample, 9)[8].vector
+    points, query = drawn(sample, 1_200), drawn(sample, 9)[8].vector
     async with opened(tmp_path) as store:
         await store.create(sample.spec)
         await store.upsert("notes@1", points)
         before = await store.search("notes@1", VectorQuery(query, top=30, exact=True))
         held = await store.stored("notes@1", [one.id for one in points], vectors=True)
-        await store.delete("notes@1", [one.id for one in points[1_500:]])
-        await store.upsert("notes@1", points[1_500:])
+        await store.delete("notes@1", [one.id for one in points[600:]])
+        await store.upsert("notes@1", points[600:])
         await store.finish("notes@1")
     async with opened(tmp_path) as store:
         assert await store.spec("notes@1") == sample.spec
@@ -202,11 +213,23 @@ async def wide(store: EdgeStore) -> EdgeStore:
     return store
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def indexed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EdgeStore]:
+    """The same vectors, finished. Tests only read them."""
+    async with opened(tmp_path_factory.mktemp("indexed")) as store:
+        await store.create(WIDE)
+        await store.upsert("wide@1", random_points(800, 384))
+        await store.finish("wide@1")
+        yield store
+
+
 async def test_finish_indexes_what_is_large_enough(wide: EdgeStore) -> None:
-    before = await wide.counts("wide@1")
+    query = VectorQuery(random_points(3, 384)[2].vector, top=100, exact=True)
+    before, ranking = await wide.counts("wide@1"), await wide.search("wide@1", query)
     await wide.finish("wide@1")
     after = await wide.counts("wide@1")
     assert (before.documents, before.indexed, after.documents, after.indexed) == (800, 0, 800, 800)
+    assert await wide.search("wide@1", query) == ranking  # exact
 
 
 async def test_searches_and_the_event_loop_go_on_while_the_index_is_built(wide: EdgeStore) -> None:
@@ -225,12 +248,12 @@ async def test_finish_gives_multi_vectors_an_approximate_index(store: EdgeStore)
     spec = SAMPLES["multi-vector"].spec
     random = np.random.default_rng(5)
     await store.create(replace(spec, representation=MultiVector(128, "fp32")))
-    await store.upsert("notes@1", [point(str(one), unit_rows(random, 16, 128)) for one in range(400)])
+    await store.upsert("notes@1", [point(str(one), unit_rows(random, 16, 128)) for one in range(160)])
     before = await store.counts("notes@1")
     await store.finish("notes@1")
     after = await store.counts("notes@1")
-    assert (before.indexed, after.documents, after.indexed) == (0, 400, 400)
-    assert (after.bytes or 0) > 400 * 16 * 128 * 4  # the vectors alone
+    assert (before.indexed, after.documents, after.indexed) == (0, 160, 160)
+    assert (after.bytes or 0) > 160 * 16 * 128 * 4  # the vectors alone
     wanted = unit_rows(random, 8, 128)
     exact, near = [await store.search("notes@1", VectorQuery(wanted, 10, exact=exact)) for exact in (True, False)]
     assert len({hit.id for hit in exact} & {hit.id for hit in near}) >= 8  # a graph differs from build to build
@@ -240,13 +263,13 @@ async def test_finish_gives_multi_vectors_an_approximate_index(store: EdgeStore)
 async def test_finish_indexes_pooled_vectors(store: EdgeStore, storage: Storage) -> None:
     random = np.random.default_rng(5)
     await store.create(replace(SPEC, representation=MultiVector(128, storage)))
-    await store.upsert("notes@1", [point(str(one), unit_rows(random, 16, 128)) for one in range(400)])
+    await store.upsert("notes@1", [point(str(one), unit_rows(random, 16, 128)) for one in range(300)])
     before = await store.counts("notes@1")
     await store.finish("notes@1")
     after = await store.counts("notes@1")
     await store.upsert("notes@1", [point("later", unit_rows(random, 16, 128))])
     later = await store.counts("notes@1")
-    assert (before.indexed, after.indexed, later.indexed, later.documents) == (0, 400, 400, 401)
+    assert (before.indexed, after.indexed, later.indexed, later.documents) == (0, 300, 300, 301)
 
 
 async def test_a_finish_cut_off_by_its_deadline_goes_on(wide: EdgeStore) -> None:
@@ -257,22 +280,13 @@ async def test_a_finish_cut_off_by_its_deadline_goes_on(wide: EdgeStore) -> None
     assert (await wide.counts("wide@1")).indexed == 800
 
 
-async def test_the_exact_ranking_is_the_same_before_and_after_indexing(wide: EdgeStore) -> None:
-    query = VectorQuery(random_points(3, 384)[2].vector, top=100, exact=True)
-    before = await wide.search("wide@1", query)
-    await wide.finish("wide@1")
-    assert await wide.search("wide@1", query) == before
+async def test_the_depth_of_an_approximate_search_changes_no_first_hit(indexed: EdgeStore) -> None:
+    await assert_depth_changes_no_first_hit(indexed, "wide@1", unit_rows(np.random.default_rng(3), 20, 384))
 
 
-async def test_the_depth_of_an_approximate_search_changes_no_first_hit(wide: EdgeStore) -> None:
-    await wide.finish("wide@1")
-    await assert_depth_changes_no_first_hit(wide, "wide@1", unit_rows(np.random.default_rng(3), 20, 384))
-
-
-async def test_a_wider_beam_finds_more_of_the_best(wide: EdgeStore) -> None:
-    await wide.finish("wide@1")
+async def test_a_wider_beam_finds_more_of_the_best(indexed: EdgeStore) -> None:
     queries = unit_rows(np.random.default_rng(3), 20, 384)
-    narrow, broad = [await found_share(wide, "wide@1", queries, beam) for beam in (26, 800)]
+    narrow, broad = [await found_share(indexed, "wide@1", queries, beam) for beam in (26, 800)]
     assert narrow < 0.95 < broad
 
 

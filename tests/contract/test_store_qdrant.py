@@ -73,13 +73,18 @@ class TestInProcess(VectorStoreSuite):
         await emptied(engine)
 
 
+@pytest.fixture(scope="module")
+def shared() -> QdrantStore:
+    engine = AsyncQdrantClient(location=":memory:")
+    return QdrantStore(QdrantClients(engine, engine))
+
+
 class TestTokensInProcess(TokenVectorStoreSuite):
     """Every promise about token vectors, on the client's in-process engine."""
 
     @pytest.fixture
-    async def store(self, engine: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
-        yield QdrantStore(QdrantClients(engine, engine))
-        await emptied(engine)
+    def store(self, shared: QdrantStore) -> QdrantStore:
+        return shared
 
 
 class TestOverRest(VectorStoreSuite):
