@@ -124,10 +124,12 @@ def _faults(settings: ServiceSettings) -> Iterator[str]:
                 yield str(error)
         case DenseSettings(encoder="onnx", model=name, models=models):
             yield from _model_faults("DENSE_MODEL", load_encoder, name, models)
-        case SparseSettings(encoder="onnx", model=name, models=models):
+        case SparseSettings(encoder="onnx", model=name, models=models, idf=table):
             yield from _model_faults("SPARSE_MODEL", load_sparse_encoder, name, models)
-        case LateInteractionSettings(encoder="onnx", model=name, models=models):
+            yield from _table_faults("SPARSE_IDF", table, name)
+        case LateInteractionSettings(encoder="onnx", model=name, models=models, idf=table):
             yield from _model_faults("LATE_INTERACTION_MODEL", load_token_encoder, name, models)
+            yield from _table_faults("LATE_INTERACTION_IDF", table, name)
         case RerankerSettings(scorer="onnx", model=name, models=models):
             yield from _model_faults("RERANKER_MODEL", load_cross_encoder, name, models)
 
@@ -140,3 +142,11 @@ def _model_faults(variable: str, load: Callable[[Path, str], object], name: str,
     else:
         if not (ROOT / models / name).is_dir():
             yield f"{variable}={name}: it is not in {models}; `make models MODELS={name}` brings it."
+
+
+def _table_faults(variable: str, table: Path | None, model: str) -> Iterator[str]:
+    if table is not None and not (ROOT / table).is_file():
+        yield (
+            f"{variable}={table}: there is no such file; `.venv/bin/python -m services.inference.idf CORPUS "
+            f"--model {model} --out {table}` writes it."
+        )

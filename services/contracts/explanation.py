@@ -13,8 +13,8 @@ from services.contracts.lists import Items
 class Match(Wire):
     """A part of the query (a term, a token), the part of the document that it matched, and what that adds to the score.
 
-    Of terms, the score is the product of both weights. Of tokens, both weights are the query token's, and the score is
-    its weight times the dot product.
+    The score is the product of both weights. Of tokens, the document's is their dot product, and the query's its IDF,
+    or 1.
     """
 
     query: str

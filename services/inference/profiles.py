@@ -232,7 +232,7 @@ def load_profiles(path: Path) -> dict[str, ModelProfile]:
 
 def load_encoder(path: Path, name: str) -> EncoderProfile:
     """Loads the encoder `name` of a models.yaml; raises ModelError."""
-    profile = _find(path, name)
+    profile = load_profile(path, name)
     if not isinstance(profile, EncoderProfile):
         raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; an encoder is needed here.")
     return profile
@@ -240,7 +240,7 @@ def load_encoder(path: Path, name: str) -> EncoderProfile:
 
 def load_cross_encoder(path: Path, name: str) -> CrossEncoderProfile:
     """Loads the cross-encoder `name` of a models.yaml; raises ModelError."""
-    profile = _find(path, name)
+    profile = load_profile(path, name)
     if not isinstance(profile, CrossEncoderProfile):
         raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; a cross-encoder is needed here.")
     return profile
@@ -248,7 +248,7 @@ def load_cross_encoder(path: Path, name: str) -> CrossEncoderProfile:
 
 def load_sparse_encoder(path: Path, name: str) -> SparseEncoderProfile:
     """Loads the sparse encoder `name` of a models.yaml; raises ModelError."""
-    profile = _find(path, name)
+    profile = load_profile(path, name)
     if not isinstance(profile, SparseEncoderProfile):
         raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; a sparse-encoder is needed here.")
     return profile
@@ -256,13 +256,14 @@ def load_sparse_encoder(path: Path, name: str) -> SparseEncoderProfile:
 
 def load_token_encoder(path: Path, name: str) -> TokenEncoderProfile:
     """Loads the token encoder `name` of a models.yaml; raises ModelError."""
-    profile = _find(path, name)
+    profile = load_profile(path, name)
     if not isinstance(profile, TokenEncoderProfile):
         raise ModelError(f"The model {name} of {path} is no token encoder but of the kind {profile.kind}.")
     return profile
 
 
-def _find(path: Path, name: str) -> ModelProfile:
+def load_profile(path: Path, name: str) -> ModelProfile:
+    """Loads the model `name` of a models.yaml; raises ModelError."""
     profiles = load_profiles(path)
     if name not in profiles:
         raise ModelError(f"{path} lists no model {name}; it has {', '.join(profiles)}.")

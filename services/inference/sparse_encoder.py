@@ -7,15 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter, ValidationError
 
 from services.chassis.deadlines import Deadline
 from services.contracts.explanation import Match
-from services.files.regular_file import read_regular
+from services.inference.idf import read_idf
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, SparseEncoderProfile
@@ -23,7 +21,6 @@ from services.inference.term_matches import matches_of_all
 from services.vectorstore.representation import Sparse, SparseVector, Vector
 
 Float32 = NDArray[np.float32]
-_IDF = TypeAdapter(dict[str, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +42,26 @@ class SparseTextEncoder:
         folder: Path,
         engine: Engine | None = None,
         limits: TermLimits | None = None,
+        idf: Path | None = None,
     ) -> None:
-        """Opens the model in `folder` (blocking, below a second); raises ModelError when it is not the declared one."""
+        """Opens the model in `folder` (blocking, below a second); raises ModelError when it is not the declared one.
+
+        `idf` is a table in place of the model's own, for queries that no model encodes.
+        """
+        if idf is not None and profile.method != "inference-free":
+            raise ModelError(
+                f"{idf} weighs queries of a model whose method is inference-free, and that of {profile.name} is "
+                f"{profile.method}; unset SPARSE_IDF, or name another SPARSE_MODEL."
+            )
         self._profile = profile
         self._limits = limits or TermLimits()
         self._model = OpenModel(profile, folder, engine or Engine(), inputs="documents")
         self._special = np.array(sorted(self._model.tokenizer.special_ids), dtype=np.int64)
-        # Weight by term of a query's word pieces.
-        self._piece_weights = np.ones(profile.vocabulary, dtype=np.float32)
-        if profile.idf is not None:
-            pieces = self._model.tokenizer.ids_by_piece()
-            self._piece_weights = read_idf(folder / profile.idf, pieces, profile.vocabulary)
+        table = idf or (folder / profile.idf if profile.idf is not None else None)
+        self._idf = read_idf(table, self._model.tokenizer) if table is not None else None
         self.max_tokens = profile.max_tokens
-        self.stamp = sparse_stamp(profile, self._model.weights_sha256, self._limits)
+        idf_sha256 = self._idf.sha256 if self._idf is not None else "none"
+        self.stamp = sparse_stamp(profile, self._model.weights_sha256, self._limits, idf_sha256)
 
     async def encode_query(self, text: str, deadline: Deadline | None = None) -> SparseVector:
         """Encodes one query. Queries are scheduled before waiting passages.
@@ -104,11 +108,14 @@ class SparseTextEncoder:
         return [self._model.tokenizer.single(ids) for ids in self._model.tokenizer.ids(texts)]
 
     def _bags(self, texts: list[str]) -> list[SparseVector]:
-        """Returns each text as a bag of its word pieces: counts (sparta), or their weights once each."""
+        """Returns each text as a bag of its word pieces: counts (sparta), or weights, 1 without a table."""
         bags: list[SparseVector] = []
         for row in self._rows(texts):
             terms, counts = np.unique(np.array(row.ids, dtype=np.int64), return_counts=True)
-            weights = counts.astype(np.float32) if self._profile.method == "sparta" else self._piece_weights[terms]
+            if self._idf is not None:
+                weights = self._idf.weights[terms]
+            else:
+                weights = (counts if self._profile.method == "sparta" else np.ones_like(counts)).astype(np.float32)
             kept = ~np.isin(terms, self._special) & (weights > 0)
             bags.append(SparseVector(terms[kept].astype(np.uint32), weights[kept]))
         return bags
@@ -132,21 +139,9 @@ class SparseTextEncoder:
             yield np.stack([terms.astype(np.float32), weights])
 
 
-def read_idf(file: Path, pieces: Mapping[str, int], vocabulary: int) -> Float32:
-    """Reads a JSON object of weight by word piece: fp32 [vocabulary], 0 for a piece without one. Raises ModelError."""
-    try:
-        table = _IDF.validate_json(read_regular(file))
-    except (OSError, ValidationError) as error:
-        raise ModelError(f"{file} is not a JSON object of a weight by word piece: {error}.") from error
-    weights = np.zeros(vocabulary, dtype=np.float32)
-    for piece, weight in table.items():
-        if piece not in pieces:
-            raise ModelError(f"{file} has a weight for '{piece}', which is no word piece of {TOKENIZER} beside it.")
-        weights[pieces[piece]] = weight
-    return weights
-
-
-def sparse_stamp(profile: SparseEncoderProfile, weights_sha256: str, limits: TermLimits) -> Mapping[str, str]:
+def sparse_stamp(
+    profile: SparseEncoderProfile, weights_sha256: str, limits: TermLimits, idf_sha256: str
+) -> Mapping[str, str]:
     """Returns what determines the vectors of a model; library, device and number of threads do not."""
     return {
         "model": profile.name,
@@ -155,7 +150,7 @@ def sparse_stamp(profile: SparseEncoderProfile, weights_sha256: str, limits: Ter
         "precision": profile.precision,
         "method": profile.method,
         "bias": str(profile.bias),
-        "idf_sha256": profile.files[profile.idf] if profile.idf is not None else "none",
+        "idf_sha256": idf_sha256,
         "max_tokens": str(profile.max_tokens),
         "document_terms": str(limits.document),
         "query_terms": str(limits.query),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.contracts.explanation import Match
+from services.inference.idf import COMMAND, read_idf
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, TokenEncoderProfile
@@ -28,7 +29,8 @@ class TokenEncoder:
     """Encodes queries and passages with one model; implements the port of the vector services, ExplainingEncoder.
 
     Every vector has length 1, so the dot product of two is their cosine. Special tokens and markers have vectors too.
-    The punctuation of passages has none, as in ColBERT.
+    The punctuation of passages has none, as in ColBERT. With a table of IDF a query's vectors have the length of their
+    token's weight instead, so MaxSim is a weighted sum.
     """
 
     def __init__(
@@ -40,10 +42,11 @@ class TokenEncoder:
         query_tokens: int | None = None,
         passage_tokens: int | None = None,
         storage: Storage = "int8",
+        idf: Path | None = None,
     ) -> None:
         """Opens the model in `folder` (blocking, below a second). Raises ModelError if it is not the declared one, or
         reads fewer tokens than a limit. The limits are by default those of the profile. `storage`: what a store
-        keeps of the vectors."""
+        keeps of the vectors. `idf`: a table of weights of query tokens."""
         engine = engine or Engine()
         self._query_tokens = query_tokens or profile.query_tokens
         self._passage_tokens = passage_tokens or profile.max_tokens
@@ -57,6 +60,13 @@ class TokenEncoder:
         self._mask_id = tokenizer.token_id(MASK) if profile.fill_queries else None
         found = tokenizer.ids(tuple(string.punctuation))
         self._punctuation = np.unique([ids[0] for ids in found if len(ids) == 1])
+        table = read_idf(idf, tokenizer) if idf is not None else None
+        if table is not None and not table.weights[tokenizer.single([]).ids].any():
+            raise ModelError(
+                f"{idf} gives the special tokens around a query no weight, so some queries would have none at all; "
+                f"write it with `{COMMAND}`."
+            )
+        self._idf = table
         self.representation = MultiVector(profile.dimension, storage)
         precision = profile.precision if engine.arithmetic == "f32" else f"{profile.precision} in {engine.arithmetic}"
         self.stamp: Mapping[str, str] = {
@@ -71,6 +81,7 @@ class TokenEncoder:
             "max_tokens": str(self._passage_tokens),
             "dimension": str(profile.dimension),
             "schema": "1",
+            **({"idf_sha256": table.sha256} if table is not None else {}),
         }
 
     async def encode_query(self, text: str, deadline: Deadline | None = None) -> TokenVectors:
@@ -78,7 +89,7 @@ class TokenEncoder:
 
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
-        return await self._model.infer_text(text, self._query_rows, _all_tokens, deadline, urgent=True)
+        return await self._model.infer_text(text, self._query_rows, self._weighted, deadline, urgent=True)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> list[TokenVectors]:
         """Encodes each passage, in their order: fp32 [tokens, dimension]; raises like encode_query."""
@@ -92,20 +103,29 @@ class TokenEncoder:
     ) -> list[tuple[Match, ...]]:
         """Returns, for each token of the query, the passage's token of the largest dot product, which adds to MaxSim.
 
-        Of a passage, the largest comes first, equal ones in the query's order. A token of the query has the weight 1,
-        that of the passage the dot product. Raises like encode_query.
+        Of a passage, the largest comes first, equal ones in the query's order. A token of the query has its IDF as
+        weight, or 1 without a table, that of the passage the dot product. Raises like encode_query.
         """
-        asked = await self.encode_query(query, deadline)
+        asked = await self._model.infer_text(query, self._query_rows, _all_tokens, deadline, urgent=True)
         (query_row,) = await self._model.map_texts([query], self._query_rows, deadline, urgent=True)
+        weights = self._query_weights(query_row)
         rows = await self._model.map_texts(passages, self._passage_rows, deadline, urgent=True)
         names = [self._names(query_row.ids)] + [self._names(row.ids, self._kept(row)) for row in rows]
         return await asyncio.to_thread(
-            lambda: [best_matches(asked, names[0], *one) for one in zip(vectors, names[1:], strict=True)]
+            lambda: [best_matches(asked, names[0], weights, *one) for one in zip(vectors, names[1:], strict=True)]
         )
 
     async def close(self) -> None:
         """Stops the threads after their current micro-batches."""
         self._model.close()
+
+    def _weighted(self, hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:
+        found = zip(_all_tokens(hidden, rows), rows, strict=True)
+        return [vectors * self._query_weights(row)[:, np.newaxis] for vectors, row in found]
+
+    def _query_weights(self, row: Row) -> Float32:
+        """Returns the weight of each token of a query: [tokens]."""
+        return np.ones(len(row.ids), dtype=np.float32) if self._idf is None else self._idf.weights[row.ids]
 
     def _query_rows(self, texts: list[str]) -> list[Row]:
         rows = [

@@ -34,6 +34,7 @@ def open_encoder(settings: LateInteractionSettings, models_file: Path = MODELS_F
                 query_tokens=settings.query_tokens,
                 passage_tokens=settings.passage_tokens,
                 storage=settings.storage,
+                idf=settings.idf,
             )
 
 

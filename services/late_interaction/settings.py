@@ -34,3 +34,6 @@ class LateInteractionSettings(VectorServiceSettings):
     passage_tokens: int = Field(
         256, ge=3, description="Tokens of a passage that are encoded, at most; a vector is stored for each."
     )
+    idf: Path | None = Field(
+        None, description="IDF of query tokens, a table of services/inference/idf.py; another needs a new build."
+    )

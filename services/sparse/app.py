@@ -35,6 +35,7 @@ def open_encoder(settings: SparseSettings) -> SparseEncoder:
                 settings.models / settings.model,
                 Engine(settings.device, settings.threads),
                 TermLimits(settings.document_terms, settings.query_terms),
+                settings.idf,
             )
 
 

@@ -31,5 +31,10 @@ class SparseSettings(VectorServiceSettings):
         le=65_536,
         description="Most terms of a query that SPLADE weighs; another number needs a new build.",
     )
+    idf: Path | None = Field(
+        None,
+        description="IDF of query terms for an inference-free model, a table of services/inference/idf.py; another "
+        "needs a new build.",
+    )
     threads: int | None = Field(None, ge=1, description="Threads that encode; all available cores when not set.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")

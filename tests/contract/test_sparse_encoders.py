@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from services.inference.digests import file_sha256
 from services.inference.open_model import Engine
 from services.inference.profiles import MODELS_FILE, ModelError, SparseEncoderProfile, load_sparse_encoder
 from services.inference.sparse_encoder import SparseTextEncoder, TermLimits, sparse_stamp
@@ -95,10 +96,13 @@ class TestInferenceFree(SparseEncoderSuite):
         async with opened(tmp_path, sparse_checkpoint(tmp_path, "inference-free", IDF)) as encoder:
             yield encoder
 
-    async def test_passages_are_splade_and_queries_have_the_weights_of_the_table(self, encoder: SparseEncoder) -> None:
+    async def test_passages_are_splade_and_queries_have_the_weights_of_the_table(
+        self, encoder: SparseEncoder, tmp_path: Path
+    ) -> None:
         for text, vector in zip(PASSAGES, await encoder.encode_passages(PASSAGES, soon()), strict=True):
             wanted = heaviest(textbook_splade(sparse_weights(), ids_of(text)), 20, SPECIAL)
             assert as_dict(vector) == pytest.approx(wanted, abs=2e-5)
+        assert encoder.stamp["idf_sha256"] == file_sha256(tmp_path / "idf.json")
         # w5 has no weight in the table.
         assert as_dict(await encoder.encode_query("w2 w1 w5 w2", soon())) == {11: 2.0, 12: 7.25}
 
@@ -115,13 +119,14 @@ def test_a_table_that_does_not_fit_the_model_is_refused(tmp_path: Path, table: d
 
 def test_everything_that_decides_a_vector_is_in_the_stamp(tmp_path: Path) -> None:
     profile = sparse_checkpoint(tmp_path, "inference-free", IDF)
-    stamp = sparse_stamp(profile, "f" * 64, TermLimits())
+    stamp = sparse_stamp(profile, "f" * 64, TermLimits(), "none")
     assert (stamp["document_terms"], stamp["query_terms"], stamp["max_tokens"]) == ("128", "32", "12")
-    for change in ({"method": "splade"}, {"idf": None}, {"bias": 1.0}, {"max_tokens": 9}):
-        assert sparse_stamp(profile.model_copy(update=change), "f" * 64, TermLimits()) != stamp
+    for change in ({"method": "splade"}, {"bias": 1.0}, {"max_tokens": 9}):
+        assert sparse_stamp(profile.model_copy(update=change), "f" * 64, TermLimits(), "none") != stamp
     for limits in (TermLimits(document=64), TermLimits(query=64)):
-        assert sparse_stamp(profile, "f" * 64, limits) != stamp
-    assert sparse_stamp(profile, "0" * 64, TermLimits()) != stamp
+        assert sparse_stamp(profile, "f" * 64, limits, "none") != stamp
+    assert sparse_stamp(profile, "0" * 64, TermLimits(), "none") != stamp
+    assert sparse_stamp(profile, "f" * 64, TermLimits(), "0" * 64) != stamp
 
 
 @pytest.mark.parametrize("change", [{"bias": 1.0}, {"idf": "idf.json"}, {"method": "inference-free", "idf": "x.json"}])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.__main__ import notices
+from deploy.local.checks import expect_startable
 from deploy.local.choices import choose
 from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
@@ -83,6 +84,18 @@ def test_a_service_that_is_not_started_needs_no_model_and_one_that_is_gets_it(tm
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StackProblem, match="The model of sparse could not be fetched"):
         bring_models({**given, "SPARSE_ENCODER": "onnx", "SPARSE_MODEL": "unheard-of"}, ("sparse",))
+
+
+@pytest.mark.parametrize("service", ["sparse", "late_interaction"])
+def test_a_table_of_idf_that_is_missing_is_told_before_anything_starts(service: str, tmp_path: Path) -> None:
+    variable = f"{service.upper()}_IDF"
+    given = {f"{service.upper()}_MODELS": str(tmp_path), variable: str(tmp_path / "idf.json")}
+    with pytest.raises(StackProblem, match=rf"{variable}=.*services\.inference\.idf CORPUS --model"):
+        expect_startable(given, [service])
+    (tmp_path / "idf.json").write_text("{}")
+    with pytest.raises(StackProblem) as told:
+        expect_startable(given, [service])
+    assert variable not in str(told.value)
 
 
 def test_a_named_stack_that_starts_more_keeps_its_ports_and_takes_none_of_others(tmp_path: Path) -> None:
