@@ -12,8 +12,9 @@ class Family:
     """The abilities of every backend of a family.
 
     `retrieves`: it stores collections, indexes documents and answers searches. `by_default`: collections that name no
-    backends live on it. `presets` and `exact`: the options that a retrieve may have. `document_store`: it returns
-    documents by id. `reranks`: it scores passages. `explains`: it returns what in a document matched a query.
+    backends live on the first one of it. `presets` and `exact`: the options that a retrieve may have. `document_store`:
+    it returns documents by id. `reranks`: it scores passages. `explains`: it returns what in a document matched a
+    query.
 
     `approximate`: its searches that are not `exact` have a `beam`, and a search for more hits may begin with others
     (Qdrant widens a beam that is smaller than the number of hits). Else a search for n hits gives the first n of every
@@ -45,6 +46,16 @@ FAMILIES: Mapping[str, Family] = {
     "late_interaction": Family(retrieves=True, exact=True, approximate=True, reranks=True, explains=True),
     "reranker": Family(reranks=True),
 }
+
+# The backends that a stack can start, by name, and their families.
+STARTABLE: Mapping[str, str] = {**{name: name for name in FAMILIES}, "dense_bge": "dense", "dense_e5": "dense"}
+
+
+def default_backends(families: Mapping[str, str]) -> frozenset[str]:
+    """Returns which of these backends, given with their families, hold a collection that names none: the first of each
+    family that is `by_default`."""
+    first = {family: name for name, family in reversed(list(families.items())) if FAMILIES[family].by_default}
+    return frozenset(first.values())
 
 
 def family_names(has: Callable[[Family], bool]) -> str:

@@ -17,11 +17,12 @@ from services.chassis.settings.configuration import (
     ConfigurationError,
     read_settings,
     secret_variables,
+    variable,
     variables,
 )
 from services.chassis.settings.service_settings import ServiceSettings
 from services.chassis.settings.trust import caller_context
-from services.dense.settings import DenseSettings
+from services.dense.settings import SERVICES, DenseSettings
 from services.inference.profiles import (
     MODELS_FILE,
     ModelError,
@@ -38,7 +39,7 @@ from services.sparse.settings import SparseSettings
 SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "gateway": GatewaySettings,
     "lexical": LexicalSettings,
-    "dense": DenseSettings,
+    **SERVICES,
     "sparse": SparseSettings,
     "late_interaction": LateInteractionSettings,
     "reranker": RerankerSettings,
@@ -123,7 +124,7 @@ def _faults(settings: ServiceSettings) -> Iterator[str]:
             except PipelineError as error:
                 yield str(error)
         case DenseSettings(encoder="onnx", model=name, models=models):
-            yield from _model_faults("DENSE_MODEL", load_encoder, name, models)
+            yield from _model_faults(variable(type(settings), "model"), load_encoder, name, models)
         case SparseSettings(encoder="onnx", model=name, models=models, idf=table):
             yield from _model_faults("SPARSE_MODEL", load_sparse_encoder, name, models)
             yield from _table_faults("SPARSE_IDF", table, name)

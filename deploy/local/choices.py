@@ -14,6 +14,7 @@ from deploy.local.secure import SecureFiles, secure_files
 from deploy.local.systems import SYSTEMS, requested_systems
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.settings import EvaluatorSettings
+from gateway.families import STARTABLE
 from gateway.settings import BackendAddress
 from services.chassis.settings.addresses import server_address
 from services.contracts.base import Name
@@ -95,7 +96,9 @@ class Choices:
     def environment(self) -> dict[str, str]:
         """Returns the settings by which the processes find their engines, directories and one another."""
         addresses = {
-            name: BackendAddress(family=name, url=self.url(name)) for name in OWN_BACKENDS if name in self.ports
+            name: BackendAddress(family=STARTABLE[name], url=self.url(name))
+            for name in OWN_BACKENDS
+            if name in self.ports
         }
         # The stack's own backends come first: the first one of family lexical is the document store.
         known = {**addresses, **self.backends}

@@ -16,9 +16,11 @@ DEFAULT_PORTS = {
     "reranker": 8003,
     "sparse": 8004,
     "late_interaction": 8005,
+    "dense_bge": 8006,
+    "dense_e5": 8007,
     "evaluator": 8009,
 }
-# A further stack takes the documented ports plus a multiple of STEP: 8010 to 8015, 8019.
+# A further stack takes the documented ports plus a multiple of STEP: 8010 to 8017, 8019.
 STEP, LAST_STEP = 10, 100
 RECORD = "ports.json"
 

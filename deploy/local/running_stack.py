@@ -16,7 +16,7 @@ from deploy.local.stack_access import access_to, opener
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.runs.run_folder import RunFolder
-from gateway.families import FAMILIES
+from gateway.families import default_backends
 from services.contracts.collections import CollectionList, CollectionView
 from services.contracts.pipelines import PipelineChanges, PipelineList
 from services.contracts.problem import Problem
@@ -69,13 +69,12 @@ def backends_without(view: CollectionView) -> list[str]:
     }
     # The declaration is that of the generation, the same in each of its backends.
     named = next(iter(held.values()), None)
+    if named is None:
+        named = tuple(default_backends({backend.backend: backend.family for backend in view.backends}))
     return [
         backend.backend
         for backend in view.backends
-        if backend.reachable
-        and backend.backend not in held
-        and view.live is not None
-        and (FAMILIES[backend.family].by_default if named is None else backend.backend in named)
+        if backend.reachable and backend.backend not in held and view.live is not None and backend.backend in named
     ]
 
 

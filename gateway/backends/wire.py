@@ -16,7 +16,7 @@ from gateway.backends.replica import Answer, Call, Parse, Peer, Replica, Value
 from gateway.backends.resilience import RetryBudget, State, backoff_s
 from gateway.backends.sockets import CONNECTIONS
 from gateway.backends.transport import Endpoints
-from gateway.families import FAMILIES
+from gateway.families import FAMILIES, default_backends
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
 from services.chassis.errors import Unavailable
@@ -249,7 +249,7 @@ class Backends:
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._by_name = dict(backends)
         self.storing = tuple(backend for backend in backends.values() if FAMILIES[backend.family].retrieves)
-        self.by_default = frozenset(one.name for one in self.storing if FAMILIES[one.family].by_default)
+        self.by_default = default_backends({one.name: one.family for one in self.storing})
         self.document_store = next(
             (backend for backend in self.storing if FAMILIES[backend.family].document_store), None
         )

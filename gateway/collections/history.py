@@ -1,6 +1,6 @@
 """Decides which generation of a collection is live, being built, or was live before. Pure: polls no backend."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.contracts.collections import CollectionDeclaration, CollectionState
@@ -83,8 +83,10 @@ class History:
         holders = self.holders(generation)
         # A backend that is being filled names itself, and counts once the others name it too.
         published = [state for state in holders if state.published or state.published_at is not None]
-        declared = (state.declaration.backends for state in published or holders)
-        return frozenset().union(*(self.by_default if names is None else names for names in declared))
+        named = [state.declaration.backends for state in published or holders]
+        found = frozenset().union(*(self.by_default if names is None else names for names in named))
+        # An earlier release had collections that name no backends on every backend of the families.
+        return found | {name for name, states in self.by_backend.items() if _holds_unnamed(states, generation)}
 
     def adding(self, generation: str) -> frozenset[str]:
         """Returns the backends that have a generation which was live, and have not published it: they are being
@@ -202,6 +204,10 @@ class History:
         held = (states for backend, states in self.by_backend.items() if backend in self.backends(generation))
         mine = (state for states in held for state in states if state.generation == generation)
         return all(state.published_at is not None for state in mine)
+
+
+def _holds_unnamed(states: Sequence[CollectionState], generation: str) -> bool:
+    return any(state.generation == generation and state.declaration.backends is None for state in states)
 
 
 def _place(state: CollectionState) -> tuple[int, float]:

@@ -12,6 +12,7 @@ from typing import NamedTuple, get_args
 
 from pydantic import ValidationError
 
+from gateway.families import STARTABLE
 from gateway.search.plan import PipelineError, WalkPlan, absent_backends, plan_pipeline
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress
 from services.chassis.errors import BadInput, UnknownPipeline
@@ -33,7 +34,7 @@ class PipelineFiles(NamedTuple):
     """The pipelines of a directory, by name: the plans of those that can be served, and what the others lack."""
 
     plans: Mapping[str, WalkPlan]
-    absent: Mapping[str, Sequence[str]]  # names of families, whose backends are not configured
+    absent: Mapping[str, Sequence[str]]  # names of backends that are not configured
 
 
 class Catalog:
@@ -119,7 +120,7 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> P
         try:
             pipeline = parse_pipeline(_read_text(path))
             absent = absent_backends(pipeline, backends)
-            assumed = {name: BackendAddress(family=name, url="http://absent") for name in absent}
+            assumed = {name: BackendAddress(family=STARTABLE[name], url="http://absent") for name in absent}
             planned = plan_pipeline(pipeline, {**backends, **assumed})
             if pipeline.name != path.stem:
                 raise PipelineError(

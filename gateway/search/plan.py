@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
 
-from gateway.families import FAMILIES, Family, family_names
+from gateway.families import FAMILIES, STARTABLE, Family, family_names
 from gateway.search.reranking import rerank
 from gateway.search.search_depths import PlannedRetrieve
 from gateway.search.sources import PlannedSource, fuse, retrieve
@@ -86,11 +86,11 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
 
 
 def absent_backends(pipeline: Pipeline, backends: Addresses) -> tuple[str, ...]:
-    """Returns the backends of a pipeline that are not configured and bear the name of a family, in order of its stages.
+    """Returns the backends of a pipeline that are not configured and that a stack can start, in order of its stages.
 
-    A service that is not started is called so; any other name is a typing error.
+    Any other name is a typing error.
     """
-    return tuple(name for name in pipeline.backends if name not in backends and name in FAMILIES)
+    return tuple(name for name in pipeline.backends if name not in backends and name in STARTABLE)
 
 
 def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:

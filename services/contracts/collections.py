@@ -57,7 +57,8 @@ BackendNames = Annotated[tuple[Name, ...], Items(1, 32)]
 class CollectionDeclaration(Wire):
     """The lexical presets of a collection (by name, or defined here) and the metadata fields that filters may use.
 
-    `backends`: the storing backends, by name, that hold a generation; None: those of the families lexical and dense.
+    `backends`: the storing backends, by name, that hold a generation; None: the first of each of the families lexical
+    and dense.
     `expansions`: the model of each expansion that every document carries.
     """
 
@@ -84,8 +85,8 @@ class BeginCollection(CollectionDeclaration):
     """Begins a generation, or continues the live one if the declaration is unchanged.
 
     `backends` asks for these at least, and for the document store; a generation that lives on more is continued, and
-    the live one is filled where it lacks one. Without `backends` any is continued, and a new one lives on those of the
-    families lexical and dense.
+    the live one is filled where it lacks one. Without `backends` any is continued, and a new one lives on the first of
+    each of the families lexical and dense.
 
     `build` is a name that the caller chooses: repeating the call with it continues the generation that it began.
     `new_generation` asks for a rebuild beside the live generation even if the declaration is unchanged. `owner` gives

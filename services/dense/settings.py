@@ -1,12 +1,16 @@
 """Defines the settings of the dense service, read from DENSE_*, and QDRANT_* for the server."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
+
+Port = Annotated[int, Field(ge=0, le=65_535, description="Port to listen on.")]
+Model = Annotated[str, Field(description="An encoder of deploy/models/models.yaml.")]
 
 
 class DenseSettings(VectorServiceSettings):
@@ -14,13 +18,13 @@ class DenseSettings(VectorServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="DENSE_", frozen=True, extra="ignore")
 
-    port: int = Field(8002, ge=0, le=65_535, description="Port to listen on.")
+    port: Port = 8002
     directory: Directory = Path(".data/dense")
     prefix: Prefix = "dense."
     encoder: Literal["onnx", "hashing"] = Field(
         "onnx", description="`hashing` counts shared words: no model, for tests."
     )
-    model: str = Field("all-MiniLM-L6-v2", description="An encoder of deploy/models/models.yaml.")
+    model: Model = "all-MiniLM-L6-v2"
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
     threads: int | None = Field(None, ge=1, description="Threads that encode; all available cores when not set.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
@@ -33,3 +37,33 @@ class DenseSettings(VectorServiceSettings):
     query_cache_mb: int = Field(
         0, ge=0, le=65_536, description="Memory for vectors of queries that come again, in MB; 0: none are kept."
     )
+
+
+class BgeSettings(DenseSettings):
+    """The settings of a further dense service with BGE, read from DENSE_BGE_*."""
+
+    model_config = SettingsConfigDict(env_prefix="DENSE_BGE_", frozen=True, extra="ignore")
+
+    port: Port = 8006
+    directory: Directory = Path(".data/dense_bge")
+    prefix: Prefix = "dense_bge."
+    model: Model = "bge-small-en-v1.5"
+
+
+class E5Settings(DenseSettings):
+    """The settings of a further dense service with E5, read from DENSE_E5_*."""
+
+    model_config = SettingsConfigDict(env_prefix="DENSE_E5_", frozen=True, extra="ignore")
+
+    port: Port = 8007
+    directory: Directory = Path(".data/dense_e5")
+    prefix: Prefix = "dense_e5."
+    model: Model = "e5-small-v2"
+
+
+# Services that stand beside one another, each with a model of its own, by name.
+SERVICES: Mapping[str, type[DenseSettings]] = {
+    "dense": DenseSettings,
+    "dense_bge": BgeSettings,
+    "dense_e5": E5Settings,
+}

@@ -164,3 +164,16 @@ async def test_the_loader_asks_for_what_the_pipelines_use_and_takes_what_lives_o
     assert await holding(stack, "c@1") == {"lexical"}
     both = await loaded(pipelines=["bm25", DENSE], rebuild=True)
     assert (both.generation, both.backends.keys()) == ("c@2", {"lexical", "dense"})
+
+
+async def test_two_backends_of_one_family_hold_one_collection_and_only_the_first_without_being_named(
+    tmp_path: Path,
+) -> None:
+    async with real_stack(tmp_path, others={"dense_bge": "dense"}, refresh_s=0.05) as stack:
+        await load(stack, build="first")
+        assert await stack.live() == {"lexical": 40, "dense": 40}
+        await load(stack, build="both", backends=["lexical", "dense", "dense_bge"], new_generation=True)
+        assert await stack.live() == {"lexical": 40, "dense": 40, "dense_bge": 40}
+        inline = [{"name": "d", "stages": [{"kind": "retrieve", "backend": name}]} for name in ("dense", "dense_bge")]
+        first, second = [await stack.post("/search", query="number 7", pipeline=pipeline) for pipeline in inline]
+        assert first.json()["hits"] == second.json()["hits"] != []

@@ -6,29 +6,36 @@ from pathlib import Path
 import pytest
 
 from deploy.local.__main__ import notices
-from deploy.local.checks import expect_startable
+from deploy.local.checks import SETTINGS, expect_startable, unknown_settings
 from deploy.local.choices import choose
 from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.running_stack import backends_without
 from deploy.local.stacks import requested_stack
+from deploy.local.supervision import PROCFILE
 from deploy.local.systems import SYSTEMS, bring_models, demo_systems
 from evaluator.machine.process_costs import parse_processes
+from gateway.families import STARTABLE
+from services.chassis.settings.configuration import read_settings
 from services.contracts.collections import BackendState, CollectionDeclaration, CollectionState, CollectionView
+from services.dense.settings import SERVICES, BgeSettings
 from services.late_interaction.settings import LateInteractionSettings
 from services.sparse.settings import SparseSettings
 
 
 def test_systems_start_beside_the_usual_services_with_what_they_need(tmp_path: Path) -> None:
-    choices = choose({"SYSTEMS": "late_interaction, sparse"}, tmp_path, own_ports=False)
+    choices = choose({"SYSTEMS": "dense_e5, dense_bge, late_interaction, sparse"}, tmp_path, own_ports=False)
     assert choices.ports == DEFAULT_PORTS
     told = choices.environment()
     backends = json.loads(told["GATEWAY_BACKENDS"])
     assert backends["sparse"] == {"family": "sparse", "url": "http://127.0.0.1:8004"}
     assert backends["late_interaction"] == {"family": "late_interaction", "url": "http://127.0.0.1:8005"}
+    assert backends["dense_bge"] == {"family": "dense", "url": "http://127.0.0.1:8006"}
+    assert backends["dense_e5"] == {"family": "dense", "url": "http://127.0.0.1:8007"}
+    assert (told["DENSE_BGE_DIRECTORY"], told["DENSE_BGE_PREFIX"]) == (str(tmp_path / "dense_bge"), "dense_bge.")
     assert (told["SPARSE_STORE"], told["SPARSE_DIRECTORY"]) == ("edge", str(tmp_path / "sparse"))
     assert told["LATE_INTERACTION_PREFIX"] == "late_interaction."
-    assert {"sparse", "late_interaction"} <= parse_processes(choices.processes({})).keys()
+    assert SYSTEMS.keys() <= parse_processes(choices.processes({})).keys()
     assert [line.split()[0] for line in notices(choices)] == list(SYSTEMS)
 
 
@@ -38,6 +45,20 @@ def test_every_system_accepts_the_prefix_of_the_longest_stack_name(tmp_path: Pat
     told = choose({"SYSTEMS": ",".join(SYSTEMS)}, tmp_path, own_ports=False, name=name).environment()
     assert SparseSettings(prefix=told["SPARSE_PREFIX"]).prefix == f"{name}-sparse."
     assert LateInteractionSettings(prefix=told["LATE_INTERACTION_PREFIX"]).prefix == f"{name}-late_interaction."
+    assert BgeSettings(prefix=told["DENSE_BGE_PREFIX"]).prefix == f"{name}-dense_bge."
+
+
+def test_every_process_of_a_stack_has_its_documented_port_in_its_settings_and_a_command() -> None:
+    assert {name: settings.model_fields["port"].default for name, settings in SETTINGS.items()} == DEFAULT_PORTS
+    assert {line.partition(":")[0] for line in PROCFILE.read_text().splitlines()} == DEFAULT_PORTS.keys()
+
+
+def test_services_of_one_family_share_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DENSE_MODEL", "first")
+    monkeypatch.setenv("DENSE_BGE_MODEL", "second")
+    models = [read_settings(settings).model for settings in SERVICES.values()]
+    assert models == ["first", "second", "e5-small-v2"]
+    assert unknown_settings({"DENSE_BGE_THREADS": "1", "DENSE_BGE_THREAD": "1"}) == ["DENSE_BGE_THREAD"]
 
 
 def test_systems_that_are_none_are_refused_with_the_list(tmp_path: Path) -> None:
@@ -70,6 +91,7 @@ def test_a_system_that_is_elsewhere_is_used_and_none_is_started(tmp_path: Path) 
         ({}, ()),
         ({"PIPELINES": "bm25,hybrid"}, ()),
         ({"PIPELINES": "bm25,splade"}, ("sparse",)),
+        ({"PIPELINES": "dense,dense-bge,dense-e5"}, ("dense_bge", "dense_e5")),
         ({"PIPELINES": "hybrid-colbert, bm25-splade"}, ("sparse", "late_interaction")),
         ({"PIPELINES": "bm25", "SYSTEMS": "sparse"}, ("sparse",)),
     ],
@@ -116,9 +138,10 @@ def test_a_collection_is_missed_only_where_it_lives(declared: tuple[str, ...] | 
         generation="c@1", published=True, documents=2, engine="e", stamp={},
         declaration=CollectionDeclaration(backends=declared),
     )  # fmt: skip
-    states = {"lexical": (state,), "dense": (), "sparse": (), "late_interaction": ()}
+    states = {"lexical": (state,), "dense": (), "dense_bge": (), "sparse": (), "late_interaction": ()}
     backends = [
-        BackendState(backend=name, family=name, reachable=True, generations=held) for name, held in states.items()
+        BackendState(backend=name, family=STARTABLE[name], reachable=True, generations=held)
+        for name, held in states.items()
     ]
     view = CollectionView(collection="c", live="c@1", building=None, backends=tuple(backends))
     assert backends_without(view) == missing
