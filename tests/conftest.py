@@ -15,7 +15,7 @@ from tests.support.routes_once import prepare_routes_once
 from tests.support.scratch import roomy_memory
 
 # How long an example takes is the machine's: beside other work the usual 200 ms are missed.
-settings.register_profile("any machine", deadline=None)
+settings.register_profile("any machine", deadline=None, max_examples=40)
 settings.load_profile("any machine")
 
 # Every call of a command builds the same tree of commands, which takes 50 ms: it is built once.

@@ -3,6 +3,7 @@
 Owns the facts that no file of a model states reliably (prefixes, pooling, token limit). Opens and fetches no model.
 """
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -217,7 +218,7 @@ class _Models(_Value):
 def load_profiles(path: Path) -> dict[str, ModelProfile]:
     """Loads all models of a models.yaml by name, in its order. Raises ModelError that names every invalid field."""
     try:
-        parsed = TypeAdapter(_Models).validate_python(parse_yaml(text_of(read_regular(path))))
+        parsed = _models_of(text_of(read_regular(path)))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
     except NotUtf8 as error:
@@ -228,6 +229,12 @@ def load_profiles(path: Path) -> dict[str, ModelProfile]:
         problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise ModelError(f"{path} is not a list of models: {problems}.") from error
     return {profile.name: profile for profile in parsed.models}
+
+
+# Parsing takes 40 ms, and a command loads one model after another of the same file.
+@lru_cache(maxsize=4)
+def _models_of(text: str) -> _Models:
+    return TypeAdapter(_Models).validate_python(parse_yaml(text))
 
 
 def load_encoder(path: Path, name: str) -> EncoderProfile:

@@ -24,8 +24,11 @@ FOLDERS = ("services", "gateway", "evaluator", "deploy", "workshop")
 
 
 def printed(module: Path) -> Iterator[str]:
-    """Every string of a module that is not a docstring."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
+    """Every string of a module that is not a docstring; none of a module without a command."""
+    text = module.read_text(encoding="utf-8")
+    if not OF_AN_UNKNOWN_PYTHON.search(text):
+        return
+    tree = ast.parse(text)
     documenting = {
         id(node.body[0].value)
         for node in ast.walk(tree)

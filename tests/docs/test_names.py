@@ -1,6 +1,6 @@
 """Checks that a name stands for one thing."""
 
-import ast
+import re
 from collections import defaultdict
 
 from tests.docs.test_documents import ROOT
@@ -11,7 +11,6 @@ FOLDERS = ("services", "gateway", "evaluator", "deploy", "workshop")
 def test_a_class_name_is_used_once() -> None:
     places = defaultdict(list)
     for module in (module for folder in FOLDERS for module in (ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{module.relative_to(ROOT)}:{node.lineno}")
+        for name in re.findall(r"^\s*class (\w+)", module.read_text(encoding="utf-8"), re.MULTILINE):
+            places[name].append(str(module.relative_to(ROOT)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import pytest_asyncio
 
 from evaluator.client.client import GatewayClient, connected
 from evaluator.comparison.comparing import ComparisonSettings, compare
@@ -13,6 +15,7 @@ from evaluator.experiments.experiment import Experiment, experiment_path, read_e
 from evaluator.report.page import render_report_markdown
 from evaluator.report.report import Report
 from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.ingest import IngestReport
 from gateway.app import build_app as build_gateway
 from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
 from services.dense.app import build_app as build_dense
@@ -25,13 +28,24 @@ from tests.support.backends import FaultyTransport
 from tests.support.wires import FixedEndpoints
 
 Planned = Callable[..., Experiment]
+QUERIES = 8
+# One gateway for all: what runs leave there is the loaded collection, and caches where a run lets services use them.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[GatewayClient]:
+class Loaded(NamedTuple):
+    """A client of a gateway that has the collection, and the report of loading it."""
+
+    client: GatewayClient
+    report: IngestReport
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def loaded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loaded]:
+    folder = tmp_path_factory.mktemp("demo")
     apps = {
-        "lexical": build_lexical(LexicalSettings(directory=tmp_path / "lexical")),
-        "dense": build_dense(DenseSettings(directory=tmp_path / "dense", encoder="hashing", query_cache_mb=1)),
+        "lexical": build_lexical(LexicalSettings(directory=folder / "lexical")),
+        "dense": build_dense(DenseSettings(directory=folder / "dense", encoder="hashing", query_cache_mb=1)),
         "reranker": build_reranker(RerankerSettings(scorer="overlap", score_cache_mb=1)),
     }
     wires = {name: FaultyTransport(app) for name, app in apps.items()}
@@ -39,12 +53,19 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayClient]:
     async with AsyncExitStack() as stack:
         for app in (*apps.values(), front):
             await stack.enter_async_context(app.router.lifespan_context(app))
-        yield await stack.enter_async_context(connected("http://gateway", FaultyTransport(front)))
+        client = await stack.enter_async_context(connected("http://gateway", FaultyTransport(front)))
+        experiment = read_experiment(experiment_path("demo"), queries=QUERIES, recall_queries=3)
+        yield Loaded(client, await ingest_step(client, RunFolder.create(folder / "runs", experiment)))
+
+
+@pytest.fixture
+def gateway(loaded: Loaded) -> GatewayClient:
+    return loaded.client
 
 
 @pytest.fixture
 def planned() -> Planned:
-    return lambda **given: read_experiment(experiment_path("demo"), queries=12, recall_queries=5, **given)
+    return lambda **given: read_experiment(experiment_path("demo"), queries=QUERIES, recall_queries=3, **given)
 
 
 async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
@@ -54,7 +75,7 @@ async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
     assert report.warnings == ()
     assert list(report.pipelines) == ["bm25", "dense", "hybrid", "bm25-rerank", "hybrid-rerank"]
     for outcome in report.pipelines.values():
-        assert (outcome.queries, outcome.judged, outcome.errors, outcome.degraded) == (12, 12, 0, 0)
+        assert (outcome.queries, outcome.judged, outcome.errors, outcome.degraded) == (QUERIES, QUERIES, 0, 0)
         assert outcome.quality["nDCG@10"] is not None
         assert outcome.quality["nDCG@10"] > 0.2
         assert len(outcome.slowest) == 1
@@ -66,12 +87,12 @@ async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
     }
     assert report.vector_recall["dense"].vectors == report.counts.documents
     assert report.ingest is not None
-    assert report.ingest.backends["dense"].encoded == report.counts.documents
+    assert report.ingest.documents == report.counts.documents
 
 
-async def test_loading_the_demo_again_encodes_nothing(gateway: GatewayClient, planned: Planned, tmp_path: Path) -> None:
-    for encoded in (301, 0):
-        report = await ingest_step(gateway, RunFolder.create(tmp_path / "runs", planned()))
+async def test_loading_the_demo_again_encodes_nothing(loaded: Loaded, planned: Planned, tmp_path: Path) -> None:
+    again = await ingest_step(loaded.client, RunFolder.create(tmp_path / "runs", planned()))
+    for report, encoded in ((loaded.report, 301), (again, 0)):
         assert (report.documents, report.generation) == (301, "demo@1")
         assert report.backends["dense"].encoded == encoded
 
@@ -113,7 +134,7 @@ async def test_a_run_reports_the_hit_rates_of_caches_where_it_lets_services_use_
     assert without.warnings == ()
     assert [outcome.cached for outcome in without.pipelines.values()] == [{}, {}, {}]
     # Each query goes through two pipelines over the dense service: one of them meets the other's vector.
-    assert sum(cold.pipelines[name].cached["dense"].hits for name in ("dense", "hybrid-rerank")) == 12
+    assert sum(cold.pipelines[name].cached["dense"].hits for name in ("dense", "hybrid-rerank")) == QUERIES
     assert (
         cold.pipelines["hybrid-rerank"].cached["reranker"].hits < cold.pipelines["hybrid-rerank"].cached["reranker"].of
     )
@@ -121,4 +142,4 @@ async def test_a_run_reports_the_hit_rates_of_caches_where_it_lets_services_use_
     assert {use.rate for outcome in warm.pipelines.values() for use in outcome.cached.values()} == {1.0}
     assert warm.warnings == ("caches were on: compare latency only with runs that had them on",)
     assert warm.pipelines["dense"].quality == without.pipelines["dense"].quality
-    assert "1.0000 |   12 |" in render_report_markdown(warm)
+    assert f"1.0000 |   {QUERIES:2} |" in render_report_markdown(warm)

@@ -132,8 +132,14 @@ def imported_files(deployable: Deployable) -> set[Path]:
         file = waiting.pop()
         if file not in reached:
             reached.add(file)
-            waiting += [found for name in _imported(file) if (found := _file_of(name)) is not None]
+            waiting += _imported_by(file)
     return reached
+
+
+@cache
+def _imported_by(file: Path) -> tuple[Path, ...]:
+    """Returns the files of the project's modules that a file imports."""
+    return tuple(found for name in _imported(file) if (found := _file_of(name)) is not None)
 
 
 def _imported(file: Path) -> Iterator[str]:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from deploy.compose_secrets import FOLDER, make_secrets
+from deploy.compose_secrets import FOLDER
 from deploy.deployables import DEPLOYABLES, Deployable
 from services.chassis.settings.strict_yaml import parse_yaml
 from tests.support.images import ROOT, Yaml, build_context, container_environment, settings_of, variables, versions
+from tests.support.made_secrets import copy_secrets
 
 FILE = ROOT / "deploy" / "compose.yaml"
 ALL = pytest.mark.parametrize("deployable", DEPLOYABLES.values(), ids=DEPLOYABLES)
@@ -136,7 +137,7 @@ def test_every_volume_and_every_dependency_is_there(services: Yaml) -> None:
 
 def on_this_machine(told: Mapping[str, str], folder: Path) -> dict[str, str]:
     """An environment with files of this machine in place of those that are mounted."""
-    make_secrets(folder)
+    copy_secrets(folder)
     for key in ("load", "search", "keys.json"):
         (folder / key).write_text("{}", encoding="utf-8")
     files = compose({"STACK_SECRETS": str(folder)})["secrets"]
@@ -152,7 +153,7 @@ def secrets_of(service: Yaml) -> dict[str, str]:
 
 
 def test_every_secret_is_a_file_that_compose_secrets_makes_and_somebody_needs(services: Yaml, tmp_path: Path) -> None:
-    make_secrets(tmp_path)
+    copy_secrets(tmp_path)
     declared = compose({"STACK_SECRETS": str(tmp_path)})["secrets"]
     assert [name for name, secret in declared.items() if not Path(secret["file"]).is_file()] == []
     assert declared.keys() == {name for service in services.values() for name in secrets_of(service)}

@@ -11,6 +11,7 @@ import yaml
 from deploy.certificates import CertificateProblem
 from deploy.compose_secrets import LISTENERS, make_secrets
 from gateway.keys import keys_command
+from tests.support.made_secrets import copy_secrets
 
 CONTAINER_USER = 10_001  # that of deploy/Dockerfile
 
@@ -18,7 +19,7 @@ CONTAINER_USER = 10_001  # that of deploy/Dockerfile
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("stack") / "secrets"
-    make_secrets(made)
+    copy_secrets(made)
     return made
 
 
@@ -74,7 +75,7 @@ def test_what_exists_is_not_made_again(folder: Path) -> None:
 
 
 def test_what_is_missing_is_made_and_the_rest_stays(tmp_path: Path) -> None:
-    assert "qdrant_api_key" in make_secrets(tmp_path)
+    copy_secrets(tmp_path)
     before = contents(tmp_path)
     (tmp_path / "qdrant_api_key").unlink()
     assert make_secrets(tmp_path) == ["qdrant_api_key", "qdrant.yaml"]
@@ -83,7 +84,7 @@ def test_what_is_missing_is_made_and_the_rest_stays(tmp_path: Path) -> None:
 
 
 def test_renewing_certificates_makes_another_authority_and_leaves_keys_alone(tmp_path: Path) -> None:
-    make_secrets(tmp_path)
+    copy_secrets(tmp_path)
     old = contents(tmp_path)
     (tmp_path / "old.crt").write_bytes(old["certificates/ca.crt"])
     assert make_secrets(tmp_path, renew_certificates=True) == ["certificates"]
@@ -124,7 +125,9 @@ def read_in_container(mounted: Path) -> str:
 def test_the_user_of_the_container_reads_the_keys_before_and_after_one_is_added(
     tmp_path: Path, before: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    copy_secrets(tmp_path)
     file = tmp_path / "gateway" / "keys.json"
+    file.unlink()
     if before != "nothing":
         keys_command(["new", "--file", str(file), "--name", "first"])
     make_secrets(tmp_path)
@@ -137,7 +140,7 @@ def test_the_user_of_the_container_reads_the_keys_before_and_after_one_is_added(
 
 
 def test_a_change_of_the_keys_leaves_their_rights_and_the_mounted_folder_as_they_are(tmp_path: Path) -> None:
-    make_secrets(tmp_path)
+    copy_secrets(tmp_path)
     file = tmp_path / "gateway" / "keys.json"
     folder, before = file.parent.stat().st_ino, file.stat()
     keys_command(["new", "--file", str(file), "--name", "shop"])

@@ -95,7 +95,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-@pytest.mark.parametrize("version", ["3.11.2", "3.12.1", "3.13.5", "3.14.0"])
+@pytest.mark.parametrize("version", ["3.11.2", "3.14.0"])
 def test_every_python_from_3_11_to_3_14_will_do(machine: Machine, version: str) -> None:
     machine.add("python3", version)
     told = machine.make()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.compose_secrets import make_secrets
 from deploy.deployables import DEPLOYABLES, Deployable
 from tests.support.images import ROOT, Yaml, container_environment, settings_of, variables, versions
+from tests.support.made_secrets import copy_secrets
 from tests.support.manifests import NAME, Pods, of_kind, read, schema_problem
 
 K8S = ROOT / "k8s"
@@ -29,7 +29,7 @@ def config_map(folder: str, name: str) -> dict[str, str]:
 
 def on_this_machine(told: dict[str, str], folder: Path) -> dict[str, str]:
     """An environment with files of this machine in place of those that pods mount."""
-    make_secrets(folder)
+    copy_secrets(folder)
     (folder / "keys.json").write_text("{}", encoding="utf-8")
     certificates = {"tls.crt": "gateway.crt", "tls.key": "gateway.key", "ca.crt": "ca.crt"}
     mounted: dict[str, str] = {}

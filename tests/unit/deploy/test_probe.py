@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.compose_secrets import make_secrets
 from tests.support.images import ROOT
+from tests.support.made_secrets import copy_secrets
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -47,7 +47,7 @@ def probe(path: str, port: int, **told: str) -> int:
 def test_it_succeeds_only_when_the_service_answers_200(tmp_path: Path, secured: bool) -> None:
     context, told = None, {}
     if secured:
-        make_secrets(tmp_path)
+        copy_secrets(tmp_path)
         certificate, key = (tmp_path / "certificates" / f"lexical.{kind}" for kind in ("crt", "key"))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)

@@ -79,7 +79,7 @@ def imported(runs: Path, run: Path, dataset: Path) -> RunFolder:
     return import_runs(runs, {"arm": run}, dataset, split="test", name=None, depth=None)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(collections)
 @example(["a b", "a%20b", "a%2520b", "c"])
 @example(["a%20b", "b", "c", "d"])
@@ -98,7 +98,7 @@ def test_an_exported_run_is_imported_with_the_rankings_and_judgments_that_it_had
         assert (file.added, file.changed, file.not_in_corpus) == (0, 0, 0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(collections)
 @pytest.mark.parametrize("suffix", [".tsv", ".qrels"])
 def test_what_judges_graded_is_read_as_judgments_of_the_same_documents(suffix: str, names: list[str]) -> None:

@@ -10,7 +10,7 @@ from evaluator.datasets.reader import read_dataset
 from evaluator.errors import DatasetError
 from tests.support.gateway_stub import write_shop
 
-SEED, CASES = 20_261_123, 400
+SEED, CASES = 20_261_123, 120
 JSON = b'{"q1": {"d1": 2, "d2": 1}, "q2": {"d4": 1.0}}'
 TOPICS = b"<top>\n<num> Number: q1\n<title> red bell\n</top>\n<top>\n<num> Number: q2\n<title> oil chain\n</top>\n"
 XML = b'<topics><topic number="q1"><query>red bell</query></topic><topic number="q2"><title>o</title></topic></topics>'

@@ -27,9 +27,9 @@ def test_every_turn_has_every_arm_once(arms: int, seed: int) -> None:
 @given(arms=st.integers(4, 12), seed=st.integers())
 def test_all_arms_come_equally_early_on_average(arms: int, seed: int) -> None:
     # The sums of places differ by 20 or so after any number of turns; so their means come together.
-    turns = list(islice(balanced_turns(arms, seed), 200))
+    turns = list(islice(balanced_turns(arms, seed), 120))
     places = [sum(turn.index(arm) for turn in turns) / len(turns) for arm in range(arms)]
-    assert max(places) - min(places) < 0.2
+    assert max(places) - min(places) < 0.3
 
 
 def test_the_order_follows_from_the_seed() -> None:

@@ -235,7 +235,7 @@ async def test_a_result_that_is_not_finite_is_an_error_in_partial_scoring_too(tm
         await scorer.score_until("w1", ["w1"], Deadline.after_ms(60_000))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(seed=st.integers(0, 10_000))
 def test_scores_from_cached_ids_equal_those_from_new_ones(cached_and_uncached, seed):
     async def scores():

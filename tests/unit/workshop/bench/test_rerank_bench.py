@@ -123,7 +123,7 @@ def test_the_file_is_read_back_as_it_was_written_and_another_version_is_refused(
 def test_a_drawn_list_has_the_lengths_that_it_was_drawn_with():
     tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 512)
     for name, (mean, _) in PAIR_TOKENS.items():
-        lists = draw_lists(name, ListSampling(2, 200, 0), 512, tokens)
+        lists = draw_lists(name, ListSampling(2, 100, 0), 512, tokens)
         lengths = [
             len(tokens.pair(*tokens.ids([each.query, passage])).ids) for each in lists for passage in each.passages
         ]

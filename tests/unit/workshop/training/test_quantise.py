@@ -34,7 +34,7 @@ TEXTS = [
     "the saddle post is stuck in the frame",
     "",
 ]
-REBATCHINGS = 25
+REBATCHINGS = 8
 
 
 def rows(limit=64):
@@ -75,14 +75,20 @@ def declared(folder, **more):
     return profile
 
 
+@pytest.fixture(scope="module")
+def quantised(folder):
+    """The profile of the quantised model, which is prepared once."""
+    return declared(folder)
+
+
 @pytest.fixture(scope="module", params=["onnxruntime", "openvino"])
 def library(request):
     return request.param
 
 
 @pytest.fixture(scope="module")
-def scorer(library, folder):
-    opened = PairScorer(declared(folder), folder, Engine(threads=2, library=library))
+def scorer(library, folder, quantised):
+    opened = PairScorer(quantised, folder, Engine(threads=2, library=library))
     yield opened
     asyncio.run(opened.close())
 
@@ -97,8 +103,8 @@ async def test_no_score_depends_on_what_else_is_asked_for(scorer):
         assert sorted(asked, key=alone.__getitem__) == [asked[place] for place in np.argsort(together, kind="stable")]
 
 
-def test_scores_stay_near_those_of_the_graph_that_it_is_made_of(library, folder, exact):
-    scores = Session(declared(folder), folder, Runtime(library)).run(rows())[:, 0]
+def test_scores_stay_near_those_of_the_graph_that_it_is_made_of(library, folder, quantised, exact):
+    scores = Session(quantised, folder, Runtime(library)).run(rows())[:, 0]
     assert np.abs(scores - exact).mean() < 0.1 * exact.std()
 
 
@@ -116,9 +122,9 @@ def test_int8_storage_keeps_scores_and_every_weight_and_is_read_back(original, e
     for name in (TOKENIZER, "config.json"):
         (tmp_path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
     served = {"precision": "int8-weights", "session_entries": {"session.disable_quant_qdq": "1"}}
+    profile = declared(tmp_path, **served)
     for library in ("onnxruntime", "openvino"):
-        session = Session(declared(tmp_path, **served), tmp_path, Runtime(library))
-        scores = session.run(rows())[:, 0]
+        scores = Session(profile, tmp_path, Runtime(library)).run(rows())[:, 0]
         assert np.abs(scores - exact).mean() < 0.03 * scores.std()
 
 

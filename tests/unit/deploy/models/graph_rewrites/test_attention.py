@@ -28,7 +28,7 @@ def test_our_own_model_gives_the_same_scores():
     model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
     assert how_many(fused(model), "MultiHeadAttention") == 6
     whole, rewritten = session_of(model), session_of(fused(model))
-    for shape in ((1, 9), (4, 40), (1, 512)):
+    for shape in ((1, 9), (3, 40)):
         np.testing.assert_allclose(answer(rewritten, shape)[0], answer(whole, shape)[0], atol=2e-6)
 
 

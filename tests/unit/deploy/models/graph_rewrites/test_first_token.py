@@ -103,7 +103,7 @@ def test_our_own_model_gives_the_same_scores(precision):
         query, *texts = tokens.ids(["a chain that slips", "worn teeth let it skip", "spokes", "a new saddle post"])
         model = to_static_int8(with_fp32_weights(model), [tokens.pair(query, text) for text in texts])
     whole, cut = session_of(model), telling(pruned(model), "encoder.layer.5.intermediate.dense.product")
-    for shape in ((1, 3), (4, 40), (1, 256)):
+    for shape in ((1, 3), (3, 40)):
         score, product = answer(cut, shape)
         assert product.shape[1] == 1
         np.testing.assert_allclose(score, answer(whole, shape)[0], atol=1e-5)

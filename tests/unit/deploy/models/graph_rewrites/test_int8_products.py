@@ -37,7 +37,7 @@ def test_scores_are_equal_to_the_bit(model):
     fused = changed(model, fuse_int8_bias)
     assert how_many(fused, FUSED) == 36
     rewritten, whole = session_of(fused, {}), session_of(model, {})
-    for shape in ((1, 3), (4, 100)):
+    for shape in ((1, 3), (3, 40)):
         np.testing.assert_array_equal(answer(rewritten, shape)[0], answer(whole, shape)[0])
 
 

@@ -30,7 +30,7 @@ def test_our_own_model_gives_the_same_scores():
     model = onnx.load(fetched(CROSS_ENCODER) / GRAPH)
     assert (adds_of_masks(model), adds_of_masks(rewritten(model))) == (6, 0)
     whole, changed_one = session_of(model), session_of(rewritten(model))
-    for shape in ((1, 9), (4, 40), (1, 256)):
+    for shape in ((1, 9), (3, 40)):
         np.testing.assert_allclose(answer(changed_one, shape)[0], answer(whole, shape)[0], atol=1e-6)
 
 

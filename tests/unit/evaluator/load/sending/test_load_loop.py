@@ -35,12 +35,12 @@ def sent(times: Sequence[float], service_s: float = SERVICE_S, most: int = 100_0
 
 @pytest.mark.parametrize("load", [0.5, 0.8, 0.9])
 def test_each_wait_equals_lindleys_recursion_on_the_planned_arrivals(load: float) -> None:
-    times = planned(load / SERVICE_S, 5_000)
+    times = planned(load / SERVICE_S, 2_000)
     waits = [record.done_s - record.planned_s - SERVICE_S for record in sent(times)]
     assert waits == pytest.approx(lindley(times, SERVICE_S), abs=1e-6)
 
 
-@pytest.mark.parametrize(("load", "count"), [(0.5, 50_000), (0.8, 400_000), (0.9, 400_000)])
+@pytest.mark.parametrize(("load", "count"), [(0.5, 50_000), (0.8, 200_000)])
 def test_planned_arrivals_give_the_mean_wait_of_an_m_d_1_queue(load: float, count: int) -> None:
     waits = lindley(planned(load / SERVICE_S, count), SERVICE_S)
     theory = load * SERVICE_S / (2 * (1 - load))
@@ -48,19 +48,19 @@ def test_planned_arrivals_give_the_mean_wait_of_an_m_d_1_queue(load: float, coun
 
 
 def test_a_stall_delays_every_request_that_was_planned_within_it() -> None:
-    times = planned(100.0, 5_000)
+    times = planned(100.0, 2_000)
 
     async def opened() -> list[SendRecord]:
         return await open_loop(times, StallingServer(0.001), VirtualClock(), 100_000)
 
     async def closed() -> list[SendRecord]:
-        return await closed_loop(1, 50.0, StallingServer(0.001), VirtualClock())
+        return await closed_loop(1, 20.0, StallingServer(0.001), VirtualClock())
 
     def delayed(records: list[SendRecord]) -> int:
         return sum(record.done_s - record.planned_s > 0.002 for record in records)
 
     assert delayed(in_virtual_time(opened())) / len(times) == pytest.approx(0.1, abs=0.02)
-    assert delayed(in_virtual_time(closed())) == 5
+    assert delayed(in_virtual_time(closed())) == 2
 
 
 def test_requests_above_the_cap_are_dropped_and_have_no_reply() -> None:

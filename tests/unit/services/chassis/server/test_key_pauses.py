@@ -110,7 +110,7 @@ def test_a_caller_that_leaves_while_it_is_held_back_leaves_nothing(keys: Keys) -
             assert len(server.server_state.connections) == 1
 
 
-def test_a_connection_with_thousands_of_wrong_keys_is_still_answered(
+def test_a_connection_with_hundreds_of_wrong_keys_is_still_answered(
     keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_pauses, "PAUSE_S", 1e-9)
@@ -119,7 +119,7 @@ def test_a_connection_with_thousands_of_wrong_keys_is_still_answered(
         bounded(small_app(keyed_settings(keys)), ConnectionBounds()) as server,
         callers(port_of(server), 1) as (caller,),
     ):
-        assert {caller.send(asked("rsk_wrong", "/nowhere")).answer()[0] for _ in range(1_500)} == {401}
+        assert {caller.send(asked("rsk_wrong", "/nowhere")).answer()[0] for _ in range(400)} == {401}
 
 
 def test_the_pause_grows_to_its_most_and_begins_anew_after_a_quiet_time() -> None:

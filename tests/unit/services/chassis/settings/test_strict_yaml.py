@@ -51,7 +51,7 @@ def test_merge_keys_aliases_and_all_else_are_as_in_the_safe_loader(text: str) ->
     assert parse_yaml(text) == yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: 2024-13-45", "a: !!bool perhaps", "[" * 2_000, "[a]: 1", "\x07"])
+@pytest.mark.parametrize("text", ["a: [", "a: 2024-13-45", "a: !!bool perhaps", "[" * 1_000, "[a]: 1", "\x07"])
 def test_what_is_no_yaml_is_one_error_of_one_line(text: str) -> None:
     with pytest.raises(InvalidYaml) as refused:
         parse_yaml(text)
