@@ -29,22 +29,28 @@ Answers = Mapping[str, ScoredHits]  # by query
 
 
 class ServedCollection(Wire):
-    """A loaded collection: its name, and its generation in the lexical backend that answers."""
+    """A loaded collection: its name, and its generation in the backend that answers."""
 
     collection: str
     backend: str
     state: CollectionState
 
 
-async def load(client: GatewayClient, experiment: Experiment, dataset: Dataset) -> ServedCollection:
-    """Loads the experiment's collection. Raises EvaluationError, also if no lexical backend holds it."""
+async def load(
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, asked: str | None = None
+) -> ServedCollection:
+    """Loads the experiment's collection, which the backend `asked` answers; None: the first lexical one.
+
+    Raises EvaluationError, also if that backend does not hold it.
+    """
     await ingest(client, experiment, dataset)
     view = await with_retries(lambda: client.collection(experiment.target), "parity")
     states = live_states(view)
     for backend in view.backends:
-        if backend.family == "lexical" and backend.backend in states:
+        wanted = backend.family == "lexical" if asked is None else backend.backend == asked
+        if wanted and backend.backend in states:
             return ServedCollection(collection=view.collection, backend=backend.backend, state=states[backend.backend])
-    raise EvaluationError(f"{view.collection}: no lexical backend of the gateway holds it")
+    raise EvaluationError(f"{view.collection}: {asked or 'no lexical'} backend of the gateway holds it")
 
 
 def served_settings(state: CollectionState, preset: str) -> FigureSettings:
@@ -62,20 +68,21 @@ def served_settings(state: CollectionState, preset: str) -> FigureSettings:
 async def ask_every_query(
     client: GatewayClient,
     served: ServedCollection,
-    preset: str,
+    preset: str | None,
     dataset: Dataset,
     queries: Sequence[str],
     sleep: Sleep = asyncio.sleep,
 ) -> Answers:
-    """Asks every query through one lexical retrieve, excluding nothing. Raises EvaluationError for a lost query.
+    """Asks every query through one retrieve, excluding nothing. Raises EvaluationError for a lost query.
+
+    It is lexical with this preset, or an exact search of vectors without one.
 
     A query that found the gateway busy is repeated: no latency is measured here.
     """
-    pipeline = Pipeline(
-        name="parity", stages=(Retrieve(kind="retrieve", backend=served.backend, preset=preset, top=DEPTH),)
-    )
+    retrieve = Retrieve(kind="retrieve", backend=served.backend, preset=preset, exact=preset is None, top=DEPTH)
+    pipeline = Pipeline(name="parity", stages=(retrieve,))
     at_once = asyncio.Semaphore(AT_ONCE)
-    with progress(f"Asking {served.state.generation} ({preset})", len(queries), "queries") as advance:
+    with progress(f"Asking {served.state.generation} ({preset or served.backend})", len(queries), "queries") as advance:
 
         async def ask(query: str) -> ScoredHits:
             async with at_once:

@@ -134,12 +134,17 @@ def _chunks(presets: Sequence[LexicalPreset]) -> list[Sequence[LexicalPreset]]:
 
 
 def parity_experiment(
-    directory: Path, *, split: str = "test", collection: str | None = None, strict: bool = False
+    directory: Path,
+    *,
+    split: str = "test",
+    collection: str | None = None,
+    strict: bool = False,
+    pipeline: str = "bm25",
 ) -> Experiment:
     """Returns the experiment that declares the dataset's collection as every other experiment does by default."""
-    # The pipeline is not asked: parity sends its own, one lexical retrieve.
+    # The pipeline is not asked, and decides where the collection lives: parity sends its own, one retrieve.
     return Experiment(
-        name="parity", dataset=str(directory), collection=collection, split=split, strict=strict, pipelines=("bm25",)
+        name="parity", dataset=str(directory), collection=collection, split=split, strict=strict, pipelines=(pipeline,)
     )
 
 

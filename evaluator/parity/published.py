@@ -18,6 +18,7 @@ Figure = Annotated[str, Field(pattern=rf"^{_FIGURE.pattern}$")]
 
 
 METRICS = ("nDCG@10", "Recall@100")
+_GIVEN_BY = "given on the command line"
 
 
 class PublishedFigures(Wire):
@@ -25,6 +26,14 @@ class PublishedFigures(Wire):
 
     figures: dict[str, Figure]
     documented: FigureSettings
+    source: str
+
+
+class PublishedEncoder(Wire):
+    """The figures of an encoder on one dataset, and the settings that its source documents, as stamps name them."""
+
+    figures: dict[str, Figure]
+    documented: dict[str, str]
     source: str
 
 
@@ -40,6 +49,7 @@ class PublishedSystem(Wire):
 
     title: str
     of: str
+    encoder: Annotated[dict[str, str], Field(description="settings of the encoder, as a stamp names them")] = {}
 
 
 class _Preset(Wire):
@@ -77,6 +87,23 @@ def published_figures(preset: str, dataset: str) -> PublishedFigures:
     )
 
 
+def encoders() -> tuple[str, ...]:
+    """Returns the encoders that have published figures with documented settings."""
+    return tuple(name for name, system in _table().systems.items() if system.encoder)
+
+
+def published_encoder(system: str, dataset: str) -> PublishedEncoder:
+    """Returns the published figures of an encoder on a dataset. Raises EvaluationError if there are none."""
+    table = _table()
+    row = table.published[system].get(dataset)
+    if row is None:
+        known = ", ".join(sorted(table.published[system]))
+        raise EvaluationError(f"there is no published figure of {system} on {dataset} (there are figures for: {known})")
+    return PublishedEncoder(
+        figures={"nDCG@10": row.ndcg_at_10}, documented=table.systems[system].encoder, source=row.source
+    )
+
+
 def published_systems() -> dict[str, PublishedSystem]:
     """Returns the systems that have published figures, by name."""
     return _table().systems
@@ -95,13 +122,21 @@ def given_figure(preset: str, metric: str, figure: str) -> PublishedFigures:
     """Returns a figure of the caller's, with the settings that the preset's source documents."""
     table = _table()
     _expect_preset(table, preset)
+    return PublishedFigures(figures=_given(metric, figure), documented=table.presets[preset].settings, source=_GIVEN_BY)
+
+
+def given_encoder_figure(system: str, metric: str, figure: str) -> PublishedEncoder:
+    """Returns a figure of the caller's, with the settings that the encoder's source documents."""
+    documented = _table().systems[system].encoder
+    return PublishedEncoder(figures=_given(metric, figure), documented=documented, source=_GIVEN_BY)
+
+
+def _given(metric: str, figure: str) -> dict[str, str]:
     if metric not in METRICS:
         raise EvaluationError(f"--metric {metric}: parity computes {' and '.join(METRICS)}")
     if not _FIGURE.fullmatch(figure):
         raise EvaluationError(f"--published {figure}: give the figure with three to six decimals, for example 0.6906")
-    return PublishedFigures(
-        figures={metric: figure}, documented=table.presets[preset].settings, source="given on the command line"
-    )
+    return {metric: figure}
 
 
 def equals_published(figure: float, printed: str) -> bool:
@@ -116,7 +151,8 @@ def decimals(printed: str) -> int:
 
 def _expect_preset(table: _Table, preset: str) -> None:
     if preset not in table.presets:
-        raise EvaluationError(f"there is no preset {preset}; there are: {', '.join(table.presets)}")
+        listed = ", ".join((*table.presets, *encoders()))
+        raise EvaluationError(f"there is no preset {preset}; there are: {listed}")
 
 
 @cache

@@ -13,10 +13,11 @@ _ORDINALS = {3: "3rd", 4: "4th", 5: "5th", 6: "6th"}
 def render_parity(report: ParityReport) -> str:
     """Renders figures, the changes that were tried, and the verdict."""
     published = report.published.figures
+    served = printed_figures(report.figures, published)
     lines = [
         f"{report.preset} on {report.dataset} ({report.split}): {report.queries} queries, "
         f"{report.generation} on {report.engine}",
-        f"served:    {', '.join(map(' '.join, zip(published, _figures(report.figures, report), strict=True)))}",
+        f"served:    {', '.join(map(' '.join, zip(published, served, strict=True)))}",
         f"published: {', '.join(map(' '.join, published.items()))} ({report.published.source})",
     ]
     if report.tried:
@@ -30,7 +31,7 @@ def verdict(report: ParityReport) -> str:
     ordinal = _ORDINALS[places]
     if report.equal:
         return f"Equal to the {ordinal} decimal."
-    sentences = [f"Off by {_gaps(report.figures, report)}."]
+    sentences = [f"Off by {gaps(report.figures, report.published.figures)}."]
     match report.explained_by:
         case ():
             sentences.append(_unexplained(report))
@@ -57,7 +58,8 @@ def _unexplained(report: ParityReport) -> str:
     verdict = f"Explained by none of the {len(report.tried)} changes tried"
     if _distance(nearest.figures, report) >= _distance(report.figures, report):
         return f"{verdict}, and none makes the gap smaller."
-    return f"{verdict}; nearest is {_words(nearest.change, report.served)}, off by {_gaps(nearest.figures, report)}."
+    off = gaps(nearest.figures, report.published.figures)
+    return f"{verdict}; nearest is {_words(nearest.change, report.served)}, off by {off}."
 
 
 def _words(change: Change, served: FigureSettings) -> str:
@@ -69,15 +71,16 @@ def _distance(found: Mapping[str, float], report: ParityReport) -> float:
     return sum(abs(found[metric] - float(printed)) for metric, printed in report.published.figures.items())
 
 
-def _gaps(found: Mapping[str, float], report: ParityReport) -> str:
-    published = report.published.figures
+def gaps(found: Mapping[str, float], published: Mapping[str, str]) -> str:
+    """Returns the differences of the figures found from the printed ones: `-0.0167 nDCG@10`."""
     return ", ".join(
         f"{found[metric] - float(printed):+.{_places(printed)}f} {metric}" for metric, printed in published.items()
     )
 
 
-def _figures(found: Mapping[str, float], report: ParityReport) -> list[str]:
-    return [f"{found[metric]:.{_places(printed)}f}" for metric, printed in report.published.figures.items()]
+def printed_figures(found: Mapping[str, float], published: Mapping[str, str]) -> list[str]:
+    """Returns the figures found with the decimals of the printed ones, at least four."""
+    return [f"{found[metric]:.{_places(printed)}f}" for metric, printed in published.items()]
 
 
 def _places(printed: str) -> int:
@@ -100,4 +103,10 @@ def _row(one: TriedChange, report: ParityReport) -> list[str]:
             one.change.values(),
         )
     )
-    return [settings, served, tried, *_figures(one.figures, report), "yes" if one.explains else ""]
+    return [
+        settings,
+        served,
+        tried,
+        *printed_figures(one.figures, report.published.figures),
+        "yes" if one.explains else "",
+    ]

@@ -5,13 +5,16 @@ import pytest
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.errors import EvaluationError
 from evaluator.parity.published import (
+    encoders,
     equals_published,
     figures_on,
     given_figure,
     presets,
+    published_encoder,
     published_figures,
     published_systems,
 )
+from services.inference.profiles import MODELS_FILE, load_encoder
 
 
 def test_every_dataset_with_a_figure_is_in_the_catalogue() -> None:
@@ -40,6 +43,16 @@ def test_figures_come_with_the_settings_and_the_source_that_made_them() -> None:
     assert published_figures("beir", "nfcorpus").documented.k1 == 1.5
     assert published_figures("beir", "scifact").documented.k1 == 1.2
     assert "beir-cellar" in published_figures("beir", "scifact").source
+
+
+def test_encoders_come_with_the_settings_that_their_profiles_have_here() -> None:
+    for name in encoders():
+        profile = load_encoder(MODELS_FILE, name)
+        documented = published_encoder(name, "scifact").documented
+        assert {setting: str(getattr(profile, setting)) for setting in documented} == documented
+    assert published_encoder("bge-small-en-v1.5", "nfcorpus").figures == {"nDCG@10": "0.34264"}
+    with pytest.raises(EvaluationError, match=r"no published figure of e5-small-v2 on arguana .*nfcorpus, scifact"):
+        published_encoder("e5-small-v2", "arguana")
 
 
 @pytest.mark.parametrize(
