@@ -7,6 +7,7 @@ from evaluator.commands.comparison import analyse, compare, history, pictures
 from evaluator.commands.datasets import datasets
 from evaluator.commands.deadlines import deadlines
 from evaluator.commands.exchange import export, import_
+from evaluator.commands.expand import expand
 from evaluator.commands.judging import judge
 from evaluator.commands.load import load
 from evaluator.commands.parity import parity
@@ -20,6 +21,7 @@ for command in (
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(datasets, name="datasets")
+app.add_typer(expand, name="expand")
 app.add_typer(judge, name="judge")
 
 

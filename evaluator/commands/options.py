@@ -105,6 +105,10 @@ class ExperimentOverrides(TypedDict):
         int | None, typer.Option(envvar="TOP", help="Hits that a timed request asks for, at most the depth.")
     ]
     metrics: Metrics
+    expansions: Annotated[
+        str | None,
+        typer.Option(envvar="EXPANSIONS", help="Files of `expand`, whose presets are declared: A.jsonl,B.jsonl."),
+    ]
 
 
 class AllExperimentOverrides(ExperimentOverrides):
@@ -173,6 +177,8 @@ def overridden_plan(name: str, **given: object) -> Experiment | Suite:
     overrides = {key: value for key, value in given.items() if value not in (None, "")}
     if "metrics" in overrides:
         overrides["metrics"] = split_list(str(overrides["metrics"]))
+    if "expansions" in overrides:
+        overrides["expansions"] = split_list(str(overrides["expansions"]))
     if "pipelines" in overrides:
         whole = experiments_of(read_plan(experiment_path(name), dataset=overrides.get("dataset")))[0]
         overrides["pipelines"] = selected_pipelines(whole, split_list(str(overrides["pipelines"])))

@@ -39,6 +39,8 @@ class Experiment(Wire):
     # Leave out, and count, queries that no request can carry. Written only if set: older runs keep their fingerprint.
     skip_unsendable: Annotated[bool, Field(exclude_if=not_)] = False
     presets: Presets = ALL_PRESETS  # declared by the collection; the first is what pipelines use that name none
+    # Files of what models added to the documents, in the order of the corpus; their presets are declared too.
+    expansions: Annotated[tuple[Text, ...], Items(0, 2), Field(exclude_if=not_)] = ()
     metadata: dict[FieldName, FieldKind] | None = None  # fields to filter by; without it, inferred from the values
     rebuild: bool = False  # load into a new generation even if the live one was declared the same
     pipelines: Annotated[tuple[AskedPipeline, ...], Items(1, 32)]
@@ -70,6 +72,11 @@ class Experiment(Wire):
     @model_validator(mode="after")
     def _preset_is_served(self) -> Self:
         declared = [item if isinstance(item, str) else item.name for item in self.presets]
+        if self.expansions:
+            return self  # they declare more, which reading them shows
+        for item in self.presets:
+            if (needed := item if isinstance(item, str) else item.match) in ("doc2query", "deepct"):
+                raise ValueError(f"presets: {needed} scores expansions; name their file under `expansions`")
         if self.preset is not None and self.preset not in declared:
             raise ValueError(f"preset: {self.preset!r} is none of those that are declared: {', '.join(declared)}")
         return self

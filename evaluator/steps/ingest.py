@@ -5,12 +5,14 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from operator import not_
+from pathlib import Path
+from typing import Annotated, TypeVar
 
-from pydantic import FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.client.retries import ATTEMPTS, Sleep, with_retries
@@ -22,7 +24,9 @@ from evaluator.datasets.corpus import (
     sent_json,
 )
 from evaluator.datasets.reader import Dataset
+from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
+from evaluator.expansion.expansion_file import declared_models, expanded
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.process_costs import ProcessCost
 from evaluator.progress import ShownProgress, progress, say
@@ -38,6 +42,7 @@ from services.contracts.collections import (
     VectorState,
 )
 from services.contracts.documents import Document, FanOutReport, IndexReport
+from services.contracts.expansions import ExpansionMethod
 
 MAX_BATCH_DOCUMENTS = 64
 MAX_BATCH_BYTES = MOST_DOCUMENT_BYTES
@@ -59,6 +64,7 @@ class IngestReport(StepFile):
     """A complete load: every backend took every document and the counts agree."""
 
     corpus_sha256: str | None = None  # null: loaded by a release that did not record it
+    expansions: Annotated[dict[str, str], Field(exclude_if=not_)] = {}  # sha256 by file
     collection: str
     generation: str
     created: bool
@@ -106,19 +112,19 @@ async def ingest(
     """
     started = time.perf_counter()
     tally, target = _LoadTally(), experiment.target
-    declaration = CollectionDeclaration(
-        presets=experiment.presets,
-        metadata=dict(dataset.schema if experiment.metadata is None else experiment.metadata),
-    )
-    build = secrets.token_hex(16) if experiment.rebuild else build_name(target, declaration, dataset)
+    files = tuple(map(Path, experiment.expansions))
+    expansions = expansion_hashes(experiment)
+    declaration = _declaration(experiment, dataset, declared_models(files))
+    build = secrets.token_hex(16) if experiment.rebuild else build_name(target, declaration, dataset, expansions)
     declared = {**dict(declaration), "backends": await _needed_backends(client, experiment, tally, sleep)}
     wanted = BeginCollection(**declared, new_generation=experiment.rebuild, build=build)
     if dataset.counts.fields_not_read:
         unread = ", ".join(dataset.counts.fields_not_read)
         tell(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
     begun = await _with_retries(lambda: client.begin(target, wanted), tally, sleep)
+    documents = expanded(dataset.documents(), files) if files else dataset.documents()
     with shown(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
-        async for sent in _index_all(client, target, batches(dataset.documents(), build), tally, sleep):
+        async for sent in _index_all(client, target, batches(documents, build), tally, sleep):
             advance(sent)
     if tally.undeclared:
         tell(
@@ -148,6 +154,7 @@ async def ingest(
         )
     return IngestReport(
         corpus_sha256=dataset.corpus_sha256,
+        expansions=expansions,
         collection=target,
         generation=published.generation,
         created=begun.created,
@@ -197,9 +204,28 @@ async def _needed_backends(
     return tuple(name for name in storing if name in used) or None
 
 
-def build_name(target: str, declaration: CollectionDeclaration, dataset: Dataset) -> str:
-    """Hashes collection, declaration and corpus to the name of a build."""
-    parts = (target, declaration.model_dump_json(), dataset.corpus_sha256)
+def expansion_hashes(experiment: Experiment) -> dict[str, str]:
+    """Returns the sha256 of each file of expansions."""
+    return {name: sha256(Path(name)) for name in experiment.expansions}
+
+
+def _declaration(
+    experiment: Experiment, dataset: Dataset, models: Mapping[ExpansionMethod, str]
+) -> CollectionDeclaration:
+    """Returns what the collection declares: the experiment's presets, and those of its expansions."""
+    named = [item if isinstance(item, str) else item.match for item in experiment.presets]
+    if lacking := [name for name in ("doc2query", "deepct") if name in named and name not in models]:
+        raise EvaluationError(f"presets: {lacking[0]} scores expansions, which no file under `expansions` has")
+    return CollectionDeclaration(
+        presets=(*experiment.presets, *(method for method in models if method not in named)),
+        metadata=dict(dataset.schema if experiment.metadata is None else experiment.metadata),
+        expansions=dict(models),
+    )
+
+
+def build_name(target: str, declaration: CollectionDeclaration, dataset: Dataset, expansions: Mapping[str, str]) -> str:
+    """Hashes collection, declaration, corpus and files of expansions to the name of a build."""
+    parts = (target, declaration.model_dump_json(), dataset.corpus_sha256, *expansions.values())
     return f"ingest-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]}"
 
 
@@ -230,15 +256,22 @@ def batches(
         if len(part) > most_bytes:
             raise EvaluationError(f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent")
         held = metadata_values(document)
-        full = len(parts) == most_documents or size + len(part) > most_bytes or values + held > MOST_DOCUMENT_VALUES
+        taken = len(part) + _repeated_characters(document)
+        full = len(parts) == most_documents or size + taken > most_bytes or values + held > MOST_DOCUMENT_VALUES
         if parts and full:
             yield len(parts), _body(build, parts)
             parts, size, values = [], 0, 0
         parts.append(part)
-        size += len(part) + 1
+        size += taken + 1
         values += held
     if parts:
         yield len(parts), _body(build, parts)
+
+
+def _repeated_characters(document: Document) -> int:
+    """Counts what an engine makes of word frequencies: Elasticsearch takes requests of 100 MB."""
+    held = None if document.expansions is None else document.expansions.deepct
+    return 0 if held is None else held.repeated_characters
 
 
 def _body(build: str, parts: list[bytes]) -> bytes:

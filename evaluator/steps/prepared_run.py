@@ -15,7 +15,7 @@ from evaluator.runs.manifest import Manifest, build_manifest, dataset_directory
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm, resolve_arms, search_request
 from evaluator.steps.corpus_check import expect_same_corpus
-from evaluator.steps.ingest import IngestReport, live_states
+from evaluator.steps.ingest import IngestReport, expansion_hashes, live_states
 from evaluator.steps.rank import ChosenQueries, choose_queries, expect_runnable
 from evaluator.steps.run_import import IMPORTED
 from evaluator.thread_work import in_thread
@@ -118,7 +118,11 @@ def _expect_loaded_corpus(folder: RunFolder, dataset: Dataset) -> None:
     """Raises EvaluationError when the corpus is no longer the one that this run's `ingest` loaded."""
     if not folder.has("ingest.json"):
         return
-    loaded = folder.read("ingest.json", IngestReport).corpus_sha256
-    if loaded not in (None, dataset.corpus_sha256):
-        again = command_line("ingest", str(folder.path / "experiment.json"))
+    report = folder.read("ingest.json", IngestReport)
+    again = command_line("ingest", str(folder.path / "experiment.json"))
+    if report.corpus_sha256 not in (None, dataset.corpus_sha256):
         raise EvaluationError(f"{dataset.directory}: the corpus changed since it was loaded; run `{again}` again")
+    if report.expansions != expansion_hashes(folder.experiment):
+        raise EvaluationError(
+            f"{dataset.directory}: its expansions changed since they were loaded; run `{again}` again"
+        )

@@ -1,0 +1,1 @@
+"""Expansion at index time: what models add to documents, written and read as files."""

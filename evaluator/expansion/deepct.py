@@ -1,0 +1,54 @@
+"""Weighs the words of documents by a learned sparse model: DeepCT (Dai and Callan 2019) with the weights of SPLADE."""
+
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from evaluator.datasets.reader import Dataset
+from evaluator.errors import EvaluationError
+from evaluator.expansion.expansion_file import batches_of, continued_file
+from evaluator.expansion.sparse_service import SparseService
+from evaluator.expansion.word_frequencies import word_frequencies
+from evaluator.expansion.word_pieces import pieces_of, read_vocabulary
+from evaluator.progress import ShownProgress, progress
+from services.contracts.expansions import ExpansionModel, Expansions, WordFrequencies
+
+BATCH = 32  # documents in one request
+_MODEL: TypeAdapter[str] = TypeAdapter(ExpansionModel)
+
+
+async def expand_deepct(
+    service: SparseService, dataset: Dataset, models: Path, out: Path, shown: ShownProgress = progress
+) -> None:
+    """Writes the word frequencies of every document, going on where an earlier call stopped. Raises EvaluationError.
+
+    `models`: the folder with `NAME/tokenizer.json` of the server's model.
+    """
+    model = await service.model()
+    try:
+        _MODEL.validate_python(model)
+    except ValidationError as error:
+        raise EvaluationError(f"the server's X-Model is {model!r}, where NAME@SHA256 is needed") from error
+    vocabulary = read_vocabulary(models / model.partition("@")[0] / "tokenizer.json")
+
+    @cache
+    def pieces(word: str) -> tuple[int, ...]:
+        return tuple(pieces_of(word, vocabulary))
+
+    with (
+        continued_file(out, dataset.documents(), {"deepct": model}, BATCH) as file,
+        shown("Weighing words", dataset.counts.documents, "documents") as advance,
+    ):
+        advance(file.done)
+        for batch in batches_of(islice(dataset.documents(), file.done, None), BATCH):
+            asked = [one for one in batch if one.passage.strip()]
+            weights = await service.weights([one.passage for one in asked]) if asked else []
+            by_id = {one.id: held for one, held in zip(asked, weights, strict=True)}
+            lines = []
+            for one in batch:
+                words = word_frequencies(one.passage, by_id.get(one.id, {}), pieces)
+                lines.append((one.id, Expansions(deepct=WordFrequencies(model=model, words=words))))
+            file.write(lines)
+            advance(len(batch))
