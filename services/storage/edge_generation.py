@@ -86,8 +86,7 @@ class EdgeGeneration:
         self._writing = asyncio.Lock()
         self._finishing: asyncio.Task[None] | None = None
         self._closed = False
-        # Deletions since the last optimisation; those before it was opened are unknown.
-        self._deleted = 0 if record.finished else VACUUM_FROM
+        self._deleted = 0  # since the last optimisation
         # The record was replaced, but its folder could not be synced: a power cut could restore the old record.
         self._unsynced = False
         self._recording = threading.Lock()
@@ -108,7 +107,10 @@ class EdgeGeneration:
             if len(shard.info().payload_schema) < len(indexes):  # damaged: searches that need a missing one would fail
                 for index in indexes:
                     shard.update(index)
-            return cls(folder, record, shard, disk, threads)
+            opened = cls(folder, record, shard, disk, threads)
+            if not record.finished:
+                opened._deleted = VACUUM_FROM  # deletions before it was opened are unknown
+            return opened
 
     @classmethod
     def create(

@@ -2,15 +2,14 @@
 
 import asyncio
 import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.edge_subjects import opened
+from tests.support.forks import Forks, forks
 
-ROOT = Path(__file__).parents[2]
 GATEWAY, LEXICAL, DENSE, SPARSE, LATE, RERANKER, EVALUATOR = (
     ("gateway",),
     ("services.lexical",),
@@ -22,17 +21,16 @@ GATEWAY, LEXICAL, DENSE, SPARSE, LATE, RERANKER, EVALUATOR = (
 )
 
 
-def refusal(module: tuple[str, ...], given: dict[str, str]) -> str:
+@pytest.fixture(scope="module")
+def starting() -> Iterator[Forks]:
+    with forks() as server:
+        yield server
+
+
+def refusal(starting: Forks, module: tuple[str, ...], given: dict[str, str]) -> str:
     """Starts a process with these settings; its standard error. It must end by itself, with status 1."""
-    done = subprocess.run(
-        [sys.executable, "-m", *module],
-        env=os.environ | given,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    imports = "evaluator.cli" if module == EVALUATOR else f"{module[0]}.app"
+    done = starting.run(module, [imports], os.environ | given)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     return done.stderr
@@ -50,8 +48,10 @@ def refusal(module: tuple[str, ...], given: dict[str, str]) -> str:
         (EVALUATOR, "EVALUATOR"),
     ],
 )
-def test_a_wrong_setting_is_one_sentence_that_names_the_variable(module: tuple[str, ...], prefix: str) -> None:
-    said = refusal(module, {f"{prefix}_PORT": "many"})
+def test_a_wrong_setting_is_one_sentence_that_names_the_variable(
+    starting: Forks, module: tuple[str, ...], prefix: str
+) -> None:
+    said = refusal(starting, module, {f"{prefix}_PORT": "many"})
     assert said.startswith(f"{prefix.lower()}: cannot start: {prefix}_PORT: ")
     assert said.count("\n") == 1
 
@@ -71,10 +71,12 @@ def test_a_wrong_setting_is_one_sentence_that_names_the_variable(module: tuple[s
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_one_sentence(
-    module: tuple[str, ...], given: dict[str, str], told: str, tmp_path: Path
+    starting: Forks, module: tuple[str, ...], given: dict[str, str], told: str, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.yaml").write_text("name: mine\nstages: [{kind: retrieve, id: r, backend: lexcial}]\n")
-    said = refusal(module, {name: value.format(path=tmp_path) for name, value in given.items()} | port(module))
+    said = refusal(
+        starting, module, {name: value.format(path=tmp_path) for name, value in given.items()} | port(module)
+    )
     assert said.startswith(f"{module[0].removeprefix('services.')}: cannot start: ")
     assert told.format(path=tmp_path) in said
     assert said.count("\n") == 1
@@ -95,13 +97,13 @@ def port(module: tuple[str, ...]) -> dict[str, str]:
 
 @pytest.mark.parametrize("module", [LEXICAL, DENSE])
 async def test_the_directory_of_the_other_service_is_refused_at_the_start(
-    module: tuple[str, ...], tmp_path: Path
+    starting: Forks, module: tuple[str, ...], tmp_path: Path
 ) -> None:
     own, other = ("DENSE", "texts") if module == DENSE else ("LEXICAL", "vectors")
     async with opened(other, tmp_path) as subject:
         await subject.begin("c@1")
     given = {f"{own}_DIRECTORY": str(tmp_path), "DENSE_ENCODER": "hashing"} | port(module)
-    said = await asyncio.to_thread(refusal, module, given)
+    said = await asyncio.to_thread(refusal, starting, module, given)
     assert f"{tmp_path} is that of the" in said
     assert f"set {own}_DIRECTORY" in said
     assert said.count("\n") == 1
