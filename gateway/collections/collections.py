@@ -94,6 +94,9 @@ class Collections:
             if generation is None:  # a concurrent caller took the number, perhaps for the same build
                 continue
             if not self._generations.history(name).held_by_all(generation):
+                begun_on = self._where(declaration) if created else history.backends(generation)
+                await self._wait_for(begun_on, name, budget)
+            if not self._generations.history(name).held_by_all(generation):
                 raise Conflict(f"{generation} was removed while it was being begun; PUT /v1/collections/{name} again.")
             return CollectionBegun(
                 collection=name,
@@ -104,6 +107,10 @@ class Collections:
                 adding=self._started(name, generation, declaration),
             )
         raise Conflict(f"Others keep beginning generations of '{name}' at the same moment; try again.")
+
+    async def _wait_for(self, backends: frozenset[str], name: str, budget: Budget) -> None:
+        """Polls these backends again, with more time than before: a busy one may not have answered yet."""
+        await self._generations.require(name, lambda _: backends, remaining_s(budget))
 
     async def _extend(
         self,

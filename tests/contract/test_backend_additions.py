@@ -145,6 +145,26 @@ async def test_a_backend_that_is_away_is_named_and_searches_go_on(stack: RealSta
     assert (await stack.post("/search", query="word", pipeline="bm25")).status_code == 200
 
 
+async def test_a_backend_that_answers_late_after_a_generation_was_begun_is_waited_for(stack: RealStack) -> None:
+    class LateList(httpx.AsyncBaseTransport):
+        """Answers the list of generations 1.5 s late, as a busy service does, from the first generation on."""
+
+        def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+            self._inner = inner
+            self._busy = False
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            self._busy = self._busy or request.method == "PUT"
+            if self._busy and request.method == "GET":
+                await asyncio.sleep(1.5)
+            return await self._inner.handle_async_request(request)
+
+    stack.ways["sparse"].inner = LateList(stack.ways["sparse"].inner)
+    begun = await stack.begin(build="second", backends=ALL, new_generation=True)
+    assert begun.status_code == 200, begun.text
+    assert begun.json()["generation"] == "c@2"
+
+
 async def test_the_loader_extends_a_collection_that_lacks_what_a_pipeline_needs(tmp_path: Path) -> None:
     async with real_stack(tmp_path, others=OTHERS, refresh_s=0.05) as stack:
         for pipelines, backends in (
