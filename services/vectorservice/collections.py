@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 
-from services.chassis.errors import UnknownCollection
+from services.chassis.errors import ProblemError, StampMismatch, UnknownCollection
 from services.contracts.collections import CollectionState, CollectionStates, VectorState
 from services.contracts.generations import name_of
 from services.storage.builds import refuse_other_build, refuse_published
@@ -59,6 +59,19 @@ async def require_own(store: VectorStore, encoder: Encoder, generation: str) -> 
     refuse_other_stamp(spec.generation, spec.stamp, encoder.stamp)
     refuse_other_representation(spec, encoder.representation)
     return spec
+
+
+async def made_otherwise(store: VectorStore, encoder: Encoder) -> tuple[str, ...]:
+    """Returns the published generations that `require_own` refuses, so that they cannot be searched."""
+    found: list[str] = []
+    for generation in (await store.published()).values():
+        try:
+            await require_own(store, encoder, generation)
+        except StampMismatch:
+            found.append(generation)
+        except ProblemError:  # removed since, or damaged, which the store's own check reports
+            continue
+    return tuple(sorted(found))
 
 
 async def state(store: VectorStore, generation: str) -> CollectionState:

@@ -19,6 +19,7 @@ from services.chassis.probes import Readiness
 from services.chassis.requests.rendering import Wordings
 from services.contracts.health import Check
 from services.storage.write_order import WriteOrder
+from services.vectorservice.collections import made_otherwise
 from services.vectorservice.encoder import Encoder, ExplainingEncoder
 from services.vectorservice.routes import collection_router, document_router, explanation_router
 from services.vectorservice.settings import VectorServiceSettings
@@ -82,7 +83,11 @@ def build_vector_app(
             await encoder.encode_query("warm up", Deadline.after_ms(30_000))
 
             async def readiness() -> tuple[Check, ...]:
-                return (await store.ready(), Check(name="encoder", ok=True, detail=encoder.stamp["model"]))
+                stored, model = await store.ready(), encoder.stamp["model"]
+                # Still ready: a new generation is built by this service, and only those are refused.
+                if stored.ok and (others := await made_otherwise(store, encoder)):
+                    model += f"; another model or setting made {', '.join(others)}: build anew, or set it back"
+                return stored, Check(name="encoder", ok=True, detail=model)
 
             order = WriteOrder()
             own = [collection_router(store, encoder, order, clock), document_router(store, encoder, order)]

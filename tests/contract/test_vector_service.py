@@ -172,6 +172,27 @@ async def test_vectors_of_another_model_or_representation_are_refused(tmp_path: 
         assert (await begin(client, "notes@2"))["encoded"] == 4
 
 
+async def test_readiness_names_what_was_published_under_other_settings(tmp_path: Path) -> None:
+    def detail(ready: dict[str, Any]) -> str:
+        return str(next(check["detail"] for check in ready["checks"] if check["name"] == "encoder"))
+
+    async with service(tmp_path, TermCounts()) as client:
+        for generation in ("notes@1", "notes@2", "other@1"):
+            await begin(client, generation)
+        for generation in ("notes@2", "other@1"):
+            await ok(client.post(f"/v1/collections/{generation}/publish", json={}))
+        assert detail(await ok(client.get("/readyz"))) == "toy"
+    for changed in (TermCounts("other"), WordVectors()):
+        async with service(tmp_path, changed) as client:
+            assert "notes@2, other@1" in detail(await ok(client.get("/readyz")))
+    async with service(tmp_path, WordVectors()) as client:
+        await begin(client, "notes@3")
+        await ok(client.post("/v1/collections/notes@3/publish", json={}))
+        left = detail(await ok(client.get("/readyz")))
+        assert "other@1" in left
+        assert "notes" not in left
+
+
 async def test_readiness_names_the_encoder_and_a_server_without_an_address_is_refused(tmp_path: Path) -> None:
     async with service(tmp_path, TermCounts()) as client:
         ready = await ok(client.get("/readyz"))
