@@ -1,10 +1,9 @@
-"""Builds the ONNX graph of a BERT from safetensors, without torch: an encoder, a ColBERT, or a vocabulary head.
+"""Builds the ONNX graph of a BERT or a DistilBERT from safetensors, without torch: an encoder or a head over it.
 
 Owns the graph's structure and its bytes: equal weights give equal files with every version of `onnx`, so that
 models.yaml can pin the file's sha256. Knows neither sources nor downloads, and no service imports it.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, assert_never
@@ -33,6 +32,21 @@ Head = Literal["hidden", "masked-lm", "input-embeddings"]
 BLOCK = 512
 # exp() of this is exactly 0 in fp32, so that padding has no attention weight.
 MASKED = -10000.0
+# What DistilBERT (Sanh et al. 2019) calls the parts of a BERT; it has no token types and no pooler.
+DISTILBERT_NAMES = {
+    "transformer.layer.": "encoder.layer.",
+    "attention.q_lin.": "attention.self.query.",
+    "attention.k_lin.": "attention.self.key.",
+    "attention.v_lin.": "attention.self.value.",
+    "attention.out_lin.": "attention.output.dense.",
+    "sa_layer_norm.": "attention.output.LayerNorm.",
+    "ffn.lin1.": "intermediate.dense.",
+    "ffn.lin2.": "output.dense.",
+    "output_layer_norm.": "output.LayerNorm.",
+    "vocab_transform.": "cls.predictions.transform.dense.",
+    "vocab_layer_norm.": "cls.predictions.transform.LayerNorm.",
+    "vocab_projector.": "cls.predictions.",
+}
 # A BertModel beneath the linear layer `linear`, which has no bias (https://github.com/stanford-futuredata/ColBERT).
 COLBERT = ("HF_ColBERT",)
 
@@ -57,14 +71,49 @@ class BertConfig(BaseModel):
     position_embedding_type: str = "absolute"
     tie_word_embeddings: bool = True
 
+    @property
+    def token_types(self) -> bool:
+        """Whether token types are embedded."""
+        return not self.architectures[0].startswith("DistilBert")
+
+
+class DistilBertConfig(BaseModel):
+    """The same of a DistilBERT (https://huggingface.co/docs/transformers/model_doc/distilbert)."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_type: Literal["distilbert"]
+    architectures: tuple[str, ...]
+    activation: str
+    dim: int = Field(gt=0)
+    n_heads: int = Field(gt=0)
+    n_layers: int = Field(gt=0)
+    tie_word_embeddings: bool = True
+
+    def as_bert(self) -> BertConfig:
+        """Returns the configuration of the same graph as a BERT's."""
+        return BertConfig(
+            architectures=self.architectures,
+            hidden_act=self.activation,
+            hidden_size=self.dim,
+            layer_norm_eps=1e-12,  # fixed in the model's code
+            num_attention_heads=self.n_heads,
+            num_hidden_layers=self.n_layers,
+            tie_word_embeddings=self.tie_word_embeddings,
+        )
+
+
+class _Family(BaseModel):
+    model_type: str = "bert"
+
 
 def build(config_file: Path, weights_file: Path, model_file: Path, head: Head = "hidden") -> None:
     """Writes `model_file` from a transformers checkpoint.
 
-    Inputs: `input_ids`, `attention_mask`, `token_type_ids`, int64 [batch, tokens], tokens at least 1 and at most the
-    checkpoint's positions. Output: `last_hidden_state`, fp32 [batch, tokens, hidden]; of a ColBERT `token_vectors`,
-    fp32 [batch, tokens, dimension]; with another head than "hidden" `vocabulary_maxima`, fp32 [batch, vocabulary]: the
-    largest value of each term over a row's tokens. Raises ModelError when the checkpoint is not such a BERT.
+    Inputs: `input_ids`, `attention_mask` and, unless it is a DistilBERT, `token_type_ids`, int64 [batch, tokens],
+    tokens at least 1 and at most the checkpoint's positions. Output: `last_hidden_state`, fp32 [batch, tokens, hidden];
+    of a ColBERT `token_vectors`, fp32 [batch, tokens, dimension]; with another head than "hidden" `vocabulary_maxima`,
+    fp32 [batch, vocabulary]: the largest value of each term over a row's tokens. Raises ModelError when the checkpoint
+    is not such a BERT.
     """
     config = read_config(config_file, head)
     try:
@@ -84,16 +133,22 @@ def _renamed(weights: Weights) -> Weights:
     """Names the tensors as BertModel does: models with a head have the prefix `bert.`, old ones gamma and beta."""
 
     def name(given: str) -> str:
-        given = given.removeprefix("bert.")
+        given = given.removeprefix("bert.").removeprefix("distilbert.")
+        for theirs, ours in DISTILBERT_NAMES.items():
+            given = given.replace(theirs, ours)
         return given.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
     return {name(given): values for given, values in weights.items()}
 
 
 def read_config(path: Path, head: Head = "hidden") -> BertConfig:
-    """Parses config.json; raises ModelError for a variant of BERT that cannot be built."""
+    """Parses config.json, of a DistilBERT too; raises ModelError for a variant that cannot be built."""
     try:
-        config = BertConfig.model_validate(json.loads(path.read_bytes()))
+        content = path.read_bytes()
+        if _Family.model_validate_json(content).model_type == "distilbert":
+            config = DistilBertConfig.model_validate_json(content).as_bert()
+        else:
+            config = BertConfig.model_validate_json(content)
     except (OSError, ValueError, ValidationError) as error:
         raise ModelError(f"{path} is not the config.json of a BERT: {error}.") from error
     if config.hidden_act != "gelu" or config.position_embedding_type != "absolute":
@@ -102,9 +157,9 @@ def read_config(path: Path, head: Head = "hidden") -> BertConfig:
             "only gelu and absolute positions can be built."
         )
     buildable = {
-        "hidden": ("BertModel", *COLBERT),
-        "masked-lm": ("BertForMaskedLM",),
-        "input-embeddings": ("BertModel",),
+        "hidden": ("BertModel", "DistilBertModel", *COLBERT),
+        "masked-lm": ("BertForMaskedLM", "DistilBertForMaskedLM"),
+        "input-embeddings": ("BertModel", "DistilBertModel"),
     }
     if len(config.architectures) != 1 or config.architectures[0] not in buildable[head]:
         needed = " or ".join(buildable[head])
@@ -140,7 +195,7 @@ def bert_model(config: BertConfig, weights: Weights, head: Head = "hidden") -> o
             assert_never(head)
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
-        for name in ("input_ids", "attention_mask", "token_type_ids")
+        for name in ("input_ids", "attention_mask", *(("token_type_ids",) if config.token_types else ()))
     ]
     return helper.make_model(
         helper.make_graph(graph.nodes, "bert", inputs, [output], graph.initializers),
@@ -218,14 +273,15 @@ def _mask(graph: _Graph) -> str:
 def _embeddings(graph: _Graph, config: BertConfig) -> str:
     name = "embeddings"
     words = graph.node("Gather", [graph.weight(f"{name}.word_embeddings.weight"), "input_ids"], f"{name}.words")
-    types = graph.node(
-        "Gather", [graph.weight(f"{name}.token_type_embeddings.weight"), "token_type_ids"], f"{name}.types"
-    )
+    types = None
+    if config.token_types:
+        kinds = graph.weight(f"{name}.token_type_embeddings.weight")
+        types = graph.node("Gather", [kinds, "token_type_ids"], f"{name}.types")
     shape = graph.node("Shape", ["input_ids"], f"{name}.shape")
     tokens = graph.node("Slice", [shape, *(graph.constant(f"at_{n}", _integers(n)) for n in (1, 2))], f"{name}.tokens")
     table = graph.weight(f"{name}.position_embeddings.weight")
     positions = graph.node("Slice", [table, graph.constant("at_0", _integers(0)), tokens], f"{name}.positions")
-    typed = graph.node("Add", [words, types], f"{name}.typed")
+    typed = words if types is None else graph.node("Add", [words, types], f"{name}.typed")
     placed = graph.node("Add", [typed, positions], f"{name}.placed")
     return graph.normalised(f"{name}.LayerNorm", placed, config.layer_norm_eps)
 

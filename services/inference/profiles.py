@@ -186,6 +186,9 @@ class SparseEncoderProfile(_Profile):
     method: Literal["splade", "sparta", "inference-free"]
     vocabulary: int = Field(gt=0, description="terms of the model")
     bias: float = Field(default=0.0, description="of sparta")
+    saturation: Literal["log", "log-log"] = Field(
+        default="log", description="`log-log`: log(1 + log(1 + relu(x))) in place of log(1 + relu(x)), arXiv 2504.14839"
+    )
     idf: FileName | None = Field(default=None, description="of inference-free: a JSON object of weight by word piece")
 
     @model_validator(mode="after")

@@ -133,6 +133,8 @@ class SparseTextEncoder:
         for row in maxima:
             terms = np.flatnonzero(row > 0)
             weights = np.log1p(row[terms])
+            if self._profile.saturation == "log-log":
+                weights = np.log1p(weights)
             if len(terms) > most:
                 kept = np.sort(np.argsort(-weights, kind="stable")[:most])
                 terms, weights = terms[kept], weights[kept]
@@ -155,6 +157,7 @@ def sparse_stamp(
         "document_terms": str(limits.document),
         "query_terms": str(limits.query),
         "schema": "1",
+        **({"saturation": profile.saturation} if profile.saturation != "log" else {}),
     }
 
 

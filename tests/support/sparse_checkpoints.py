@@ -35,6 +35,48 @@ def old_name(name: str) -> str:
     return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
 
 
+# What DistilBERT calls the parts of BertForMaskedLM (transformers, modeling_distilbert.py).
+_DISTILBERT = {
+    "attention.self.query": "attention.q_lin",
+    "attention.self.key": "attention.k_lin",
+    "attention.self.value": "attention.v_lin",
+    "attention.output.dense": "attention.out_lin",
+    "attention.output.LayerNorm": "sa_layer_norm",
+    "intermediate.dense": "ffn.lin1",
+    "output.dense": "ffn.lin2",
+    "output.LayerNorm": "output_layer_norm",
+    "cls.predictions.transform.dense": "vocab_transform",
+    "cls.predictions.transform.LayerNorm": "vocab_layer_norm",
+    "cls.predictions": "vocab_projector",
+}
+
+
+def distilbert_weights() -> dict[str, NDArray[np.float32]]:
+    """Returns `sparse_weights` with token types that change nothing, of which a DistilBERT has none."""
+    weights = sparse_weights()
+    types = "embeddings.token_type_embeddings.weight"
+    return weights | {types: np.zeros_like(weights[types])}
+
+
+def write_distilbert(folder: Path, architecture: str = "DistilBertForMaskedLM") -> tuple[Path, Path, Path]:
+    """Writes config.json and model.safetensors of `distilbert_weights`; returns them and a path for the graph."""
+    tensors: dict[str, NDArray[np.float32]] = {}
+    for name, values in distilbert_weights().items():
+        part, _, kind = name.rpartition(".")
+        if part.startswith("encoder.layer."):
+            layer, part = part[:15], part[16:]
+            tensors[f"distilbert.transformer.{layer.removeprefix('encoder.')}.{_DISTILBERT[part]}.{kind}"] = values
+        elif part.startswith("cls."):
+            tensors[f"{_DISTILBERT[part]}.{kind}"] = values
+        elif "token_type" not in part:
+            tensors[f"distilbert.{name}"] = values
+    sizes = {"activation": "gelu", "dim": 8, "n_heads": 2, "n_layers": 2, "vocab_size": 20}
+    described = {"architectures": [architecture], "model_type": "distilbert", "max_position_embeddings": 12, **sizes}
+    (folder / "config.json").write_text(json.dumps(described))
+    save_file(tensors, folder / "model.safetensors")
+    return folder / "config.json", folder / "model.safetensors", folder / "model.onnx"
+
+
 def write_masked_lm(folder: Path, **config: object) -> tuple[Path, Path, Path]:
     """Writes config.json and model.safetensors of a masked language model; returns them and a path for the graph."""
     described = CONFIG | {"architectures": ["BertForMaskedLM"], "model_type": "bert"} | config
