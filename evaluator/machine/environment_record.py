@@ -109,8 +109,10 @@ def git_state(root: Path) -> tuple[str | None, bool | None]:
     """Returns the commit of a checkout and whether tracked files differ from it; None for what git does not report."""
 
     def ask(*arguments: str) -> str | None:
+        # Else `status` writes the index again, and one that is killed by the timeout leaves its lock behind.
+        command = ["git", "--no-optional-locks", *arguments]
         try:
-            done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10)
+            done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired):  # no git here
             return None
         return done.stdout.strip() if done.returncode == 0 else None

@@ -1,16 +1,19 @@
 """A parameter in the URL that a route of our own API does not have is refused; vendors' clients may send theirs."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.support.real_stack import RealStack, numbered, real_stack
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
-    async with real_stack(tmp_path) as opened:
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealStack]:
+    """A loaded stack. No test changes it."""
+    async with real_stack(tmp_path_factory.mktemp("stack")) as opened:
         await opened.load()
         yield opened
 

@@ -17,7 +17,15 @@ def wait_while_held(event: str, arguments: tuple[object, ...]) -> None:
             time.sleep(0.01)
 
 
-sys.addaudithook(wait_while_held)
+_marks: set[Path] = set()  # of this process: an audit hook hears of every import and stays for good
+
+
+def _wait_while_any_is_held(event: str, arguments: tuple[object, ...]) -> None:
+    if _marks:
+        wait_while_held(event, arguments)
+
+
+sys.addaudithook(_wait_while_any_is_held)
 
 
 def settings_that_wait(folder: Path) -> dict[str, str]:
@@ -32,7 +40,9 @@ def held_back(path: Path) -> Iterator[None]:
     """Makes whoever opens a file wait until the block ends."""
     mark = path.with_name(f".{path.name}.held")
     mark.touch()
+    _marks.add(mark)
     try:
         yield
     finally:
         mark.unlink()
+        _marks.discard(mark)
