@@ -109,7 +109,7 @@ class Recording(httpx.AsyncBaseTransport):
 def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AttributedRun:
     """Evaluated and attributed once; tests change copies."""
     experiment = Experiment(
-        name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=6, recall_queries=0
+        name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=6, recall_queries=0, warmup=0
     )
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), experiment)
     recording = Recording()

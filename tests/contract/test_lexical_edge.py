@@ -82,10 +82,10 @@ async def test_searches_and_the_event_loop_go_on_while_many_deletions_are_merged
     engine = await opener.open()
     await engine.begin("notes@1", ALL_PRESETS)
     words = [f"w{number}" for number in range(5_000)]
-    ids = [f"d{number}" for number in range(4_000)]
+    ids = [f"d{number}" for number in range(2_000)]
     texts = {one: " ".join([*words[place : place + 100], "wheel"]) for place, one in enumerate(ids)}
     await engine.index("notes@1", documents(texts))
-    await engine.delete("notes@1", ids[:1_600])
+    await engine.delete("notes@1", ids[:800])
     clock = asyncio.get_running_loop().time
     finishing = asyncio.create_task(engine.finish("notes@1"))
     started = last = clock()
@@ -96,8 +96,8 @@ async def test_searches_and_the_event_loop_go_on_while_many_deletions_are_merged
         last = clock()
         await asyncio.sleep(0.005)
     logging.info("finish %.2f s, longest gap %.2f s, %d reads", clock() - started, longest, answers)
-    assert (await finishing).documents == 2_400
-    assert answers > 20
+    assert (await finishing).documents == 1_200
+    assert answers > 10
     assert longest < (clock() - started) / 2
     assert len(await found(engine, "notes@1", "wheel", top=1_000)) == 1_000
     await engine.close()
