@@ -26,9 +26,9 @@ def prepare_routes_once() -> None:
     routing._extract_endpoint_context = _context
 
 
-def _context(endpoint: Any) -> EndpointContext:
-    code = endpoint.__code__
-    return EndpointContext(file=code.co_filename, line=code.co_firstlineno, function=endpoint.__name__)
+def _context(func: Any) -> EndpointContext:
+    code = func.__code__
+    return EndpointContext(file=code.co_filename, line=code.co_firstlineno, function=func.__name__)
 
 
 def _prepare(route: APIRoute, path: str, endpoint: Callable[..., Any], **given: Any) -> None:
