@@ -99,9 +99,12 @@ async def test_hits_stay_where_they_cannot_be_explained(stack: Stack, wire: str,
     assert "matches" not in str(body["hits"])
 
 
-async def test_a_document_that_the_store_has_with_another_text_is_reported(stack: Stack) -> None:
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_document_that_the_store_has_with_another_text_or_no_more_is_reported(stack: Stack, gone: bool) -> None:
     held = stack.lexical.held("demo@1").documents
-    held["apple"] = held["apple"].model_copy(update={"text": "changed meanwhile"})
+    apple = held.pop("apple")
+    if not gone:
+        held["apple"] = apple.model_copy(update={"text": "changed meanwhile"})
     body = (await stack.search(QUERY, ALONE, explain=True)).json()
     (degraded,) = body["degraded"]
     assert (degraded["stage"], degraded["done"]) == ("explain", degraded["of"] - 1)
