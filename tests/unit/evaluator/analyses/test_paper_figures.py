@@ -54,6 +54,7 @@ def test_there_is_a_figure_for_each_of_the_paper(figures: dict[str, PaperFigure]
     ]
 
 
+@pytest.mark.integration  # starts a process
 def test_another_process_draws_the_same_bytes(figures: dict[str, PaperFigure]) -> None:
     again = (
         "import sys; from tests.unit.evaluator.analyses.test_paper_figures import drawn, analysed_set; "

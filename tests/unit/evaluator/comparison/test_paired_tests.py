@@ -9,7 +9,6 @@ from statistics import NormalDist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from statsmodels.stats.multitest import multipletests
 
 from evaluator.comparison.paired_tests import (
     above_p,
@@ -96,6 +95,8 @@ def test_holm_multiplies_the_smallest_p_by_the_size_of_the_family() -> None:
 
 
 def test_holm_adjusts_as_statsmodels_does() -> None:
+    from statsmodels.stats.multitest import multipletests
+
     dice = random.Random(SEED)
     ps = [0.01, 0.01, 0.04, 0.0, 1.0, *(dice.random() ** 2 for _ in range(40))]
     # One call: each collects garbage, a second in a process of this size.

@@ -139,6 +139,7 @@ def test_idle_threads_return_the_memory_of_a_burst(tmp_path) -> None:
 
 
 @GLIBC
+@pytest.mark.integration  # starts processes
 @pytest.mark.parametrize("service", ["reranker", "dense"])
 def test_a_service_that_opens_a_model_keeps_large_blocks(service: str) -> None:
     """By default glibc maps each block of this size separately, and unmaps it when it is freed."""
@@ -150,6 +151,7 @@ def test_a_service_that_opens_a_model_keeps_large_blocks(service: str) -> None:
 
 
 @GLIBC
+@pytest.mark.integration  # starts a process
 def test_opening_a_model_leaves_the_options_of_the_process_alone() -> None:
     """Trimming once fixed the thresholds of a process that never asked to keep memory."""
     command = [sys.executable, "-c", LIBC + ADAPTS, str(fetched(ENCODER))]

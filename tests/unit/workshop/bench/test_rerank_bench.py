@@ -167,6 +167,7 @@ def test_a_dequantised_graph_gives_what_its_own_nodes_give():
         dequantised(model)
 
 
+@pytest.mark.integration  # takes seconds
 def test_torch_is_given_every_weight_by_its_name_in_transformers(tmp_path):
     folder = fetched(CROSS_ENCODER)
     plain = make_plain_model(load_cross_encoder(MODELS_FILE, CROSS_ENCODER), folder, tmp_path, 64)

@@ -23,6 +23,8 @@ from workshop.training.corpus import LABELLED
 from workshop.training.quantise import calibration_rows, to_int8_storage, to_static_int8, with_fp32_weights
 from workshop.training.weights import read_weights
 
+pytestmark = pytest.mark.integration  # takes seconds
+
 QUERY = "why does my chain slip"
 TEXTS = [
     "worn cassette lets the chain skip under load",
