@@ -260,11 +260,11 @@ async def test_an_empty_generation_costs_at_most_two_threads(kind: str, director
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         before = threads()
-        for number in range(2, 10):
+        for number in range(2, 6):
             await subject.begin(f"c@{number}")
-        assert threads() - before <= 16
+        assert threads() - before <= 8
     async with opened(kind, directory):
-        assert threads() - before <= 16
+        assert threads() - before <= 8
 
 
 async def test_generations_and_fields_have_quotas_that_say_what_to_remove(kind: str, directory: Path) -> None:

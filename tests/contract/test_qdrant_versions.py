@@ -47,6 +47,10 @@ class TestOn116(VectorStoreSuite):
         return DENSE
 
     @pytest.fixture
+    def any_sample(self) -> Sample:
+        return DENSE
+
+    @pytest.fixture
     async def store(self, older: FastAPI, client: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
         yield QdrantStore(QdrantClients(client, client))
         await emptied(older.state.engine)

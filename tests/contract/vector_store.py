@@ -32,6 +32,8 @@ from tests.support.vectors import (
     sparse,
 )
 
+# What is the same for every vector is tried where points differ: one vector without a name, one with, and two.
+SHAPES = ("dense", "sparse", "int8")
 SCORED = {**{name: sample for name, sample in SAMPLES.items() if sample is not INT8}, "cosine": COSINE}
 
 
@@ -57,8 +59,12 @@ async def found_share(store: VectorStore, generation: str, vectors: Sequence[Vec
 class VectorStoreSuite:
     """Subclass it with a `store` fixture that gives an empty, open store. Every promise holds for every sample."""
 
-    @pytest.fixture(params=SAMPLES)
+    @pytest.fixture(params=SHAPES)
     def sample(self, request: pytest.FixtureRequest) -> Sample:
+        return SAMPLES[request.param]
+
+    @pytest.fixture(params=SAMPLES)
+    def any_sample(self, request: pytest.FixtureRequest) -> Sample:
         return SAMPLES[request.param]
 
     @pytest.fixture
@@ -78,11 +84,14 @@ class VectorStoreSuite:
         assert (await store.ready()).ok
         assert "qdrant" in store.engine
 
-    async def test_the_best_come_first_with_their_score(self, notes: VectorStore, sample: Sample) -> None:
-        await notes.upsert("notes@1", [point("far", sample.axis(0.5, 1.0)), point("near", sample.axis(0.6, 0.8))])
-        hits = await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10))
+    async def test_the_best_come_first_with_their_score(self, store: VectorStore, any_sample: Sample) -> None:
+        await store.create(any_sample.spec)
+        await store.upsert(
+            "notes@1", [point("far", any_sample.axis(0.5, 1.0)), point("near", any_sample.axis(0.6, 0.8))]
+        )
+        hits = await store.search("notes@1", VectorQuery(any_sample.axis(1.0), top=10))
         assert [hit.id for hit in hits] == ["near", "far"]
-        assert [hit.score for hit in hits] == pytest.approx([0.6, 0.5], abs=sample.tolerance)
+        assert [hit.score for hit in hits] == pytest.approx([0.6, 0.5], abs=any_sample.tolerance)
 
     async def test_an_empty_generation_answers_with_nothing(self, notes: VectorStore, sample: Sample) -> None:
         assert await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10)) == ()
@@ -129,12 +138,13 @@ class VectorStoreSuite:
 
     @pytest.mark.parametrize("exact", [True, False])
     async def test_a_smaller_top_is_the_beginning_of_a_larger_one(
-        self, notes: VectorStore, sample: Sample, exact: bool
+        self, store: VectorStore, any_sample: Sample, exact: bool
     ) -> None:
-        await notes.upsert("notes@1", drawn(sample, 300))
-        query = VectorQuery(drawn(sample, 1)[0].vector, top=200, exact=exact, beam=216)
-        whole = await self.found(notes, query)
-        assert await self.found(notes, replace(query, top=7)) == whole[:7]
+        await store.create(any_sample.spec)
+        await store.upsert("notes@1", drawn(any_sample, 300))
+        query = VectorQuery(drawn(any_sample, 1)[0].vector, top=200, exact=exact, beam=216)
+        whole = await self.found(store, query)
+        assert await self.found(store, replace(query, top=7)) == whole[:7]
 
     @pytest.mark.parametrize("sample", SCORED.values(), ids=SCORED)
     async def test_exact_search_agrees_with_numpy(self, notes: VectorStore, sample: Sample) -> None:
@@ -215,10 +225,11 @@ class VectorStoreSuite:
         query = VectorQuery(sample.axis(1.0), top=10, where=where, exclude_ids=("a",))
         assert await self.found(filed, query) == ["b"]
 
-    async def test_vectors_come_back_bit_by_bit(self, notes: VectorStore, sample: Sample) -> None:
-        given = drawn(sample, 20)
-        await notes.upsert("notes@1", given)
-        held = await notes.stored("notes@1", [one.id for one in given], vectors=True)
+    async def test_vectors_come_back_bit_by_bit(self, store: VectorStore, any_sample: Sample) -> None:
+        await store.create(any_sample.spec)
+        given = drawn(any_sample, 20)
+        await store.upsert("notes@1", given)
+        held = await store.stored("notes@1", [one.id for one in given], vectors=True)
         for one in given:
             vector = held[one.id].vector
             assert vector is not None
@@ -231,15 +242,18 @@ class VectorStoreSuite:
             "a": ("content of a", "passage of a")
         }
 
-    async def test_what_is_no_vector_of_the_representation_is_refused(self, notes: VectorStore, sample: Sample) -> None:
-        for wrong, said in sample.wrong:
+    async def test_what_is_no_vector_of_the_representation_is_refused(
+        self, store: VectorStore, any_sample: Sample
+    ) -> None:
+        await store.create(any_sample.spec)
+        for wrong, said in any_sample.wrong:
             with pytest.raises(BadInput, match=said):
-                await notes.search("notes@1", VectorQuery(wrong, top=10))
+                await store.search("notes@1", VectorQuery(wrong, top=10))
             with pytest.raises(BadInput, match=said):
-                await notes.scores("notes@1", ["a"], wrong)
+                await store.scores("notes@1", ["a"], wrong)
             with pytest.raises(BadInput, match=said):
-                await notes.upsert("notes@1", [point("a", wrong)])
-        assert (await notes.counts("notes@1")).documents == 0
+                await store.upsert("notes@1", [point("a", wrong)])
+        assert (await store.counts("notes@1")).documents == 0
 
     async def test_what_a_generation_was_made_of_is_kept(self, notes: VectorStore, sample: Sample) -> None:
         assert await notes.spec("notes@1") == sample.spec
