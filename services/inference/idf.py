@@ -36,8 +36,8 @@ from services.inference.profiles import (
 COMMAND = ".venv/bin/python -m services.inference.idf"
 Float32 = NDArray[np.float32]
 _TABLE = TypeAdapter(dict[str, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]])
-# Of [CLS], [SEP], [MASK] and markers. nDCG@10 of bge-small-en-v1.5-tokens is the same with 0, and lower with the mean
-# weight of a query's word pieces; 0 would leave a query without word pieces no vector.
+# Of [CLS], [SEP], [MASK] and markers. With the mean weight of the queries' word pieces nDCG@10 is lower; with 0 it is
+# within .002, but a query without word pieces would have no vector (docs/measurements/2026-11-26-idf.md).
 SPECIAL_WEIGHT = 1.0
 PASSAGES_PER_BATCH = 256
 
