@@ -82,12 +82,12 @@ def test_a_configuration_that_cannot_be_used_is_one_sentence(
     assert said.count("\n") == 1
 
 
-def test_a_further_dense_service_has_settings_of_its_own(tmp_path: Path) -> None:
+def test_a_further_dense_service_has_settings_of_its_own(starting: Forks, tmp_path: Path) -> None:
     own = {"DENSE_BGE_DIRECTORY": str(tmp_path), "DENSE_BGE_PORT": "0", "DENSE_BGE_MODEL": "unheard-of"}
-    said = refusal((*DENSE, "dense_bge"), {"DENSE_MODEL": "another", **own})
+    said = refusal(starting, (*DENSE, "dense_bge"), {"DENSE_MODEL": "another", **own})
     assert said.startswith("dense_bge: cannot start: ")
     assert "unheard-of" in said
-    assert "no service bge; take dense or dense_bge or dense_e5" in refusal((*DENSE, "bge"), {})
+    assert "no service bge; take dense or dense_bge or dense_e5" in refusal(starting, (*DENSE, "bge"), {})
 
 
 def port(module: tuple[str, ...]) -> dict[str, str]:
