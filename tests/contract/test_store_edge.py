@@ -19,7 +19,8 @@ from services.vectorstore.representation import Dense, MultiVector, Storage
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_edge import EdgeStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
-from tests.contract.vector_store import VectorStoreSuite, assert_depth_changes_no_first_hit, found_share
+from tests.contract.vector_store import VectorStoreSuite
+from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
 from tests.support.vectors import COSINE, SAMPLES, SPEC, Sample, axis, drawn, point, random_points, same, unit_rows
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,7 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.filters import Condition, Filter
 from services.storage.content_digest import ContentDigest
 from services.storage.fields import requirements_of
-from services.vectorstore.representation import MultiVector, SparseVector, Vector
+from services.vectorstore.representation import MultiVector, SparseVector
 from services.vectorstore.store import VectorQuery, VectorStore
 from tests.support.vectors import (
     COSINE,
@@ -35,25 +34,6 @@ from tests.support.vectors import (
 # What is the same for every vector is tried where points differ: one vector without a name, one with, and two.
 SHAPES = ("dense", "sparse", "int8")
 SCORED = {**{name: sample for name, sample in SAMPLES.items() if sample is not INT8}, "cosine": COSINE}
-
-
-async def assert_depth_changes_no_first_hit(store: VectorStore, generation: str, vectors: Sequence[Vector]) -> None:
-    """Asserts that approximate hits are the beginning of deeper ones, as deep as the beam allows."""
-    for vector in vectors:
-        query = VectorQuery(vector, top=112, beam=128)
-        deepest = await store.search(generation, query)
-        for top in (5, 40):
-            assert await store.search(generation, replace(query, top=top)) == deepest[:top]
-
-
-async def found_share(store: VectorStore, generation: str, vectors: Sequence[Vector], beam: int) -> float:
-    """Returns the share of the exact ten best that approximate searches of this beam find."""
-    shares = []
-    for vector in vectors:
-        query = VectorQuery(vector, top=10, beam=beam)
-        exact, near = [await store.search(generation, replace(query, exact=exact)) for exact in (True, False)]
-        shares.append(len({hit.id for hit in exact} & {hit.id for hit in near}) / 10)
-    return sum(shares) / len(shares)
 
 
 class VectorStoreSuite:

@@ -21,7 +21,8 @@ from services.vectorstore.representation import Dense
 from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
-from tests.contract.vector_store import VectorStoreSuite, assert_depth_changes_no_first_hit, found_share
+from tests.contract.vector_store import VectorStoreSuite
+from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
 from tests.support.vectors import SPEC, random_points, unit_rows
 
 URL = os.environ.get("QDRANT_URL", "")
