@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from deploy.local.checks import SETTINGS
+from gateway.families import STARTABLE
 from services.chassis.settings.service_settings import KeyedSettings, ServiceSettings
 from tests.support import secured
 from tests.support.gateway_stub import write_shop
@@ -287,7 +288,9 @@ FAULTS: tuple[tuple[dict[str, str], tuple[str, ...], str], ...] = (
 def test_a_start_that_is_refused_says_why_and_shows_no_secret(
     planted: PlantedSecrets, fault: dict[str, str], name: str, says: str
 ) -> None:
-    module = {"gateway": ["gateway"], "evaluator": ["evaluator", "serve"]}.get(name, [f"services.{name}"])
+    package = STARTABLE.get(name, name)
+    of_service = [f"services.{package}", *([] if name == package else [name])]
+    module = {"gateway": ["gateway"], "evaluator": ["evaluator", "serve"]}.get(name, of_service)
     done = started_with(planted, name, fault, *module)
     assert (done.returncode, done.stdout) == (1, b"")
     assert f"{name}: cannot start: " in done.stderr.decode()
