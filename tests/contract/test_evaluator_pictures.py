@@ -16,6 +16,7 @@ from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import evaluated, planned
 from tests.support.svg_reading import texts
+from tests.support.valid_times import with_timing_valid
 
 COLOURED = tuple(f"c{number}" for number in range(COLOURS))
 RUN = "20260101T000000000Z-small-0123abcd"
@@ -26,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, RunFolder]:
     directory = tmp_path_factory.mktemp("pictures")
     experiment = planned(directory, pipelines=["bm25", "dense", "hybrid"])
     report, folder = asyncio.run(evaluated(GatewayStub(approximate_misses=1), experiment, directory))
-    quiet = report.model_copy(update={"timing_valid": True, "timing_reasons": ()})
+    quiet = with_timing_valid(report)
     folder.write("report.json", quiet)
     return quiet, folder
 

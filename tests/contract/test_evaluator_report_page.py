@@ -20,6 +20,7 @@ from tests.support.charted_blocks import charts_without_table, flat
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.small_runs import evaluated, planned
 from tests.support.svg_reading import elements, texts
+from tests.support.valid_times import with_timing_valid
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -92,7 +93,7 @@ async def test_the_charts_are_files_of_their_own_and_the_same_as_those_in_the_pa
 
 
 async def test_every_chart_of_the_page_has_a_table_of_what_it_shows_beside_it(run: tuple[Report, RunFolder]) -> None:
-    report = run[0].model_copy(update={"timing_valid": True, "timing_reasons": ()})
+    report = with_timing_valid(run[0])
     blocks = report_blocks(report, report_charts(report))
     assert [one.path for one in flat(blocks) if isinstance(one, ChartImage)] == list(report_charts(report))
     assert charts_without_table(blocks) == []
@@ -118,7 +119,7 @@ async def test_warnings_stand_before_all_tables(tmp_path: Path) -> None:
 async def test_quality_against_latency_is_drawn_where_times_are_valid_and_only_there(
     run: tuple[Report, RunFolder],
 ) -> None:
-    valid = run[0].model_copy(update={"timing_valid": True, "timing_reasons": ()})
+    valid = with_timing_valid(run[0])
     svg = quality_latency_chart(valid)
     assert "nDCG@10 against latency" in texts(svg)
     assert sum(elements(svg, f"mark c{number}") for number in range(2)) == 4  # a mark a pipeline, and its legend
@@ -160,7 +161,7 @@ async def test_a_report_of_nine_pipelines_and_five_thousand_queries_is_rendered_
         )
         for number in range(9)
     }
-    large = report.model_copy(update={"pipelines": many, "timing_valid": True, "timing_reasons": ()})
+    large = with_timing_valid(report.model_copy(update={"pipelines": many}))
     began = time.process_time()
     svgs = report_charts(large)
     page = render_report_html(large, svgs)
