@@ -24,7 +24,6 @@ from tests.support.around import around
 from tests.support.gateway_stub import GatewayStub
 from tests.support.machine_counters import CountedMachine
 from tests.support.small_runs import planned, reached
-from tests.support.valid_times import with_timing_valid
 
 MEASURED = {"red bell", "oil chain", "steel", "saddle springs squeak"}
 
@@ -92,10 +91,10 @@ async def test_times_that_are_not_valid_are_marked_and_end_the_command_with_3(
 ) -> None:
     found = await swept(GatewayStub(), tmp_path, 30_000)
     folder = RunFolder(RunFolder.newest(tmp_path / "runs"))
-    print_deadlines(folder, with_timing_valid(found))
+    print_deadlines(folder, found.model_copy(update={"timing_valid": True, "timing_reasons": ()}))
     assert "?" not in capsys.readouterr().out
     with pytest.raises(typer.Exit) as ended:
-        print_deadlines(folder, with_timing_valid(found, "busy"))
+        print_deadlines(folder, found.model_copy(update={"timing_valid": False, "timing_reasons": ("busy",)}))
     assert ended.value.exit_code == 3
     told = capsys.readouterr()
     row = [line.split("|")[1:-1] for line in told.out.splitlines() if line.startswith("| ")][2]
