@@ -313,6 +313,7 @@ async def test_the_seed_of_the_load_draws_its_queries(gateway: str, tmp_path: Pa
 
 
 @pytest.mark.integration
+@repeated_when_late
 async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_is_named(
     gateway: str, stub: GatewayStub, tmp_path: Path
 ) -> None:
@@ -340,6 +341,8 @@ async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_
         assert sent[0] == sent[1]
         # A sleep of 100 ms may end a little early.
         assert min(one.counted_ms for one in samples[0]) < 99 <= min(one.counted_ms for one in samples[1])
+        if point.quality is None and not point.timing_valid:
+            raise UndecidedError(f"{point.left_out} of {point.pairs} slices were disturbed")
         assert point.quality is not None
         assert point.quality.outcome == "same"
 
