@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import qdrant_edge as edge
 
 from services.contracts.collections import LexicalPreset
+from services.lexical.presets import fields_of
 
 # Best documents of each field that enter a sum over fields or repeated words. With fewer documents in the collection
 # the sum is exact, and 5,183 take 4 ms. In larger ones, a document below this rank in a field contributes 0 for it.
@@ -14,7 +15,7 @@ MOST_CANDIDATES = 20_000
 
 def fields_of_presets(presets: Sequence[LexicalPreset]) -> tuple[str, ...]:
     """Returns the payload fields with terms: two of `best_fields` and `most_fields`, else one."""
-    fields = {field for preset in presets for field in _scored(preset)}
+    fields = {field for preset in presets for field in fields_of(preset)}
     return tuple(sorted(fields))
 
 
@@ -24,7 +25,7 @@ def bm25_request(
     """Returns the request for the `limit` best points for the query's terms (at least one)."""
     parameters = edge.Bm25Params(k=preset.k1, b=preset.b)
     groups = _by_repetition(words)
-    fields = _scored(preset)
+    fields = fields_of(preset)
     if len(fields) == 1 and set(groups) == {1}:
         query = edge.TextQuery(fields[0], groups[1], parameters)
         return edge.QueryRequest(limit=limit, query=query, filter=where)
@@ -40,16 +41,6 @@ def bm25_request(
         scores.append(edge.Expression.Sum(weighted))
     formula = edge.Formula(_combined(preset, scores), {f"$score[{place}]": 0.0 for place in range(len(prefetches))})
     return edge.QueryRequest(limit=limit, query=formula, prefetches=prefetches)
-
-
-def _scored(preset: LexicalPreset) -> tuple[str, ...]:
-    match preset.match:
-        case "flat":
-            return ("contents",)
-        case "doc2query" | "deepct":
-            return (preset.match,)
-        case "best_fields" | "most_fields":
-            return ("title", "text")
 
 
 def _by_repetition(words: Sequence[str]) -> Mapping[int, str]:

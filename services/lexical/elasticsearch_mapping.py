@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.contracts.collections import CollectionDeclaration, FieldKind, LexicalPreset
-from services.lexical.presets import declared_presets
+from services.lexical.presets import declared_presets, fields_of
 
 # Part of the stamp: changing the number requires a new index.
 ANALYSIS = "elasticsearch-english-1"
@@ -93,17 +93,7 @@ def _source_without(expanded: Sequence[str]) -> Json:
 
 def scored_fields(preset: LexicalPreset) -> list[str]:
     """Returns the sub-fields that a preset scores."""
-    return [f"{field}.{preset.name}" for field in _parents(preset)]
-
-
-def _parents(preset: LexicalPreset) -> tuple[str, ...]:
-    match preset.match:
-        case "flat":
-            return ("contents",)
-        case "doc2query" | "deepct":
-            return (preset.match,)
-        case "best_fields" | "most_fields":
-            return ("title", "text")
+    return [f"{field}.{preset.name}" for field in fields_of(preset)]
 
 
 def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
@@ -116,7 +106,7 @@ def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
             "index_options": "freqs",  # phrase queries are not supported
         }
         for one in presets
-        if field in _parents(one)
+        if field in fields_of(one)
     }
     # Anserini's flat collections call title and text together `contents`. copy_to leaves the source unchanged.
     copied = {"copy_to": ["contents"]} if field in ("title", "text") else {}

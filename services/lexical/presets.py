@@ -30,6 +30,17 @@ def declared_presets(declaration: CollectionDeclaration) -> tuple[LexicalPreset,
     return presets
 
 
+def fields_of(preset: LexicalPreset) -> tuple[str, ...]:
+    """Returns the fields of a document that a preset scores."""
+    match preset.match:
+        case "flat":
+            return ("contents",)
+        case "doc2query" | "deepct":
+            return (preset.match,)
+        case "best_fields" | "most_fields":
+            return ("title", "text")
+
+
 def chosen_preset(declaration: CollectionDeclaration, name: str | None) -> LexicalPreset:
     """Returns the preset of that name, or the first one. Raises BadInput naming the declared ones."""
     presets = declared_presets(declaration)
