@@ -198,7 +198,7 @@ def test_collections_that_another_engine_lacks_are_named_and_the_printed_command
     up = clone.local("up", **elsewhere)
     assert up.returncode == 0, up.stderr
     (command,) = re.findall(r"Collection `shop` is not in lexical \(edge\).* Load it again: `(.*?)`;", up.stderr)
-    assert "`demo`" not in up.stderr.partition("Collection")[2]
+    assert "Collection `demo`" not in up.stderr
     with pytest.raises(urllib.error.HTTPError) as refused:
         clone.search("bm25", of="shop")
     assert (refused.value.code, refused.value.headers["retry-after"]) == (409, None)
@@ -207,7 +207,7 @@ def test_collections_that_another_engine_lacks_are_named_and_the_printed_command
     answer = clone.search("hybrid-rerank", of="shop")
     assert (answer["collection"], answer["degraded"]) == ("shop@2", [])
     again = clone.local("up", **elsewhere)
-    assert "Collection" not in again.stderr
+    assert "Collection `" not in again.stderr
     assert clone.local("down").returncode == 0
 
 
@@ -224,7 +224,7 @@ def test_services_on_request_are_added_to_a_stack_with_its_data(clone: Clone) ->
     for pipeline in ("bm25", "splade", "colbert", "bm25-splade", "bm25-colbert", "hybrid-colbert"):
         answer = clone.search(pipeline)
         assert (bool(answer["hits"]), answer["degraded"]) == (True, []), pipeline
-    assert "Collection" not in up.stderr.partition("Ready")[2]
+    assert "Collection `demo`" not in up.stderr  # another test of this stack leaves a collection of its own
     without = clone.local("up", **hashing)
     assert (without.returncode, "GATEWAY_BACKENDS" in without.stderr) == (1, True), without.stderr
     assert clone.local("down").returncode == 0
