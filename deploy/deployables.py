@@ -112,7 +112,8 @@ DEPLOYABLES = {
             module="evaluator",
             prefix="EVALUATOR_",
             port=8009,
-            paths=(*_SERVICE, "services/ranking", "evaluator"),
+            # Its reports name what the models were trained on.
+            paths=(*_SERVICE, "services/ranking", "deploy/models/models.yaml", "evaluator"),
             extra="evaluator",
             # Without it the module is the command line.
             arguments=("serve",),

@@ -6,6 +6,7 @@ from pydantic import FiniteFloat
 
 from evaluator.client.client import GatewayClient
 from evaluator.datasets.reader import Dataset, read_dataset
+from evaluator.datasets.training_sets import trained_on
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.metrics.quality import means, measure
@@ -100,6 +101,7 @@ def render_encoder_parity(report: EncoderParityReport) -> str:
             f"{report.generation} on {report.engine}",
             f"served:    {', '.join(map(' '.join, zip(published, served, strict=True)))}",
             f"published: {', '.join(map(' '.join, published.items()))} ({report.published.source})",
+            f"trained on: {trained_on(report.system)}",
             "",
             _verdict(report),
         ]

@@ -30,6 +30,12 @@ def origin_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
         f"({counts.judgments} judgments); asked: {sample}. What reading them had to decide:"
     )
     yield Table("collection", "Decisions while reading the collection", _collection_rows(counts))
+    if models := filled(Table("models", "What each model was trained on", _model_rows(report))):
+        yield Heading("The models")
+        yield Prose(
+            "As their cards list it. A figure on a set that a model saw in training is no figure for new texts."
+        )
+        yield from models
     yield Heading("How it was made")
     yield Table("origin", "Origin of the figures", origin_rows(report))
     yield Prose(ELSEWHERE)
@@ -67,6 +73,16 @@ def _imported_rows(report: Report) -> list[list[str]]:
                 found.excluded_self,
             )
             rows.append([name, found.file, *map(str, counts)])
+    return rows
+
+
+def _model_rows(report: Report) -> list[list[str]]:
+    found = {model: sets for outcome in report.pipelines.values() for model, sets in outcome.trained_on.items()}
+    rows = [["model", "pipelines", "trained on", "saw this set"]]
+    for model, sets in sorted(found.items()):
+        using = {name: one for name, one in report.pipelines.items() if model in one.trained_on}
+        seen = any(model in one.saw_dataset for one in using.values())
+        rows.append([model, ", ".join(using), sets, "yes" if seen else "not listed"])
     return rows
 
 

@@ -1,11 +1,13 @@
 """Defines the figures of one pipeline in report.json and builds them from its answers. Pure."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.client.cached_results import CacheUse, sum_cached_results
 from evaluator.comparison.verdict import PairedComparison
+from evaluator.datasets.training_sets import saw_in_training, trained_on
 from evaluator.experiments.gates import GatedFigures
 from evaluator.machine.process_costs import PipelineCost
 from evaluator.report.ranked_run import RankedRun
@@ -18,6 +20,8 @@ from evaluator.steps.quality_figures import QualityFigure
 from evaluator.steps.rank import RankedArm
 from evaluator.steps.run_import import ImportedFile
 from services.contracts.base import Count, Wire
+from services.contracts.collections import CollectionState
+from services.contracts.pipelines import Pipeline, Rerank, Retrieve
 
 
 class PipelineReport(Wire):
@@ -28,6 +32,9 @@ class PipelineReport(Wire):
     fingerprint: str
     preset: str | None  # the lexical preset that the experiment has set, if it has
     models: dict[str, tuple[str, ...]]  # by rerank stage: every model that answered, `name@weights`
+    # By model that retrieves or re-ranks: the sets that it saw in training (deploy/models/models.yaml).
+    trained_on: dict[str, str] = {}
+    saw_dataset: tuple[str, ...] = ()  # of these models, those that saw this dataset in training
     quality: dict[str, FiniteFloat | None]  # by name (nDCG@10, …): the means of `figures`
     figures: dict[str, QualityFigure] = {}  # by name: the mean, its denominator, its bounds over tied documents
     # By name: of the mean, 95 %, BCa bootstrap; null where a single query has a value.
@@ -81,10 +88,13 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         for record in (*answered, *deep_answered)
         for item in record.degraded
     }
+    used = sorted(_stored_models(arm.pipeline, run.manifest.backends) | set().union(*models.values()))
     return PipelineReport(
         fingerprint=arm.fingerprint,
         preset=arm.preset,
         models={stage: tuple(sorted(names)) for stage, names in models.items()},
+        trained_on={model: trained_on(model) for model in used},
+        saw_dataset=tuple(model for model in used if saw_in_training(model, run.experiment.dataset_name)),
         quality={metric: figure.mean for metric, figure in quality.figures[arm.name].items()},
         figures=quality.figures[arm.name],
         intervals=dict(statistics.intervals),
@@ -114,6 +124,13 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         run_file=run.run_files[arm.name],
         imported=run.imported.get(arm.name),
     )
+
+
+def _stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionState]) -> set[str]:
+    """Returns the models whose vectors a pipeline searches or scores."""
+    stages = () if pipeline is None else (one.stage for one in pipeline.identified)
+    read = {stage.backend for stage in stages if isinstance(stage, Retrieve | Rerank)}
+    return {state.stamp["model"] for name, state in backends.items() if name in read and "model" in state.stamp}
 
 
 def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:

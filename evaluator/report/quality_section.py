@@ -13,6 +13,8 @@ QUALITY_LATENCY = "charts/quality-latency.svg"
 DIFFERENCES = "charts/differences.svg"
 # The first of the experiment's metrics stand in the first table, the others in the second.
 COLUMNS = 5
+# Behind the name of a pipeline in whose figures a model was tested on a set of its training.
+SAW_DATASET = "trained on this set"
 FIGURES = (
     "Queries: those in the mean, of which the lost and those without hits have an empty ranking. Worst, expected, "
     "best: the mean with tied documents in their worst order, over their orders, in their best; moved: the queries "
@@ -78,7 +80,9 @@ def pipeline_rows(report: Report) -> list[list[str]]:
     labels = [parse_metric(metric).label(report.depth) for metric in metrics]
     rows = [["pipeline", *labels, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
     for name, outcome in report.pipelines.items():
-        label = f"{name} ({outcome.preset})" if outcome.preset else name
+        remarks = [outcome.preset, SAW_DATASET if outcome.saw_dataset else None]
+        known = ", ".join(filter(None, remarks))
+        label = f"{name} ({known})" if known else name
         latency = outcome.latency_ms
         rows.append(
             [label]

@@ -18,6 +18,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # A plain file name: joined to a folder, it must not lead out of it.
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 RelativePath = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9._-]*$")]
+SetName = Annotated[str, Field(min_length=1)]
 
 # Files of every served model folder.
 GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
@@ -87,6 +88,10 @@ class _Profile(_Value):
     precision: Precision
     default: bool = Field(description="whether `make models` fetches it without being asked by name")
     session_entries: dict[str, str] = Field(default={}, description="ONNX Runtime session configuration entries")
+    trained_on: Annotated[tuple[SetName, ...], Field(min_length=1)] | Literal["its card does not say"] = Field(
+        description="the sets that it or what it was made from saw in training, as their cards or papers list them; a "
+        "set of the evaluator's catalogue by its title or name there"
+    )
     files: dict[FileName, Sha256] = Field(description="every file of the served folder and its sha256")
     checkpoint_sha256: Sha256 | None = Field(
         default=None,

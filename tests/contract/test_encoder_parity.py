@@ -77,6 +77,7 @@ def test_the_figure_of_an_encoder_is_compared_and_its_other_settings_are_named(u
         code, shown, _ = compared(url, directory, tmp_path / "runs", printed, "second")
         assert (code, said in shown) == (status, True), shown
         assert "model ('hashing' instead of 'e5-small-v2'); max_tokens ('" in shown
+        assert "trained on: MS MARCO, NQ, " in shown
         assert "query_prefix ('unknown' instead of 'query: ')" in shown
     report = json.loads((tmp_path / "runs" / "parity.json").read_text())
     assert {"model", "max_tokens"} <= {one["setting"] for one in report["differing"]}

@@ -97,6 +97,7 @@ class GatewayStub:
     answers_nothing: bool = False  # every ranking is empty
     without_lexical: bool = False
     stamp: dict[str, str] = field(default_factory=lambda: {"schema": "1"})
+    model: dict[str, str] = field(default_factory=dict)  # what the stamp of `dense` has beyond this one
     search_delay_s: float = 0.0  # delay of each answer to a search
     load_delay_s: float = 0.0  # delay of each answer to a batch
     most_searches_a_second: float | None = None  # of each drive of a load; refuses what is more, but for BURST of them
@@ -153,7 +154,8 @@ class GatewayStub:
             backends=(
                 *(() if self.without_lexical else (lexical,)),
                 BackendState(backend="dense", family="dense", reachable=True,
-                             generations=(state.model_copy(update={"vectors": vectors, "engine": "qdrant"}),)),
+                             generations=(state.model_copy(update={"vectors": vectors, "engine": "qdrant",
+                                                                   "stamp": self.stamp | self.model}),)),
                 BackendState(backend="reranker", family="reranker", reachable=True),
             ),
         )  # fmt: skip

@@ -184,6 +184,7 @@ def _shared(files: dict[str, str]) -> dict[str, object]:
         "max_tokens": 32,
         "precision": "fp32",
         "default": True,
+        "trained_on": "its card does not say",
         "files": files,
         "sources": [DirectorySource(kind="directory", path="nowhere")],
     }

@@ -78,6 +78,7 @@ def small_token_encoder(folder: Path, use: dict[str, object]) -> TokenEncoderPro
             "max_tokens": POSITIONS,
             "precision": "fp32",
             "default": False,
+            "trained_on": "its card does not say",
             "files": files,
             "sources": [{"kind": "directory", "path": "nowhere"}],
         }

@@ -137,6 +137,7 @@ def _profile(folder: Path, max_tokens: int, precision: str) -> CrossEncoderProfi
             "name": folder.name,
             "kind": "cross-encoder",
             "default": False,
+            "trained_on": "its card does not say",
             "activation": "none",
             "weight": 1.0,
             "max_tokens": max_tokens,

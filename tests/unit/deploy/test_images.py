@@ -63,7 +63,7 @@ def test_the_copied_code_has_no_tests_no_tools_and_no_weights(deployable: Deploy
     copied = {file.relative_to(tmp_path).parts[0] for file in tmp_path.rglob("*") if file.is_file()}
     assert copied <= {"services", "gateway", "evaluator", "deploy"}
     assert sorted(file.name for file in (tmp_path / "deploy").rglob("*") if file.is_file()) == (
-        ["models.yaml", "probe.py"] if deployable.models else ["probe.py"]
+        ["models.yaml", "probe.py"] if deployable.models or deployable.name == "evaluator" else ["probe.py"]
     )
 
 

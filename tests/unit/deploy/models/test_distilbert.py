@@ -70,6 +70,7 @@ async def test_a_checkpoint_in_a_folder_is_built_pinned_and_served(tmp_path, cap
         "vocabulary": 20,
         "max_tokens": 12,
         "precision": "fp32",
+        "trained_on": "its card does not say",
         "files": {name: file_sha256(origin / name) for name in ("tokenizer.json", "config.json")}
         | {"model.onnx": "0" * 64},
         "checkpoint_sha256": file_sha256(checkpoint),

@@ -92,6 +92,10 @@ def test_the_wheel_is_pinned_to_a_version():
         (lambda m: m["sources"][1].update(revision="main"), "should match pattern"),
         (lambda m: m["sources"][2].update(folder="../up"), "should match pattern"),
         (lambda m: m.update(sources=[]), "at least 1 item"),
+        (lambda m: m.pop("trained_on"), "trained_on: "),
+        (lambda m: m.update(trained_on=[]), "trained_on"),
+        (lambda m: m.update(trained_on=["MS MARCO", ""]), "trained_on"),
+        (lambda m: m.update(trained_on="MS MARCO"), "its card does not say"),
     ],
 )
 def test_an_invalid_entry_is_refused_with_its_field(listed, file, spoil, complaint):
