@@ -251,6 +251,8 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
             )
     if outcome.load is not None:
         print_load(folder, outcome.load)
+    if outcome.recommendation is not None:
+        print(f"\n{outcome.recommendation.text}")
     print(f"\nReport: {folder.path / 'report.json'} (and report.html, report.md, runs/, manifest.json beside it)")
     if outcome.timing_doubts:
         print("\n" + "\n  ".join(outcome.timing_doubts), file=sys.stderr)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Table, Verdict, filled
+from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table, Verdict, filled
 from evaluator.report.quality_latency_chart import quality_latency_chart
 from evaluator.report.report import Report
 from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange
@@ -37,6 +37,9 @@ def quality_charts(report: Report) -> dict[str, str | None]:
 def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     """Yields what a reader must know of the run, the first table, and the comparison with the first pipeline."""
     yield from map(Caution, (*report.warnings, *report.timing_doubts))
+    if report.recommendation is not None:
+        yield Heading("What to ship")
+        yield Sentence(report.recommendation.text)
     yield Table("pipelines", "Quality and latency of each pipeline", pipeline_rows(report))
     if report.timing_reasons:
         yield Prose("No chart of quality against latency: the times do not hold.")

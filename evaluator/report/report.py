@@ -12,6 +12,7 @@ from evaluator.load.report import LoadReport
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.metrics.conventions import Conventions
 from evaluator.report.pipeline_report import PipelineReport
+from evaluator.report.recommendation import Recommendation
 from evaluator.runs.interruptions import LatencySource
 from evaluator.runs.latency import DOUBTFUL, carry_validity
 from evaluator.runs.manifest import Manifest
@@ -50,6 +51,7 @@ class Report(StepFile):
     conditions: MachineConditions | None = None  # of the machine while the times were taken; null: not read
     latency_source: LatencySource | None = None  # null: the run was not interrupted, and latency is of all answers
     pipelines: dict[str, PipelineReport]
+    recommendation: Recommendation | None = None  # null: the run is not valid, or has one pipeline
     conventions: Conventions | None = None  # null: of a release that did not state them
     gates: tuple[GateOutcome, ...] = ()  # of the queries one at a time; those of the load stand in `load`
     load: LoadReport | None = None  # null: no traffic was sent

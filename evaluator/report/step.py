@@ -10,6 +10,7 @@ from evaluator.pages.table_files import write_tables
 from evaluator.report.page import render_report_html, render_report_markdown
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
+from evaluator.report.recommendation import recommend
 from evaluator.report.report import Report
 from evaluator.report.sections import STEPS, report_blocks, report_charts, step_charts
 from evaluator.runs.interruptions import interruption_remarks, warmup_remarks
@@ -58,6 +59,7 @@ def build_report(run: RankedRun) -> Report:
         conditions=run.conditions,
         latency_source=run.source,
         pipelines=dict(pipelines),
+        recommendation=None if faults else recommend(pipelines),
         conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
         gates=tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in pipelines.items()))),
         vector_recall=dict(run.recall),

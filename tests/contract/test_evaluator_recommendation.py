@@ -1,0 +1,103 @@
+"""What a run recommends: on the console, in report.json and on the page; by which rule; and when nothing."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.machine.process_costs import PipelineCost
+from evaluator.report.pipeline_report import PipelineReport
+from evaluator.report.recommendation import recommend
+from evaluator.report.report import Report
+from evaluator.runs.latency import summarise
+from tests.support.simulated_runs import ranked_by, write_collection, write_rankings, write_three_rankings
+
+Evaluator = Callable[..., Result]
+
+
+@pytest.fixture
+def evaluator(tmp_path: Path) -> Evaluator:
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+
+
+@pytest.fixture
+def alike(tmp_path: Path) -> list[Path]:
+    """Two rankings of which each is better on half of the queries, the first one a little more; and a bad one."""
+    one = ranked_by(lambda n: 1 if n % 2 else 3)
+    other = ranked_by(lambda n: 2 if n == 58 else 3 if n % 2 else 1)
+    bad = ranked_by(lambda n: 9)
+    return [write_rankings(tmp_path / f"{name}.trec", by) for name, by in (("one", one), ("two", other), ("bad", bad))]
+
+
+def reported(evaluator: Evaluator, tmp_path: Path, files: list[Path]) -> tuple[Report, str]:
+    done = evaluator("import", write_collection(tmp_path / "shop"), *files)
+    (run,) = (tmp_path / "runs").glob("2*")
+    assert "What to ship" in (run / "report.md").read_text() or "recommendation" not in done.stdout
+    return Report.model_validate_json((run / "report.json").read_text()), done.stdout
+
+
+def test_the_best_pipeline_is_recommended_alone_where_the_queries_tell_it_from_all(
+    evaluator: Evaluator, tmp_path: Path
+) -> None:
+    files = write_three_rankings(tmp_path)
+    report, shown = reported(evaluator, tmp_path, [files["fair"], files["good"], files["bad"]])
+    found = report.recommendation
+    assert found is not None
+    assert (found.pipeline, found.contenders, found.chosen_by) == ("good", ("good",), None)
+    assert found.text in shown
+    assert found.text in (next((tmp_path / "runs").glob("2*")) / "report.md").read_text()
+    assert "was not measured" in found.text
+
+
+def test_of_those_that_cannot_be_told_from_the_best_the_cheapest_is_recommended(
+    evaluator: Evaluator, tmp_path: Path, alike: list[Path]
+) -> None:
+    report, _ = reported(evaluator, tmp_path, alike)
+    best = max(report.pipelines, key=lambda name: report.pipelines[name].quality["nDCG@10"] or 0)
+    other = {"one": "two", "two": "one"}[best]
+    found = report.recommendation
+    assert found is not None
+    assert (found.pipeline, set(found.contenders), found.chosen_by) == (best, {"one", "two"}, "quality")
+
+    by_cpu = recommend({name: with_cpu(one, 5.0 if name == best else 2.0) for name, one in report.pipelines.items()})
+    assert by_cpu is not None
+    assert (by_cpu.pipeline, by_cpu.chosen_by) == (other, "cpu")
+    assert f"whether {best}" in by_cpu.text
+
+    timed = {name: with_times(with_cpu(one, 2.0), name == best, valid=True) for name, one in report.pipelines.items()}
+    by_time = recommend(timed)
+    assert by_time is not None
+    assert (by_time.pipeline, by_time.chosen_by) == (best, "p95")
+
+    doubtful = recommend({name: with_times(one, name == best, valid=False) for name, one in report.pipelines.items()})
+    assert doubtful is not None
+    assert doubtful.chosen_by == "quality"  # times that do not hold decide nothing
+    assert "?" in doubtful.text
+
+
+def test_nothing_is_recommended_of_one_pipeline_or_of_a_run_that_is_not_valid(
+    evaluator: Evaluator, tmp_path: Path
+) -> None:
+    files = write_three_rankings(tmp_path)
+    alone, shown = reported(evaluator, tmp_path, [files["good"]])
+    assert (alone.recommendation, "Ship" in shown) == (None, False)
+    short = write_rankings(tmp_path / "short.trec", dict.fromkeys(range(40), 1))
+    done = evaluator("import", tmp_path / "shop", files["good"], short)
+    reports = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("2*/report.json")]
+    lossy = next(one for one in reports if len(one["pipelines"]) == 2)
+    assert (lossy["valid"], lossy["recommendation"], "Ship" in done.stdout) == (False, None, False)
+
+
+def with_cpu(outcome: PipelineReport, cpu_ms: float) -> PipelineReport:
+    cost = PipelineCost(queries=60, lost=0, seconds=1.0, cpu_ms=cpu_ms, processes={})
+    return outcome.model_copy(update={"cost": cost})
+
+
+def with_times(outcome: PipelineReport, fast: bool, *, valid: bool) -> PipelineReport:
+    latency = summarise([1.0 if fast else 9.0] * 60)
+    held = {name: type(latency.p95)(getattr(latency, name).unchecked_ms, valid) for name in ("p50", "p95")}
+    return outcome.model_copy(update={"latency_ms": latency.model_copy(update=held)})
