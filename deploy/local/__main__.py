@@ -19,12 +19,18 @@ from deploy.local.checks import expect_startable, unknown_settings, unread_varia
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.footprint import footprints, table, write
 from deploy.local.outside_processes import outside_processes
+from deploy.local.paper_demo import collection_of, paper_options
 from deploy.local.ports import in_use, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
-from deploy.local.running_stack import missing_collections, pipelines_over_every_backend, reread_pipelines
+from deploy.local.running_stack import (
+    missing_collections,
+    pipelines_over_every_backend,
+    reread_pipelines,
+    served_pipelines,
+)
 from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
-from deploy.local.systems import bring_models, demo_systems, memory_notices
+from deploy.local.systems import asks_for_paper, bring_models, demo_systems, memory_notices
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from evaluator.machine.measured_processes import record_stack
 from evaluator.runs.run_folder import RunFolder
@@ -173,13 +179,20 @@ def demo() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds through `finally`
     with exclusive(DEMO, "Another `make demo` runs in this checkout: wait until it has ended."):
         supervision.stop(DEMO)  # of a demo that was killed
+        paper = collection_of(os.environ) if asks_for_paper(os.environ) else None
         choices = choose({**os.environ, "SYSTEMS": ",".join(demo_systems(os.environ))}, DEMO, own_ports=True)
         say_notices(choices)
         try:
             launch(choices)
             earlier = RunFolder.every(runs_folder())
-            status = evaluator(choices, "demo", "--processes", choices.processes(os.environ))
-            report_footprints(choices, run_since(earlier))
+            options: list[str] = []
+            if paper is not None:
+                options = paper_options(choices, os.environ, paper, served_pipelines(choices), evaluator, say)
+            status = evaluator(choices, "demo", "--processes", choices.processes(os.environ), *options)
+            run = run_since(earlier)
+            report_footprints(choices, run)
+            if paper is not None and run is not None and (run / "report.json").exists():
+                status = evaluator(choices, "analyse", str(run)) or status
             return status
         finally:
             supervision.stop(DEMO)

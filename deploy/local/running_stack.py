@@ -18,7 +18,7 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.runs.run_folder import RunFolder
 from gateway.families import default_backends
 from services.contracts.collections import CollectionList, CollectionView
-from services.contracts.pipelines import PipelineChanges, PipelineList
+from services.contracts.pipelines import Pipeline, PipelineChanges, PipelineList
 from services.contracts.problem import Problem
 
 ANSWER_WITHIN_S = 30
@@ -39,11 +39,17 @@ def pipelines_over_every_backend(choices: Choices) -> list[str]:
     """Returns names of pipelines that the gateway serves: few that use every backend that any of them uses."""
     found: list[str] = []
     covered: set[str] = set()
-    for view in PipelineList.model_validate_json(_asked(choices, "GET", "/v1/pipelines")).pipelines:
-        if not covered.issuperset(view.pipeline.backends):
-            found.append(view.name)
-            covered.update(view.pipeline.backends)
+    for name, pipeline in served_pipelines(choices).items():
+        if not covered.issuperset(pipeline.backends):
+            found.append(name)
+            covered.update(pipeline.backends)
     return found
+
+
+def served_pipelines(choices: Choices) -> dict[str, Pipeline]:
+    """Returns the pipelines that the gateway serves, by name. Raises StackProblem."""
+    views = PipelineList.model_validate_json(_asked(choices, "GET", "/v1/pipelines")).pipelines
+    return {view.name: view.pipeline for view in views}
 
 
 def missing_collections(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from services.sparse.settings import SparseSettings
 
 # The memory of a service in MiB while `make demo` loads and searches its collection: a measured peak.
 SYSTEMS: Mapping[str, int] = {"sparse": 181, "late_interaction": 537, "dense_bge": 388, "dense_e5": 394}
+PAPER = "paper"  # of SYSTEMS: all of them
 _SETTINGS: Mapping[str, type[SparseSettings | LateInteractionSettings | DenseSettings]] = {
     "sparse": SparseSettings,
     "late_interaction": LateInteractionSettings,
@@ -26,12 +27,17 @@ _SETTINGS: Mapping[str, type[SparseSettings | LateInteractionSettings | DenseSet
 def requested_systems(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Returns the services that SYSTEMS names. Raises StackProblem for a name that is none."""
     named = [name.strip() for name in environment.get("SYSTEMS", "").split(",") if name.strip()]
-    if unknown := [name for name in named if name not in SYSTEMS]:
+    if unknown := [name for name in named if name not in SYSTEMS and name != PAPER]:
         raise StackProblem(
             f"SYSTEMS={environment['SYSTEMS']}: {', '.join(unknown)} is none of the choices: take {', '.join(SYSTEMS)} "
-            "or several, separated by commas. The other services always start."
+            f"or several, separated by commas, or {PAPER} for all. The other services always start."
         )
-    return tuple(name for name in SYSTEMS if name in named)
+    return tuple(name for name in SYSTEMS if name in named or PAPER in named)
+
+
+def asks_for_paper(environment: Mapping[str, str]) -> bool:
+    """Returns whether SYSTEMS asks for the systems of the BEIR paper."""
+    return PAPER in [name.strip() for name in environment.get("SYSTEMS", "").split(",")]
 
 
 def demo_systems(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from evaluator.expansion.sparse_service import sparse_service
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import load_dataset, prepare_run
+from gateway.settings import GatewaySettings
+from services.chassis.settings.strict_yaml import parse_yaml
 from services.sparse.app import build_app
 from services.sparse.settings import SparseSettings
 from tests.support.gateway_stub import write_shop
@@ -27,6 +29,7 @@ from tests.support.served import served
 from tests.support.small_runs import planned
 
 VOCABULARY = {"red": 1, "bell": 2, "steel": 3, "saddle": 4, "chain": 5, "spring": 6, "##s": 7}
+DEEPCT = GatewaySettings().pipelines / "deepct.yaml"
 MODEL = "toy@0123456789ab"
 
 
@@ -94,7 +97,7 @@ async def test_a_loaded_collection_is_searched_by_its_expansions(directory: Path
         first = await ingest(client, experiment, load_dataset(experiment))
         again = await ingest(client, experiment, load_dataset(experiment))
         assert (first.generation, again.generation, again.backends["lexical"].unchanged) == ("c@1", "c@1", 6)
-        pipeline = {"name": "p", "stages": [{"kind": "retrieve", "backend": "lexical", "preset": "deepct"}]}
+        pipeline = parse_yaml(DEEPCT.read_text())
         answer = await stack.post("/search", query="saddles", pipeline=pipeline)
         assert {hit["id"] for hit in answer.json()["hits"]} == {"d3", "q4"}
 
@@ -107,6 +110,9 @@ async def test_a_loaded_collection_is_searched_by_its_expansions(directory: Path
 
         other = planned(directory, collection="c", pipelines=["bm25"])
         assert (await ingest(client, other, load_dataset(other))).generation == "c@2"
+        refused = await stack.post("/search", query="saddles", pipeline=pipeline)
+        assert refused.status_code == 422
+        assert "deepct is not declared for this collection" in refused.json()["detail"]
 
 
 def test_a_preset_over_expansions_needs_a_file_of_them(directory: Path) -> None:

@@ -94,6 +94,7 @@ def test_a_system_that_is_elsewhere_is_used_and_none_is_started(tmp_path: Path) 
         ({"PIPELINES": "dense,dense-bge,dense-e5"}, ("dense_bge", "dense_e5")),
         ({"PIPELINES": "hybrid-colbert, bm25-splade"}, ("sparse", "late_interaction")),
         ({"PIPELINES": "bm25", "SYSTEMS": "sparse"}, ("sparse",)),
+        ({"SYSTEMS": "paper"}, ("sparse", "late_interaction", "dense_bge", "dense_e5")),
     ],
 )
 def test_a_demo_starts_what_its_pipelines_need(given: dict[str, str], started: tuple[str, ...]) -> None:
