@@ -8,8 +8,10 @@ from pathlib import Path
 from evaluator.analyses.analysed_runs import AnalysedSet, changed_pipelines, measured_with_added, resolve_runs
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, SetAnalysis, VocabularyOverlap
 from evaluator.analyses.averages import SetRow, common_rows, ndcg_at_10, set_rows, summarise
+from evaluator.analyses.combinations import best_fusions, compared_pairs
 from evaluator.analyses.corpus_words import Vocabulary, count_corpus_words, weighted_jaccard
 from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking
+from evaluator.analyses.paper_systems import in_paper_order
 from evaluator.analyses.remarks import analysis_notes, not_as_published
 from evaluator.analyses.served_figures import process_figures, served_figures
 from evaluator.datasets.added_judgments import merged_judgments
@@ -37,7 +39,7 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
     """
     catalogue = load_catalogue()
     found = resolve_runs(words, runs, catalogue)
-    pipelines = tuple(dict.fromkeys(name for one in found for name in one.runs))
+    pipelines = in_paper_order(dict.fromkeys(name for one in found for name in one.runs))
     if baseline not in pipelines:
         raise WrongOption(
             f"--baseline {baseline}: no pipeline of that name in these runs; there are {_list(pipelines)}"
@@ -82,8 +84,11 @@ def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis,
     corpus = corpus_file(directory)
     added = merged_judgments(own, files, corpus) if files else None
     measured = {
-        name: measure_ranking(run, name, own, added.grades if added else None) for name, run in one.runs.items()
+        name: measure_ranking(one.runs[name], name, own, added.grades if added else None)
+        for name in in_paper_order(one.runs)
     }
+    seed = experiment.seed
+    single = {name: ranking.rankings for name, ranking in measured.items() if ranking.rankings is not None}
     relevant = list(_relevant(own, queries))
     chosen = {*relevant, *_first_ten(measured)}
     with progress(f"{one.name}: counting words", one.first.manifest.counts.documents, "documents") as advance:
@@ -105,6 +110,8 @@ def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis,
         lengths={name: length_distribution(ranking.first_ten, counted.lengths) for name, ranking in measured.items()},
         added_judgments=added.files if added else (),
         processes=tuple(process_figures(one.runs)),
+        pairs=compared_pairs({name: ranking.ndcg for name, ranking in measured.items()}, seed),
+        fusions=tuple(best_fusions(single, queries, own, seed)),
     )
     return analysed, counted.vocabulary
 

@@ -56,6 +56,33 @@ class RankingFigures(Wire):
     hole_at_10: FiniteFloat | None
     after: RejudgedFigures | None = None  # null: no judgments were added
     served: ServedFigures | None = None  # null: imported, or its run has no report of its files as they are
+    models: tuple[str, ...] = ()  # that its stages and expansions are of
+
+    def label(self, pipeline: str) -> str:
+        """Returns the name of the pipeline with its models: a stand-in carries its own name."""
+        return f"{pipeline} ({', '.join(self.models)})" if self.models else pipeline
+
+
+class PipelinePair(Wire):
+    """Two pipelines on the queries that both have a figure of. `p_holm`: adjusted for all pairs of the set."""
+
+    better: str  # by its mean
+    worse: str
+    difference: FiniteFloat
+    p_holm: FiniteFloat
+    queries: Count
+
+
+class FusedPipelines(Wire):
+    """The best fusion of so many pipelines, out of all that were `tried`.
+
+    `held_out`: the mean over queries that were held out when the fusion was chosen; null: a single query.
+    """
+
+    pipelines: tuple[str, ...]
+    ndcg_at_10: FiniteFloat
+    held_out: FiniteFloat | None
+    tried: Count
 
 
 class LengthDistribution(Wire):
@@ -84,6 +111,8 @@ class SetAnalysis(Wire):
     lengths: dict[str, LengthDistribution]  # of the first ten documents, by pipeline
     added_judgments: tuple[AddedJudgments, ...] = ()
     processes: tuple[ProcessFigures, ...] = ()
+    pairs: tuple[PipelinePair, ...] = ()
+    fusions: tuple[FusedPipelines, ...] = ()  # of pipelines that fuse nothing themselves
 
 
 class VocabularyOverlap(Wire):

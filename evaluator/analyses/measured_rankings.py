@@ -1,16 +1,20 @@
 """Measures one pipeline over one set from the files of its run, as the step `quality` does."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.analyses.analysed_runs import AnalysedRun
 from evaluator.analyses.analysis_report import RankingFigures, RejudgedFigures
 from evaluator.datasets.text_files import sha256
-from evaluator.metrics.quality import Grades, Rankings, means, within_depth
-from evaluator.runs.answers import read_answers
+from evaluator.metrics.quality import Grades, PerQuery, Rankings, means, within_depth
+from evaluator.runs.answers import AnswerRecord, read_answers
+from evaluator.runs.manifest import Manifest
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.quality_figures import ArmAnswers, arm_answers, measure_answers
+from evaluator.steps.rank import RankedArm
 from evaluator.steps.run_import import IMPORTED, ImportReport
 from evaluator.steps.validity import arm_faults
+from services.contracts.pipelines import Fuse, Retrieve
 
 NDCG, RECALL, CAPPED_RECALL, HOLE = METRICS = ("nDCG@10", "Recall@100", "R_cap@100", "hole@10")
 FIRST = 10  # documents whose lengths are looked at
@@ -19,10 +23,15 @@ DEEP = 100  # documents that the two kinds of recall look at
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRanking:
-    """The figures of a ranking, and the ids of the first ten documents of every query, one after the other."""
+    """The figures of a ranking, and the ids of the first ten documents of every query, one after the other.
+
+    `ndcg`: nDCG@10 by query. `rankings`: by query; None of a pipeline that fuses several.
+    """
 
     figures: RankingFigures
     first_ten: tuple[str, ...]
+    ndcg: Mapping[str, float | None]
+    rankings: Rankings | None
 
 
 def measure_ranking(run: AnalysedRun, pipeline: str, own: Grades, added: Grades | None) -> MeasuredRanking:
@@ -31,10 +40,11 @@ def measure_ranking(run: AnalysedRun, pipeline: str, own: Grades, added: Grades 
     file = folder.run_file(pipeline)
     records = tuple(read_answers(folder.answers(pipeline)))
     answers, rankings = arm_answers(records, ranked.timed_top, ranked.depth), read_run(file)
-    figures = _means(own, answers, rankings, ranked.queries, METRICS, ranked.depth)
+    found = _figures(own, answers, rankings, ranked.queries, METRICS, ranked.depth)
+    figures = means(found)
     after = None
     if added is not None:
-        again = _means(added, answers, rankings, ranked.queries, (NDCG, HOLE), ranked.depth)
+        again = means(_figures(added, answers, rankings, ranked.queries, (NDCG, HOLE), ranked.depth))
         after = RejudgedFigures(ndcg_at_10=again[NDCG], hole_at_10=again[HOLE])
     arm = next(one for one in ranked.arms if one.name == pipeline)
     imported = folder.read(IMPORTED, ImportReport).arms.get(pipeline) if folder.has(IMPORTED) else None
@@ -53,17 +63,35 @@ def measure_ranking(run: AnalysedRun, pipeline: str, own: Grades, added: Grades 
             capped_recall_at_100=figures[CAPPED_RECALL],
             hole_at_10=figures[HOLE],
             after=after,
+            models=tuple(_models(arm, run.manifest, records)),
         ),
         first_ten=tuple(name for query in ranked.queries if query in shown for name in shown[query].ids[:FIRST]),
+        ndcg=found[NDCG],
+        rankings=None if _fuses(arm) else rankings,
     )
 
 
-def _means(
+def _figures(
     judgments: Grades,
     answers: ArmAnswers,
     rankings: Rankings,
     queries: tuple[str, ...],
     metrics: tuple[str, ...],
     depth: int,
-) -> dict[str, float | None]:
-    return means(within_depth(measure_answers(judgments, answers, rankings, queries, metrics), depth))
+) -> PerQuery:
+    return within_depth(measure_answers(judgments, answers, rankings, queries, metrics), depth)
+
+
+def _fuses(arm: RankedArm) -> bool:
+    return arm.pipeline is not None and isinstance(arm.pipeline.identified.source.stage, Fuse)
+
+
+def _models(arm: RankedArm, manifest: Manifest, records: Sequence[AnswerRecord]) -> Iterator[str]:
+    """Yields the models of what a pipeline reads, then those that re-ranked, without the hashes of their weights."""
+    found: dict[str, None] = {}
+    for stage in (one.stage for one in arm.pipeline.identified) if arm.pipeline else ():
+        if isinstance(stage, Retrieve) and stage.backend in manifest.backends:
+            stamp = manifest.backends[stage.backend].stamp
+            found[stamp.get("model") or stamp.get(f"expansions.{stage.preset}", "")] = None
+    found |= {model: None for record in records for model in record.models.values()}
+    yield from dict.fromkeys(name.partition("@")[0] for name in found if name)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evaluator.analyses.analysis_report import Analysis
 from evaluator.analyses.drawing import PaperFigure
+from evaluator.analyses.systems_tables import verdicts
 from evaluator.analyses.table import FigureTable
 
 # What a reader must know of a table or figure, by the beginning of its name.
@@ -13,6 +14,11 @@ _EXPLANATIONS = {
     "table-2-against": "Against the baseline: the relative difference of the two means over the sets that both have, "
     "which is how the paper's row comes out nearest. Beside it the mean of the sets' own relative differences. Better "
     "and worse count any difference; `compare` says whether one is significant. Compare means over common sets alone.",
+    "systems": "A stand-in carries its own name and model; the originals have other weights. CPU a point: all CPU of a "
+    "query, divided by the points (0.01) of nDCG@10 over the baseline. What expansions cost to make is in no column.",
+    "significance": "Two-sided sign-flip test of each query's differences. All pairs of a set are one family.",
+    "fusions": "By reciprocal ranks (k 60) of the first 100 documents. Held out: each query is measured with the "
+    "fusion that the other folds choose; the columns before it are of the fusion that all queries chose.",
     "table-3-served": "One query at a time, as the client saw it. CPU: of all named processes, with what they do in "
     "the background. Index: of what the pipeline reads, with texts and logs that its engines keep there.",
     "table-3-processes": "CPU while the collection was loaded, where all of its documents were new. Memory: the "
@@ -40,6 +46,7 @@ def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[s
         f"Baseline: {analysis.baseline}. The tables and figures have the numbers of the BEIR paper (Thakur et al. "
         "2021, arXiv 2104.08663). A dash is a figure that is missing; why stands below the table."
     )
+    yield from verdicts(analysis)
     if analysis.notes:
         yield "\n".join(f"- **{note}**" for note in analysis.notes)
     yield from _runs(analysis)

@@ -6,6 +6,7 @@ from evaluator.analyses.analysis_report import Analysis, LengthDistribution, Ran
 from evaluator.analyses.averages import Pick, SetRow, common_rows, mean_of, ndcg_at_10
 from evaluator.analyses.difference_chart import differences_of
 from evaluator.analyses.measured_rankings import DEEP
+from evaluator.analyses.systems_tables import side_by_side_table, stand_ins_table
 from evaluator.analyses.table import Cell, FigureTable
 from evaluator.machine.process_costs import MIB
 
@@ -18,6 +19,10 @@ def paper_tables(analysis: Analysis, rows: Sequence[SetRow]) -> tuple[FigureTabl
         statistics_table(analysis),
         over_sets(analysis, rows, "table-2-ndcg", "Table 2", "nDCG@10", ndcg_at_10),
         summary_table(analysis),
+        stand_ins_table(analysis),
+        side_by_side_table(analysis),
+        *pairs_tables(analysis),
+        *fusions_tables(analysis),
         *served_tables(analysis),
         *published_tables(analysis, rows),
         holes_table(analysis),
@@ -100,6 +105,41 @@ def summary_table(analysis: Analysis) -> FigureTable:
             for one in analysis.summaries
         ),
     )  # fmt: skip
+
+
+def pairs_tables(analysis: Analysis) -> Iterator[FigureTable]:
+    """Yields every pair of pipelines with its test, the least p first, where a set has several."""
+    rows = [
+        (one.name, pair.better, pair.worse, pair.difference, pair.p_holm, pair.queries)
+        for one in analysis.sets
+        for pair in sorted(one.pairs, key=lambda pair: pair.p_holm)
+    ]
+    if rows:
+        yield FigureTable(
+            name="significance",
+            title="pairs of pipelines, nDCG@10",
+            header=("set", "better", "worse", "difference", "p (Holm)", "queries"),
+            formats=(TEXT, TEXT, TEXT, SHARE, SHARE, COUNT),
+            rows=tuple(rows),
+        )
+
+
+def fusions_tables(analysis: Analysis) -> Iterator[FigureTable]:
+    """Yields the best fusions, and what they gain over the best pipeline alone."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in analysis.sets:
+        best = max((found.ndcg_at_10 for found in one.pipelines.values() if found.ndcg_at_10 is not None), default=None)
+        for fused in one.fusions:
+            gain = None if best is None else fused.ndcg_at_10 - best
+            rows.append((one.name, " + ".join(fused.pipelines), fused.tried, fused.ndcg_at_10, gain, fused.held_out))
+    if rows:
+        yield FigureTable(
+            name="fusions",
+            title="the best fusions of two and of three pipelines",
+            header=("set", "fused", "of so many", "nDCG@10", "to the best alone", "held out"),
+            formats=(TEXT, TEXT, COUNT, SHARE, SIGNED, SHARE),
+            rows=tuple(rows),
+        )
 
 
 def served_tables(analysis: Analysis) -> Iterator[FigureTable]:

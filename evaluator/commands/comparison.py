@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from evaluator.analyses.analysing import BASELINE
 from evaluator.analyses.analysing import analyse as analysed
 from evaluator.analyses.analysis_files import new_analysis_folder, write_analysis
+from evaluator.analyses.systems_tables import systems_summary
 from evaluator.commands.options import RUNS, AddedFiles, Junit, Runs, collection_directory, reporting_errors
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
@@ -96,6 +97,8 @@ def analyse(
         write_analysis(analysis, folder)
         for note in analysis.notes:
             say(f"Note: {note}")
+        for part in systems_summary(analysis):
+            say(f"\n{part}")
         show(str(folder / "analysis.md"))
 
 

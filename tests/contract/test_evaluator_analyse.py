@@ -108,6 +108,24 @@ def test_two_sets_give_tables_figures_a_page_and_json(
     assert "No mean: there is no set on which every pipeline has this figure." in page
 
 
+def test_every_pair_is_tested_fusions_are_tried_and_the_terminal_shows_ten_systems_and_a_verdict(
+    evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
+) -> None:
+    run = imported(shop, **{"dense-bge": GOOD, "bm25": FAIR, "dense": BAD})
+    done = evaluator("analyse", run, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert figures_of(tmp_path / "out")["pipelines"] == ["bm25", "dense", "dense-bge"]  # as in the paper
+    header, *pairs = rows_of(tmp_path / "out", "significance")
+    assert {(row[1], row[2]) for row in pairs} == {("dense-bge", "bm25"), ("dense-bge", "dense"), ("bm25", "dense")}
+    assert all(float(row[header.index("p (Holm)")]) < 0.05 for row in pairs)
+    assert [row[2] for row in rows_of(tmp_path / "out", "fusions")[1:]] == ["3", "1"]
+    assert len(re.findall(r"^\| shop ", done.stderr, re.MULTILINE)) == 10
+    assert "shop: GenQ was not measured; it needs " in done.stderr
+    verdict = next(line for line in done.stderr.splitlines() if "dense-bge is best" in line)
+    assert verdict.startswith("shop: No queries were lost, no answers degraded.")
+    assert verdict in (tmp_path / "out" / "analysis.md").read_text()
+
+
 def test_the_same_runs_give_the_same_files(
     evaluator: Evaluator, imported: Callable[..., Path], shop: Path, tmp_path: Path
 ) -> None:
@@ -279,4 +297,6 @@ def test_a_set_as_published_has_the_published_figures_beside_ours(evaluator: Eva
     header, row = rows_of(tmp_path / "out", "published-ndcg")
     assert row[header.index("BM25 flat (Anserini)")] == "0.3218"
     assert row[header.index("BM25 (paper)")] == "0.325"
+    systems = {cells[1]: cells for cells in rows_of(tmp_path / "out", "systems-side-by-side")[1:]}
+    assert (systems["BM25"][-1], systems["ColBERT"][-1], len(systems)) == ("0.325", "0.305", 10)
     assert rows_of(tmp_path / "out", "table-1-statistics")[1][:4] == ["nfcorpus", "test", "3633", "323"]

@@ -1,0 +1,82 @@
+"""Tests every pair of pipelines on a set, and finds the best fusions of two and of three. Pure.
+
+A fusion is by reciprocal ranks (k 60) of the first 100 documents of each ranking. Its choice is that of a replay.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from evaluator.analyses.analysis_report import FusedPipelines, PipelinePair
+from evaluator.comparison.paired_tests import differences, holm, mean, sign_flip_p
+from evaluator.metrics.quality import Grades
+from evaluator.replay.all_queries import QueryAnswers, measured
+from evaluator.replay.choice import FOLDS, best, honest_mean
+from services.contracts.scored import paired
+from services.ranking.fusion import AlignedLegs, Leg
+
+METRIC, ANSWER = "nDCG@10", 10
+LEG = 100  # documents of a ranking that a fusion reads
+SIZES = (2, 3)
+
+Figures = Mapping[str, Mapping[str, float | None]]  # pipeline → query → nDCG@10
+Rankings = Mapping[str, Mapping[str, Sequence[str]]]  # pipeline → query → documents, best first
+
+
+def compared_pairs(figures: Figures, seed: int) -> tuple[PipelinePair, ...]:
+    """Returns every pair with p of the sign-flip test; all pairs are one family after Holm.
+
+    The better pipeline of a pair is the first.
+    """
+    found = []
+    for first, second in combinations(figures, 2):
+        both = [(value, figures[second].get(query)) for query, value in figures[first].items()]
+        known = [(one, other) for one, other in both if one is not None and other is not None]
+        if known:
+            found.append((first, second, differences(*zip(*known, strict=True))))
+    adjusted = holm([sign_flip_p(values, seed) for *_, values in found])
+    pairs = []
+    for (first, second, values), p in zip(found, adjusted, strict=True):
+        names = (second, first) if mean(values) > 0 else (first, second)
+        pairs.append(
+            PipelinePair(
+                better=names[0], worse=names[1], difference=abs(mean(values)), p_holm=p, queries=len(values)
+            )
+        )  # fmt: skip
+    return tuple(pairs)
+
+
+def best_fusions(rankings: Rankings, queries: Sequence[str], grades: Grades, seed: int) -> Iterator[FusedPipelines]:
+    """Yields the best fusion of each size, with its mean over queries that were held out when it was chosen."""
+    every = [names for size in SIZES for names in combinations(rankings, size)]
+    if not every or not queries:
+        return
+    answers = [_answers(query, rankings, every) for query in queries]
+    values = measured(answers, grades, len(every), METRIC)
+    for size in SIZES:
+        places = [at for at, names in enumerate(every) if len(names) == size]
+        if not places:
+            continue
+        own, free = values[places], [0.0] * len(places)  # what a fusion costs does not decide between equal ones
+        held_out, _ = honest_mean(own, free, min(FOLDS, len(queries)), seed)
+        means = own.mean(axis=1).tolist()
+        chosen = best(means, free)
+        yield FusedPipelines(
+            pipelines=every[places[chosen]],
+            ndcg_at_10=means[chosen],
+            held_out=None if math.isnan(held_out) else held_out,
+            tried=len(places),
+        )
+
+
+def _answers(query: str, rankings: Rankings, every: Sequence[tuple[str, ...]]) -> QueryAnswers:
+    legs = {}
+    for name, by_query in rankings.items():
+        first = by_query.get(query, ())[:LEG]
+        legs[name] = Leg(paired((document, float(len(first) - rank)) for rank, document in enumerate(first)))
+    fused = []
+    for names in every:
+        aligned = AlignedLegs([legs[name] for name in names])
+        fused.append(tuple(one.id for one in aligned.reciprocal_rank([1.0] * len(names), top=ANSWER)))
+    numbers = {answer: number for number, answer in enumerate(dict.fromkeys(fused))}
+    return QueryAnswers(query, tuple(numbers), tuple(numbers[answer] for answer in fused))
