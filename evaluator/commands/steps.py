@@ -47,6 +47,7 @@ from evaluator.progress import say
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report.page import render_table
 from evaluator.report.quality_section import verdicts
+from evaluator.report.recommendation import Bounds
 from evaluator.report.report import Report
 from evaluator.report.step import report_step
 from evaluator.report.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
@@ -146,13 +147,19 @@ def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgmen
         print_next_step("report", path)
 
 
-def report(runs: Runs = RUNS, run: Run = None, junit: Junit = None) -> None:
+def report(
+    runs: Runs = RUNS,
+    run: Run = None,
+    junit: Junit = None,
+    p95: Annotated[float | None, typer.Option(min=0, help="Recommend only what has at most this p95, in ms.")] = None,
+    cpu: Annotated[float | None, typer.Option(min=0, help="Recommend only what takes at most this CPU, in ms.")] = None,
+) -> None:
     """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
         path = run or runs / LATEST
         reports = {}
         for folder in runs_of(path):
-            reports[folder.path.name] = report_step(folder)
+            reports[folder.path.name] = report_step(folder, Bounds(p95, cpu))
             print_report(folder, reports[folder.path.name])
         _end(path, reports, junit)
 

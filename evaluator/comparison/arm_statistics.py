@@ -6,38 +6,22 @@ Pure. Takes the values of each query; which files they come from is left to the 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import FiniteFloat
-
-from evaluator.comparison.contenders import contenders
-from evaluator.comparison.paired_tests import differences, interval, mean, queries_needed, sorted_differences
+from evaluator.comparison.paired_tests import differences, interval, sorted_differences
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.metrics.quality import PerQuery
-from services.contracts.base import Count, Wire
 
 
 @dataclass(frozen=True, slots=True)
 class ArmStatistics:
     """Intervals by metric, and the comparison with the first arm (None for that arm itself).
 
-    `differences`: of the queries in that comparison, as `sorted_differences` has them. `standing`: None without one.
+    `differences`: of the queries in that comparison, as `sorted_differences` has them.
     """
 
     intervals: Mapping[str, tuple[float, float] | None]
     against_first: PairedComparison | None
     differences: tuple[float, ...]
-    standing: "Standing | None"
-
-
-class Standing(Wire):
-    """How an arm stands to the one with the highest mean, over the queries that have a value in all arms."""
-
-    metric: str
-    queries: Count
-    mean: FiniteFloat
-    contends: bool  # it cannot be told from the best arm (contenders.py)
-    best: str
-    queries_to_tell: Count | None  # to find its difference from `best` with 80 % power; null for the best, or an equal
 
 
 def statistics_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -> dict[str, ArmStatistics]:
@@ -46,7 +30,6 @@ def statistics_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -
     The metric compared is the first one that has a value and of which more is better.
     """
     first, *others = figures
-    standings: Mapping[str, Standing] = {}
     compared: dict[str, PairedComparison] = {}
     shown: dict[str, tuple[float, ...]] = {}
     for metric in figures[first]:
@@ -57,34 +40,9 @@ def statistics_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -
             shown = {
                 pair.second: sorted_differences(differences(pair.first_values, pair.second_values)) for pair in pairs
             }
-            standings = _standings({arm: found[metric] for arm, found in figures.items()}, metric, depth, seed)
             break
     intervals = {arm: _intervals(of_arm, seed) for arm, of_arm in figures.items()}
-    return {
-        arm: ArmStatistics(intervals[arm], compared.get(arm), shown.get(arm, ()), standings.get(arm)) for arm in figures
-    }
-
-
-def _standings(
-    values: Mapping[str, Mapping[str, float | None]], metric: str, depth: int, seed: int
-) -> dict[str, Standing]:
-    rows = [[found.get(query) for found in values.values()] for query in next(iter(values.values()))]
-    known = [[one for one in row if one is not None] for row in rows if None not in row]
-    if not known:
-        return {}
-    by_arm = dict(zip(values, zip(*known, strict=True), strict=True))
-    best = max(by_arm, key=lambda arm: mean(by_arm[arm]))
-    return {
-        arm: Standing(
-            metric=parse_metric(metric).label(depth),
-            queries=len(known),
-            mean=mean(by_arm[arm]),
-            contends=contends,
-            best=best,
-            queries_to_tell=queries_needed(differences(by_arm[arm], by_arm[best])),
-        )
-        for arm, contends in zip(by_arm, contenders(tuple(by_arm.values()), seed), strict=True)
-    }
+    return {arm: ArmStatistics(intervals[arm], compared.get(arm), shown.get(arm, ())) for arm in figures}
 
 
 def _intervals(figures: PerQuery, seed: int) -> dict[str, tuple[float, float] | None]:

@@ -5,11 +5,22 @@ Hsu 1984 ("Constrained simultaneous confidence intervals for multiple comparison
 sign flips of whole queries (Westfall and Young 1993), so that correlated systems and values in steps need no model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from evaluator.comparison.paired_tests import ALPHA, BATCH, RESAMPLES, ROUNDING
+from evaluator.comparison.paired_tests import (
+    ALPHA,
+    BATCH,
+    RESAMPLES,
+    ROUNDING,
+    differences,
+    mean,
+    queries_needed,
+)
+from evaluator.metrics.metric_table import parse_metric
+from evaluator.metrics.quality import PerQuery
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +28,48 @@ if TYPE_CHECKING:
 
 # All flips are tried up to this many queries: no more than RESAMPLES.
 MOST_FOR_ALL_FLIPS = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a system stands to the one with the highest mean, over the queries that have a value in all systems.
+
+    `queries_to_tell`: those that find its difference from `best` with 80 % power; None for the best, or an equal one.
+    """
+
+    metric: str
+    queries: int
+    mean: float
+    contends: bool
+    best: str
+    queries_to_tell: int | None
+
+
+def standings_of(figures: Mapping[str, PerQuery], depth: int, seed: int) -> dict[str, Standing]:
+    """Returns how the systems stand in the first metric of which more is better and that all have; else nothing.
+
+    `figures`: system → metric → query → value, None where a query has none.
+    """
+    for metric in next(iter(figures.values()), {}):
+        parsed, columns = parse_metric(metric), [found.get(metric, {}) for found in figures.values()]
+        rows = [[column.get(query) for column in columns] for query in columns[0]]
+        known = [[value for value in row if value is not None] for row in rows if None not in row]
+        if not known or parsed.family.lower_is_better:
+            continue
+        values = dict(zip(figures, zip(*known, strict=True), strict=True))
+        best = max(values, key=lambda system: mean(values[system]))
+        return {
+            system: Standing(
+                metric=parsed.label(depth),
+                queries=len(known),
+                mean=mean(values[system]),
+                contends=contends,
+                best=best,
+                queries_to_tell=queries_needed(differences(values[system], values[best])),
+            )
+            for system, contends in zip(values, contenders(tuple(values.values()), seed), strict=True)
+        }
+    return {}
 
 
 def contenders(values: Sequence[Sequence[float]], seed: int, resamples: int = RESAMPLES) -> tuple[bool, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.client.cached_results import CacheUse, sum_cached_results
-from evaluator.comparison.arm_statistics import Standing
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.datasets.training_sets import saw_in_training, trained_on
 from evaluator.experiments.gates import GatedFigures
@@ -43,7 +42,6 @@ class PipelineReport(Wire):
     against_first: PairedComparison | None = None  # in the first metric; null: the first pipeline, or no metric
     # Differences of its queries from the first pipeline, ascending; of over 201 queries the quantiles at even steps.
     differences: tuple[FiniteFloat, ...] = ()
-    standing: Standing | None = None  # in the first metric; null: fewer than two pipelines, or no metric
     latency_ms: Latency
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     stages_ms: dict[str, StageTime]  # by stage, `<stage>.<part>`, `include`, `gateway.wait`, `total`
@@ -102,7 +100,6 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         intervals=dict(statistics.intervals),
         against_first=statistics.against_first,
         differences=statistics.differences,
-        standing=statistics.standing,
         latency_ms=summarise(samples_ms(records, run.timed_segment)),
         path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
         stages_ms=stage_times(timed, [one.id for one in arm.pipeline.identified] if arm.pipeline else []),

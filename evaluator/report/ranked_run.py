@@ -32,6 +32,7 @@ class RankedRun:
     manifest: Manifest
     ranked: RankReport
     quality: QualityReport
+    figures: Mapping[str, PerQuery]
     statistics: Mapping[str, ArmStatistics]
     records: Mapping[str, Sequence[AnswerOutcome]]
     source: LatencySource | None
@@ -62,6 +63,7 @@ def read_ranked_run(folder: RunFolder) -> RankedRun:
         manifest=manifest,
         ranked=ranked,
         quality=quality,
+        figures=figures,
         statistics=statistics_of_arms(figures, ranked.depth, experiment.seed),
         records=records,
         source=source,

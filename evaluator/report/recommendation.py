@@ -1,14 +1,20 @@
 """Recommends a pipeline: the cheapest of those that cannot be told from the best one. Pure.
 
-The rules: quality decides who contends (`contenders.py`). Among the contenders the lowest p95 decides where the times
-hold, else the least CPU a query where it is known of all, else the highest mean.
+The rules: only pipelines within the bounds are looked at. Quality decides who contends (`contenders.py`). Among the
+contenders the lowest p95 decides where the times hold, else the least CPU a query where it is known of all, else the
+highest mean.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
-from evaluator.comparison.arm_statistics import Standing
+from pydantic import FiniteFloat
+
+from evaluator.comparison.contenders import Standing, standings_of
+from evaluator.errors import WrongOption
 from evaluator.machine.process_costs import MIB
+from evaluator.metrics.quality import PerQuery
 from evaluator.report.pipeline_report import PipelineReport
 from services.contracts.base import Wire
 
@@ -20,29 +26,62 @@ _BY: Mapping[ChosenBy, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The most that a pipeline may take, in milliseconds; None: any."""
+
+    p95_ms: float | None = None
+    cpu_ms: float | None = None  # a query, of all named processes
+
+    def __str__(self) -> str:
+        named = (("p95", self.p95_ms, "ms"), ("CPU", self.cpu_ms, "ms a query"))
+        return " and ".join(f"{name} {most:g} {unit}" for name, most, unit in named if most is not None)
+
+
+NO_BOUNDS = Bounds()
+
+
 class Recommendation(Wire):
     """What to ship. `contenders`: the pipelines that cannot be told from the best one, in the order of the run."""
 
-    pipeline: str
+    pipeline: str | None  # null: none is within the bounds
     contenders: tuple[str, ...]
     chosen_by: ChosenBy | None  # null: nothing was left to choose
+    p95_within_ms: FiniteFloat | None  # the bounds; null: any
+    cpu_within_ms: FiniteFloat | None
     text: str
 
 
-def recommend(pipelines: Mapping[str, PipelineReport]) -> Recommendation | None:
-    """Returns what to ship of a valid run; None where fewer than two pipelines share a metric."""
-    standings = {name: outcome.standing for name, outcome in pipelines.items() if outcome.standing is not None}
+def recommend(
+    pipelines: Mapping[str, PipelineReport],
+    figures: Mapping[str, PerQuery],
+    depth: int,
+    seed: int,
+    bounds: Bounds = NO_BOUNDS,
+) -> Recommendation | None:
+    """Returns what to ship of a valid run; None of one pipeline, or where all share no metric. `figures`: by pipeline.
+
+    Raises WrongOption for a bound of what is not known of each pipeline.
+    """
+    standings = standings_of(figures, depth, seed)
     if len(standings) < 2:
         return None
-    within = {name: pipelines[name] for name, standing in standings.items() if standing.contends}
-    by, pipeline = _cheapest(within, standings)
+    allowed = _within(pipelines, bounds)
+    if len(allowed) < len(pipelines):
+        standings = standings_of({name: figures[name] for name in allowed}, depth, seed)
+    contending = {name: pipelines[name] for name, standing in standings.items() if standing.contends}
+    by, pipeline = _cheapest(contending, standings) if contending else (None, None)
     return Recommendation(
         pipeline=pipeline,
-        contenders=tuple(within),
-        chosen_by=None if len(within) == 1 else by,
-        text=" ".join(
+        contenders=tuple(contending),
+        chosen_by=by if len(contending) > 1 else None,
+        p95_within_ms=bounds.p95_ms,
+        cpu_within_ms=bounds.cpu_ms,
+        text=f"No pipeline is within {bounds}."
+        if pipeline is None or by is None
+        else " ".join(
             [
-                *_why(pipeline, standings, tuple(within), by),
+                _why(pipeline, standings, tuple(contending), by, bounds),
                 _cost(pipelines[pipeline]),
                 *_open_question(pipeline, standings[pipeline]),
             ]
@@ -50,31 +89,50 @@ def recommend(pipelines: Mapping[str, PipelineReport]) -> Recommendation | None:
     )
 
 
+def _p95(pipelines: Mapping[str, PipelineReport]) -> dict[str, float | None]:
+    return {name: outcome.latency_ms.p95.held_ms for name, outcome in pipelines.items()}
+
+
+def _cpu(pipelines: Mapping[str, PipelineReport]) -> dict[str, float | None]:
+    return {name: outcome.cost.cpu_ms if outcome.cost else None for name, outcome in pipelines.items()}
+
+
+def _within(pipelines: Mapping[str, PipelineReport], bounds: Bounds) -> tuple[str, ...]:
+    allowed = set(pipelines)
+    for option, most, figures in (("--p95", bounds.p95_ms, _p95), ("--cpu", bounds.cpu_ms, _cpu)):
+        if most is None:
+            continue
+        found = figures(pipelines)
+        if unknown := [name for name, figure in found.items() if figure is None]:
+            why = "times that hold" if option == "--p95" else "its CPU, which `run --processes` measures"
+            raise WrongOption(f"{option}: this run does not know it of {unknown[0]}; it needs {why}")
+        allowed = {name for name in allowed if (figure := found[name]) is not None and figure <= most}
+    return tuple(name for name in pipelines if name in allowed)
+
+
 def _cheapest(within: Mapping[str, PipelineReport], standings: Mapping[str, Standing]) -> tuple[ChosenBy, str]:
-    times = {name: outcome.latency_ms.p95.held_ms for name, outcome in within.items()}
-    cpu = {name: outcome.cost.cpu_ms if outcome.cost else None for name, outcome in within.items()}
-    by_rule: tuple[tuple[ChosenBy, Mapping[str, float | None]], ...] = (("p95", times), ("cpu", cpu))
-    for by, figures in by_rule:
+    rules: tuple[tuple[ChosenBy, Mapping[str, float | None]], ...] = (("p95", _p95(within)), ("cpu", _cpu(within)))
+    for by, figures in rules:
         known = {name: figure for name, figure in figures.items() if figure is not None}
         if len(known) == len(within):
             return by, min(known, key=lambda name: (known[name], -standings[name].mean))
     return "quality", max(within, key=lambda name: standings[name].mean)
 
 
-def _why(pipeline: str, standings: Mapping[str, Standing], within: tuple[str, ...], by: ChosenBy) -> tuple[str, ...]:
+def _why(
+    pipeline: str, standings: Mapping[str, Standing], contending: tuple[str, ...], by: ChosenBy, bounds: Bounds
+) -> str:
     mine = standings[pipeline]
-    figure, questions = (
-        f"{mine.metric} {mine.mean:.4f}",
-        f"{mine.queries:,} {_plural(mine.queries, 'query', 'queries')}",
-    )
-    if len(within) == 1:
-        return (f"Ship {pipeline}: {figure}, above every other pipeline on {questions}.",)
-    others = _listed([f"{name} ({standings[name].mean:.4f})" for name in within if name != pipeline])
-    if len(within) == len(standings):
-        told = f"{questions} cannot tell the pipelines apart"
-    else:
-        told = f"{questions} cannot tell it from {others}"
-    return (f"Ship {pipeline}: {figure}; {told}, and of these {len(within)} {_BY[by]}.",)
+    rivals = f"those within {bounds}" if bounds != NO_BOUNDS else "the pipelines"
+    begin = f"Ship {pipeline}: {mine.metric} {mine.mean:.4f}"
+    queries = f"{mine.queries:,} {'query' if mine.queries == 1 else 'queries'}"
+    if len(standings) == 1:
+        return f"{begin}, and no other pipeline is within {bounds}."
+    if len(contending) == 1:
+        return f"{begin}, the best of {rivals} on {queries}."
+    others = [f"{name} ({standings[name].mean:.4f})" for name in contending if name != pipeline]
+    told = f"{rivals} apart" if len(contending) == len(standings) else f"it from {_listed(others)}"
+    return f"{begin}; {queries} cannot tell {told}, and of these {len(contending)} {_BY[by]}."
 
 
 def _cost(outcome: PipelineReport) -> str:
@@ -84,24 +142,19 @@ def _cost(outcome: PipelineReport) -> str:
         *([f"{cost.cpu_ms:.1f} CPU ms a query"] if cost and cost.cpu_ms is not None else []),
         *([f"{outcome.index_bytes / MIB:.1f} MiB of index"] if outcome.index_bytes is not None else []),
     ]
-    return f"Its cost: {_listed(known)}." if known else "Its cost was not measured."
+    return f"Its cost: {', '.join(known)}." if known else "Its cost was not measured."
 
 
 def _open_question(pipeline: str, standing: Standing) -> tuple[str, ...]:
     if standing.best == pipeline:
         return ()
-    if standing.queries_to_tell is None or standing.queries_to_tell <= standing.queries:
-        return (f"Not known: whether {standing.best}, which has the highest mean, is better.",)
-    more = standing.queries_to_tell - standing.queries
-    return (
-        f"Not known: whether {standing.best}, which has the highest mean, is better; about {more:,} more judged "
-        f"{_plural(more, 'query', 'queries')} would tell, if the difference stays as it is.",
-    )
+    asked = f"Not known: whether {standing.best}, which has the highest mean, is better"
+    more = (standing.queries_to_tell or 0) - standing.queries
+    if more <= 0:
+        return (f"{asked}.",)
+    judged = f"{more:,} more judged {'query' if more == 1 else 'queries'}"
+    return (f"{asked}; about {judged} would tell, if the difference stays as it is.",)
 
 
 def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _plural(count: int, one: str, many: str) -> str:
-    return one if count == 1 else many

@@ -10,7 +10,7 @@ from evaluator.pages.table_files import write_tables
 from evaluator.report.page import render_report_html, render_report_markdown
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
-from evaluator.report.recommendation import recommend
+from evaluator.report.recommendation import NO_BOUNDS, Bounds, recommend
 from evaluator.report.report import Report
 from evaluator.report.sections import STEPS, report_blocks, report_charts, step_charts
 from evaluator.runs.interruptions import interruption_remarks, warmup_remarks
@@ -20,9 +20,9 @@ from evaluator.steps.validity import arm_faults
 from services.files.disk_writes import write_whole
 
 
-def report_step(folder: RunFolder) -> Report:
-    """Writes report.json and its pages."""
-    ranked = build_report(read_ranked_run(folder))
+def report_step(folder: RunFolder, bounds: Bounds = NO_BOUNDS) -> Report:
+    """Writes report.json and its pages. Raises WrongOption for a bound of what the run does not know."""
+    ranked = build_report(read_ranked_run(folder), bounds)
     measured = {step.name: found for step in STEPS if (found := step.read(folder)) is not None}
     made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
     report = ranked.model_copy(update={"made_from": made_from, **measured})
@@ -31,8 +31,8 @@ def report_step(folder: RunFolder) -> Report:
     return report
 
 
-def build_report(run: RankedRun) -> Report:
-    """Builds the report of the ranking alone: without the steps that may follow it."""
+def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
+    """Builds the report of the ranking alone: without the steps that may follow it. Raises as `report_step` does."""
     experiment, manifest, ranked = run.experiment, run.manifest, run.ranked
     without_times = {arm.name for arm in ranked.arms if arm.pipeline is None}
     doubts = timing_doubts(run.records, without_times, run.source, run.conditions, caches=experiment.caches)
@@ -59,7 +59,7 @@ def build_report(run: RankedRun) -> Report:
         conditions=run.conditions,
         latency_source=run.source,
         pipelines=dict(pipelines),
-        recommendation=None if faults else recommend(pipelines),
+        recommendation=None if faults else recommend(pipelines, run.figures, ranked.depth, experiment.seed, bounds),
         conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
         gates=tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in pipelines.items()))),
         vector_recall=dict(run.recall),

@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 from evaluator.cli import app
 from evaluator.machine.process_costs import PipelineCost
 from evaluator.report.pipeline_report import PipelineReport
-from evaluator.report.recommendation import recommend
+from evaluator.report.ranked_run import RankedRun, read_ranked_run
+from evaluator.report.recommendation import NO_BOUNDS, Bounds, Recommendation, recommend
 from evaluator.report.report import Report
 from evaluator.runs.latency import summarise
+from evaluator.runs.run_folder import RunFolder
 from tests.support.simulated_runs import ranked_by, write_collection, write_rankings, write_three_rankings
 
 Evaluator = Callable[..., Result]
@@ -33,18 +35,18 @@ def alike(tmp_path: Path) -> list[Path]:
     return [write_rankings(tmp_path / f"{name}.trec", by) for name, by in (("one", one), ("two", other), ("bad", bad))]
 
 
-def reported(evaluator: Evaluator, tmp_path: Path, files: list[Path]) -> tuple[Report, str]:
+def reported(evaluator: Evaluator, tmp_path: Path, files: list[Path]) -> tuple[RankedRun, Report, str]:
     done = evaluator("import", write_collection(tmp_path / "shop"), *files)
     (run,) = (tmp_path / "runs").glob("2*")
-    assert "What to ship" in (run / "report.md").read_text() or "recommendation" not in done.stdout
-    return Report.model_validate_json((run / "report.json").read_text()), done.stdout
+    report = Report.model_validate_json((run / "report.json").read_text())
+    return read_ranked_run(RunFolder(run)), report, done.stdout
 
 
 def test_the_best_pipeline_is_recommended_alone_where_the_queries_tell_it_from_all(
     evaluator: Evaluator, tmp_path: Path
 ) -> None:
     files = write_three_rankings(tmp_path)
-    report, shown = reported(evaluator, tmp_path, [files["fair"], files["good"], files["bad"]])
+    _, report, shown = reported(evaluator, tmp_path, [files["fair"], files["good"], files["bad"]])
     found = report.recommendation
     assert found is not None
     assert (found.pipeline, found.contenders, found.chosen_by) == ("good", ("good",), None)
@@ -56,34 +58,47 @@ def test_the_best_pipeline_is_recommended_alone_where_the_queries_tell_it_from_a
 def test_of_those_that_cannot_be_told_from_the_best_the_cheapest_is_recommended(
     evaluator: Evaluator, tmp_path: Path, alike: list[Path]
 ) -> None:
-    report, _ = reported(evaluator, tmp_path, alike)
+    run, report, _ = reported(evaluator, tmp_path, alike)
     best = max(report.pipelines, key=lambda name: report.pipelines[name].quality["nDCG@10"] or 0)
     other = {"one": "two", "two": "one"}[best]
     found = report.recommendation
     assert found is not None
     assert (found.pipeline, set(found.contenders), found.chosen_by) == (best, {"one", "two"}, "quality")
 
-    by_cpu = recommend({name: with_cpu(one, 5.0 if name == best else 2.0) for name, one in report.pipelines.items()})
-    assert by_cpu is not None
-    assert (by_cpu.pipeline, by_cpu.chosen_by) == (other, "cpu")
-    assert f"whether {best}" in by_cpu.text
+    def chosen(pipelines: dict[str, PipelineReport], bounds: Bounds = NO_BOUNDS) -> Recommendation:
+        found = recommend(pipelines, run.figures, run.ranked.depth, run.experiment.seed, bounds)
+        assert found is not None
+        return found
 
-    timed = {name: with_times(with_cpu(one, 2.0), name == best, valid=True) for name, one in report.pipelines.items()}
-    by_time = recommend(timed)
-    assert by_time is not None
-    assert (by_time.pipeline, by_time.chosen_by) == (best, "p95")
+    by_cpu = {name: with_cpu(one, 5.0 if name == best else 2.0) for name, one in report.pipelines.items()}
+    assert (chosen(by_cpu).pipeline, chosen(by_cpu).chosen_by) == (other, "cpu")
+    assert f"whether {best}" in chosen(by_cpu).text
+    by_time = {name: with_times(one, name == best, valid=True) for name, one in by_cpu.items()}
+    assert (chosen(by_time).pipeline, chosen(by_time).chosen_by) == (best, "p95")
+    doubtful = {name: with_times(one, name == best, valid=False) for name, one in report.pipelines.items()}
+    assert (chosen(doubtful).chosen_by, "?" in chosen(doubtful).text) == ("quality", True)  # times decide nothing
 
-    doubtful = recommend({name: with_times(one, name == best, valid=False) for name, one in report.pipelines.items()})
-    assert doubtful is not None
-    assert doubtful.chosen_by == "quality"  # times that do not hold decide nothing
-    assert "?" in doubtful.text
+    bounded = chosen(by_time, Bounds(cpu_ms=2.0))
+    assert (bounded.pipeline, bounded.contenders, bounded.cpu_within_ms) == (other, (other,), 2.0)
+    assert chosen(by_time, Bounds(p95_ms=0.5)).pipeline is None
+    assert chosen(by_time, Bounds(p95_ms=1.0, cpu_ms=5.0)).pipeline == best
+
+
+def test_a_bound_of_what_a_run_does_not_know_is_refused(
+    evaluator: Evaluator, tmp_path: Path, alike: list[Path]
+) -> None:
+    reported(evaluator, tmp_path, alike)
+    (run,) = (tmp_path / "runs").glob("2*")
+    for option in ("--p95", "--cpu"):
+        refused = evaluator("report", "--run", run, option, "100")
+        assert (refused.exit_code, option in refused.stderr) == (2, True), refused.output
 
 
 def test_nothing_is_recommended_of_one_pipeline_or_of_a_run_that_is_not_valid(
     evaluator: Evaluator, tmp_path: Path
 ) -> None:
     files = write_three_rankings(tmp_path)
-    alone, shown = reported(evaluator, tmp_path, [files["good"]])
+    _, alone, shown = reported(evaluator, tmp_path, [files["good"]])
     assert (alone.recommendation, "Ship" in shown) == (None, False)
     short = write_rankings(tmp_path / "short.trec", dict.fromkeys(range(40), 1))
     done = evaluator("import", tmp_path / "shop", files["good"], short)
