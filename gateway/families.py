@@ -51,6 +51,14 @@ FAMILIES: Mapping[str, Family] = {
 STARTABLE: Mapping[str, str] = {**{name: name for name in FAMILIES}, "dense_bge": "dense", "dense_e5": "dense"}
 
 
+def least_score(family: str, stamp: Mapping[str, str]) -> float | None:
+    """Returns the least score of a family's backend over a generation with this stamp.
+
+    Dot products of vectors that are not normalised have none, though cosines have.
+    """
+    return None if stamp.get("normalise") == "false" else FAMILIES[family].least_score
+
+
 def default_backends(families: Mapping[str, str]) -> frozenset[str]:
     """Returns which of these backends, given with their families, hold a collection that names none: the first of each
     family that is `by_default`."""

@@ -13,11 +13,11 @@ from evaluator.attribution.collect import leg_name
 from services.contracts.pipelines import Cut, Fuse, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
 from services.contracts.scored import Ranking
 from services.ranking.fusion import AlignedLegs, Leg, Mixture
-from services.ranking.stages import fused, fused_least_score, reranked
+from services.ranking.stages import fused, fused_least_score, needs_least_scores, reranked
 
 
 class NotCollected(Exception):
-    """A leg or a score that the pipeline needs was not collected."""
+    """A leg or a score that the pipeline needs was not collected; a least score also where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,8 @@ class ReplayedQuery:
                 if stage.inputs not in self._aligned:
                     legs = [Leg(self._sourced(one), self._least_score(one)) for one in stage.inputs]
                     self._aligned[stage.inputs] = AlignedLegs(legs)
+                if needs_least_scores(stage) and None in map(self._least_score, stage.inputs):
+                    raise NotCollected("a least score")
                 return fused(stage, self._aligned[stage.inputs], top)
             case _:
                 assert_never(stage)

@@ -6,10 +6,12 @@ import time
 from gateway.backends.budget import Budget
 from gateway.backends.wire import Backends
 from gateway.collections.generations import Generations
+from gateway.collections.history import History
+from gateway.families import least_score
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog
 from gateway.search.explaining import explain, places_of
-from gateway.search.plan import WalkPlan
+from gateway.search.plan import WalkPlan, refuse_missing_bounds
 from gateway.search.sources import GenerationMovedError
 from gateway.search.walk import include, walk
 from gateway.search.walked import WalkContext, Walked
@@ -19,7 +21,7 @@ from services.chassis.errors import BadInput, Unavailable
 from services.chassis.instruments import Instruments
 from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
 from services.contracts.generations import name_of
-from services.contracts.pipelines import GATEWAY_WAIT
+from services.contracts.pipelines import GATEWAY_WAIT, Retrieve
 from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates
 
 
@@ -55,7 +57,7 @@ class Executor:
             pipeline=PipelineRef(name=plan.pipeline.name, fingerprint=plan.fingerprint),
             request_id=identity,
             hits=_hits(request, walked),
-            candidates=_candidates(plan, walked) if request.explain == "candidates" else None,
+            candidates=self._candidates(plan, walked) if request.explain == "candidates" else None,
             degraded=tuple(one.degradation for one in walked.degraded),
             models=dict(walked.models),
             timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
@@ -69,15 +71,16 @@ class Executor:
             context = WalkContext(
                 self._backends, self._generations, self._admission, client, request, generation, budget, may_move
             )
-            self._expect_to_live_there(generation, plan)
+            self._expect_to_fit(generation, plan)
             try:
                 return await include(context, await explain(context, plan, await walk(context, plan)))
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
 
-    def _expect_to_live_there(self, generation: str, plan: WalkPlan) -> None:
-        """Raises BadInput if the pipeline uses a storing backend that the generation does not live on."""
+    def _expect_to_fit(self, generation: str, plan: WalkPlan) -> None:
+        """Raises BadInput if the generation does not live on a storing backend of the pipeline, or has no least score
+        there that a fuse needs."""
         history = self._generations.history(name_of(generation))
         backends = history.backends(generation)
         elsewhere = {backend.name for backend in self._backends.storing}.difference(backends)
@@ -87,6 +90,31 @@ class Executor:
                 f"collection '{history.name}' does not live on '{missing[0]}'; PUT /v1/collections/{history.name} with "
                 f'"backends": {wanted} adds it.'
             )
+        refuse_missing_bounds(plan, generation, self._unbounded(history, generation))
+
+    def _unbounded(self, history: History, generation: str) -> set[str]:
+        """Returns the backends whose scores over this generation have no least one."""
+        return {
+            backend
+            for backend, states in history.by_backend.items()
+            for state in states
+            if state.generation == generation and least_score(self._backends[backend].family, state.stamp) is None
+        }
+
+    def _candidates(self, plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
+        history = self._generations.history(name_of(walked.generation))
+        unbounded = self._unbounded(history, walked.generation)
+        stages = {one.id: one.stage for one in plan.pipeline.identified}
+        without = {name for name, one in stages.items() if isinstance(one, Retrieve) and one.backend in unbounded}
+        return {
+            stage: StageCandidates(
+                ranking=output,
+                least_score=None if stage in without else plan.least_scores.get(stage),
+                model_scores=walked.reranked[stage].scores if stage in walked.reranked else None,
+                weight=walked.reranked[stage].weight if stage in walked.reranked else None,
+            )
+            for stage, output in walked.outputs.items()
+        }
 
     def _record(self, walked: Walked, plan: WalkPlan, *, named: bool) -> None:
         kinds = {} if named else {one.id: one.stage.kind for one in plan.pipeline.identified}
@@ -106,18 +134,6 @@ def _stages_and_parts(walked: Walked) -> dict[str, float]:
             if f"{stage}.{part}" not in walked.timings_ms:
                 shown[f"{stage}.{part}"] = part_ms
     return shown
-
-
-def _candidates(plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
-    return {
-        stage: StageCandidates(
-            ranking=output,
-            least_score=plan.least_scores.get(stage),
-            model_scores=walked.reranked[stage].scores if stage in walked.reranked else None,
-            weight=walked.reranked[stage].weight if stage in walked.reranked else None,
-        )
-        for stage, output in walked.outputs.items()
-    }
 
 
 def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:

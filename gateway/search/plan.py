@@ -3,7 +3,7 @@
 Owns every decision that depends on the kind of a stage, made once, when a pipeline is read. Runs nothing.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
@@ -14,6 +14,7 @@ from gateway.search.search_depths import PlannedRetrieve
 from gateway.search.sources import PlannedSource, fuse, retrieve
 from gateway.search.walked import RERANKING, WalkContext, Walked
 from gateway.settings import BackendAddress
+from services.chassis.errors import BadInput
 from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.pipelines import (
     Cut,
@@ -26,7 +27,7 @@ from services.contracts.pipelines import (
     SourceStage,
 )
 from services.contracts.retrieval import DEFAULT_BEAM
-from services.ranking.stages import fused_least_score
+from services.ranking.stages import fused_least_score, needs_least_scores
 
 # A pipeline is data from outside: its cost is bounded before any backend is called.
 MOST_RETRIEVES = 16
@@ -157,11 +158,27 @@ def _check_beam(identity: str, stage: Retrieve, name: str, family: Family) -> No
 def _check_fuse(identity: str, stage: Fuse, inputs: tuple[PlannedSource, ...]) -> None:
     if stage.weights and max(stage.weights) > LARGEST_WEIGHT:
         raise PipelineError(f"stage '{identity}': weights may be at most {LARGEST_WEIGHT:g}")
-    if stage.method == "weighted" and stage.normalisation == "theoretical-min":
+    if needs_least_scores(stage):
         for source, one in zip(stage.inputs, inputs, strict=True):
             if one.least_score is None:
                 what = "z-scores have" if isinstance(source, Fuse) else f"backend '{source.backend}' has"
-                raise PipelineError(f"stage '{identity}': theoretical-min needs inputs with a least score; {what} none")
+                raise PipelineError(f"{_needing(identity)}; {what} none")
+
+
+def _needing(identity: str) -> str:
+    return f"stage '{identity}': theoretical-min needs inputs with a least score"
+
+
+def refuse_missing_bounds(plan: WalkPlan, generation: str, unbounded: Collection[str]) -> None:
+    """Raises BadInput if a fuse needs the least score of a backend that has none for this generation."""
+    for one in plan.pipeline.identified:
+        if isinstance(one.stage, Fuse) and needs_least_scores(one.stage):
+            for source in one.stage.inputs:
+                if isinstance(source, Retrieve) and source.backend in unbounded:
+                    raise BadInput(
+                        f"{_needing(one.id)}; backend '{source.backend}' has none for {generation}, whose vectors are "
+                        "not normalised: take min-max or z-score."
+                    )
 
 
 def _check_rerank(identity: str, stage: Rerank, backends: Addresses) -> None:

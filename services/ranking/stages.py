@@ -19,6 +19,11 @@ def fused_least_score(stage: Fuse) -> float | None:
     return None if stage.method == "weighted" and stage.normalisation == "z-score" else 0.0
 
 
+def needs_least_scores(stage: Fuse) -> bool:
+    """Returns whether a fuse needs the least score of every input."""
+    return stage.method == "weighted" and stage.normalisation == "theoretical-min"
+
+
 def reranked(stage: Rerank, mixture: Mixture, recommended: float, top: int | None = None) -> Ranking:
     """Mixes a model's scores of some candidates into their ranking; returns all of it or its first `top`.
 

@@ -1,6 +1,7 @@
 """A family of backends is one row of the table: settings, checks and searches follow from it."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -9,7 +10,9 @@ from gateway import families
 from gateway.families import Family, default_backends
 from gateway.settings import GatewaySettings
 from services.contracts.documents import Document
+from services.inference.text_encoder import stamp_of
 from tests.support.backends import DOCUMENTS, Stack, StoreStub, opened_stack
+from tests.support.models import ids_as_hidden, tiny_encoder
 from tests.support.word_overlap import trigrams
 
 TOY = {"kind": "retrieve", "id": "toy", "backend": "toy"}
@@ -58,6 +61,27 @@ async def test_a_family_without_a_least_score_is_refused_where_one_is_needed(sta
     assert answer.status_code == 422
     assert "backend 'toy' has none" in answer.json()["detail"]
     assert (await stack.search("fruit", inline({**fuse, "normalisation": "min-max"}))).status_code == 200
+
+
+async def test_dot_products_of_vectors_that_are_not_normalised_have_no_least_score(tmp_path: Path) -> None:
+    profile = tiny_encoder(tmp_path, ids_as_hidden(), normalise=False)
+    dense = StoreStub("dense", stamp=stamp_of(profile, "0" * 64))
+    fuse = {**WEIGHTED, "id": "fuse", "inputs": [BM25, {"kind": "retrieve", "id": "near", "backend": "dense"}]}
+    async with opened_stack(stores={"dense": dense}) as stack:
+        answer = await stack.search("fruit", inline({**fuse, "normalisation": "theoretical-min"}))
+        assert (answer.status_code, dense.asked) == (422, [])
+        assert "stage 'fuse': theoretical-min" in answer.json()["detail"]
+        assert "backend 'dense' has none for demo@1" in answer.json()["detail"]
+        other = inline({**fuse, "normalisation": "min-max"})
+        candidates = (await stack.search("fruit", other, explain="candidates")).json()["candidates"]
+        assert (candidates["bm25"].get("least_score"), candidates["near"].get("least_score")) == (0.0, None)
+
+
+async def test_cosines_have_the_least_score_of_minus_one(stack: Stack) -> None:
+    near = {"kind": "retrieve", "id": "near", "backend": "dense"}
+    fuse = {**WEIGHTED, "normalisation": "theoretical-min", "inputs": [BM25, near]}
+    answer = await stack.search("fruit", inline(fuse), explain="candidates")
+    assert answer.json()["candidates"]["near"]["least_score"] == -1.0
 
 
 @pytest.mark.parametrize(

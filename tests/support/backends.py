@@ -56,7 +56,8 @@ class HeldGeneration:
 class StoreStub:
     """A backend that stores documents in memory. Scores by word overlap (lexical; 0 is no hit) or trigram cosine."""
 
-    def __init__(self, family: str, model: str = "1") -> None:
+    def __init__(self, family: str, model: str = "1", stamp: Mapping[str, str] | None = None) -> None:
+        self.stamp = stamp or {}  # what its stamps have beyond the model
         self.family = family
         self.model = model
         self.generations: dict[str, HeldGeneration] = {}
@@ -77,7 +78,7 @@ class StoreStub:
             published=held.published,
             documents=count,
             engine="memory",
-            stamp={"model": held.model},
+            stamp={"model": held.model, **self.stamp},
             declaration=held.declaration,
             vectors=VectorState(vectors=count, indexed=0) if self.family == "dense" else None,
             build=held.build,

@@ -92,6 +92,16 @@ def test_pipelines_that_need_what_was_not_collected_are_left_out() -> None:
     assert numbers[8] is None
 
 
+def test_a_fusion_by_least_scores_is_left_out_where_a_leg_has_none() -> None:
+    given = candidates(1)
+    legs = {**given.legs, "dense": given.legs["dense"].model_copy(update={"least_score": None})}
+    by_least = {**Z_SCORES, "normalisation": "theoretical-min"}
+    pipelines = [Pipeline.model_validate({"name": "p", "stages": [one]}) for one in (by_least, MIN_MAX)]
+    for one, answered in ((given, True), (given.model_copy(update={"legs": legs}), False)):
+        _, numbers = ReplayedQuery(one).answers(replay_plan(pipelines, TOP))
+        assert [number is not None for number in numbers] == [answered, True]
+
+
 def test_processes_share_the_lines_and_give_them_back_in_their_order(tmp_path: Path) -> None:
     path = tmp_path / "candidates.jsonl"
     path.write_text("".join(candidates(seed).model_dump_json(exclude_defaults=True) + "\n" for seed in range(5)))
