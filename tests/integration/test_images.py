@@ -138,6 +138,8 @@ def test_no_tool_and_no_package_of_another_deployable_is_installed(image: Image)
     foreign |= {
         "lexical": {"onnxruntime", "tokenizers", "numpy", "qdrant_client"},
         "dense": {"elasticsearch", "ranx"},
+        "dense-bge": {"elasticsearch", "ranx"},
+        "dense-e5": {"elasticsearch", "ranx"},
         "sparse": {"elasticsearch", "ranx"},
         "late-interaction": {"elasticsearch", "ranx"},
         "reranker": {"elasticsearch", "qdrant_client", "qdrant_edge_py", "ranx"},

@@ -34,9 +34,10 @@ KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
 OVERLAYS = {folder.name: folder for folder in sorted((ROOT / "k8s" / "overlays").iterdir())}
 # The base has no namespace and no stores; it must be whole all the same.
 FOLDERS = {"base": ROOT / "k8s" / "base", **OVERLAYS}
-EMBEDDED = ("LEXICAL_ENGINE", "DENSE_STORE", "SPARSE_STORE", "LATE_INTERACTION_STORE")
+VECTORS = ("DENSE", "DENSE_BGE", "DENSE_E5", "SPARSE", "LATE_INTERACTION")
+EMBEDDED = ("LEXICAL_ENGINE", *(f"{prefix}_STORE" for prefix in VECTORS))
 # Those of which there are no pods without their components.
-SYSTEMS = ("sparse", "late-interaction")
+SYSTEMS = ("sparse", "late-interaction", "dense-bge", "dense-e5")
 STORE_PORTS = {"elasticsearch": 9200, "qdrant": 6333}
 METRICS_PORT = 9090
 

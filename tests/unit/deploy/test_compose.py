@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from deploy.compose_secrets import FOLDER
 from deploy.deployables import DEPLOYABLES, Deployable
+from gateway.families import STARTABLE
 from services.chassis.settings.strict_yaml import parse_yaml
 from tests.support.images import ROOT, Yaml, build_context, container_environment, settings_of, variables, versions
 from tests.support.made_secrets import copy_secrets
@@ -21,7 +22,7 @@ FILE = ROOT / "deploy" / "compose.yaml"
 ALL = pytest.mark.parametrize("deployable", DEPLOYABLES.values(), ids=DEPLOYABLES)
 STORES = ("elasticsearch", "qdrant")
 # Those that start with deploy/systems.env alone.
-SYSTEMS = ("sparse", "late-interaction")
+SYSTEMS = ("sparse", "late-interaction", "dense-bge", "dense-e5")
 # Ends once the lexical service has its keys.
 KEY_MAKER = "elasticsearch-keys"
 # Who may talk to whom, as k8s/ has it; the stores' own pairs last.
@@ -29,8 +30,7 @@ PAIRS = {
     "evaluator": {"evaluator", "gateway"},
     "lexical": {"gateway", "lexical"},
     "dense": {"gateway", "dense"},
-    "sparse": {"gateway", "sparse"},
-    "late-interaction": {"gateway", "late-interaction"},
+    **{name: {"gateway", name} for name in SYSTEMS},
     "reranker": {"gateway", "reranker"},
     "elasticsearch": {"lexical", "elasticsearch", KEY_MAKER},
     "qdrant": {"dense", *SYSTEMS, "qdrant"},
@@ -275,7 +275,7 @@ def test_what_is_off_starts_with_its_address_at_the_gateway_and_not_without(serv
     all_of_them = json.loads(compose(chosen)["services"]["gateway"]["environment"]["GATEWAY_BACKENDS"])
     assert all_of_them == usual | {
         name.replace("-", "_"): {
-            "family": name.replace("-", "_"),
+            "family": STARTABLE[name.replace("-", "_")],
             "url": f"https://{name}:{DEPLOYABLES[name].port}",
         }
         for name in SYSTEMS
@@ -290,6 +290,6 @@ def test_addresses_inside_the_network_are_those_of_the_services(services: Yaml) 
         "qdrant": 6333,
     }
     called = re.findall(r"https://([a-z-]+):(\d+)", text)
-    assert len(called) == 9
+    assert len(called) == 11
     assert "http://" not in text
     assert [(name, int(port)) for name, port in called] == [(name, ports[name]) for name, _ in called]

@@ -109,7 +109,7 @@ def test_what_a_pod_is_told_are_settings_that_it_has(deployable: Deployable, par
     assert settings.drain_s + settings.grace_s < hardening["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 
 
-@pytest.mark.parametrize("name", ["dense", "sparse", "late-interaction", "reranker"])
+@pytest.mark.parametrize("name", ["dense", "dense-bge", "dense-e5", "sparse", "late-interaction", "reranker"])
 def test_a_pod_that_runs_a_model_has_whole_cores_of_its_own_and_as_many_threads(name: str) -> None:
     (deployment,) = of_kind(read(K8S / "base" / f"{name}.yaml"), "Deployment")
     (container,) = Pods(deployment).containers
