@@ -222,9 +222,10 @@ async def test_a_deleted_collection_is_gone_from_every_service(stack: Stack) -> 
 
 async def test_pipelines_are_listed_with_their_fingerprints(stack: Stack) -> None:
     pipelines = (await stack.client.get("/v1/pipelines")).json()["pipelines"]
-    assert [one["name"] for one in pipelines] == ["bm25", "bm25-rerank", "dense", "hybrid", "hybrid-rerank"]
+    listed = {one["name"]: one for one in pipelines}
+    assert list(listed) == ["bm25", "bm25-rerank", "deepct", "dense", "doc2query", "hybrid", "hybrid-rerank"]
     one = (await stack.client.get("/v1/pipelines/hybrid")).json()
-    assert one == pipelines[3]
+    assert one == listed["hybrid"]
     assert one["fingerprint"] == (await stack.search("fruit", "hybrid")).json()["pipeline"]["fingerprint"]
 
 
@@ -267,7 +268,7 @@ BAD_SEARCHES: dict[str, tuple[dict[str, object], int, str]] = {
     "a surrogate in an excluded id": ({"query": "a", "exclude_ids": ["\udfff"]}, 422, "exclude_ids"),
     "eleven excluded ids": ({"query": "a", "exclude_ids": list("abcdefghijk")}, 422, "exclude_ids"),
     "an unknown thing to include": ({"query": "a", "include": ["vector"]}, 422, "include"),
-    "an unknown pipeline": ({"query": "a", "pipeline": "nope"}, 404, "bm25, bm25-rerank, dense, hybrid, hybrid-rerank"),
+    "an unknown pipeline": ({"query": "a", "pipeline": "nope"}, 404, "bm25-rerank, deepct, dense, doc2query, hybrid"),
     "an unknown kind of stage": (inline({"kind": "boost"}), 422, "'retrieve', 'fuse', 'rerank', 'cut'"),
     "an unknown backend": (inline({"kind": "retrieve", "backend": "sparse"}), 422, "there are: dense, lexical"),
     "re-ranking by a retriever": (
