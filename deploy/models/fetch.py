@@ -24,6 +24,8 @@ from services.inference.profiles import (
     MODELS_FILE,
     ROOT,
     CrossEncoderProfile,
+    FetchedProfile,
+    GeneratorProfile,
     ModelError,
     ModelProfile,
     Source,
@@ -37,7 +39,7 @@ class DigestMismatchError(ModelError):
     """Raised when a source delivers files with another sha256 than the pinned one."""
 
 
-def fetch(profile: ModelProfile, directory: Path, options: FetchOptions, report: Report) -> Path:
+def fetch(profile: FetchedProfile, directory: Path, options: FetchOptions, report: Report) -> Path:
     """Makes `directory`/<name> hold the verified and prepared model, and returns that folder.
 
     Tries the sources in order. Reports in one line which one delivered, and in one line each source whose files had
@@ -55,7 +57,7 @@ def fetch(profile: ModelProfile, directory: Path, options: FetchOptions, report:
     return folder
 
 
-def _fetch_from_sources(profile: ModelProfile, folder: Path, options: FetchOptions, report: Report) -> None:
+def _fetch_from_sources(profile: FetchedProfile, folder: Path, options: FetchOptions, report: Report) -> None:
     """Replaces `folder` by the files of the first source that delivers; the caller holds the lock."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{profile.name}.") as scratch:
         reasons: list[str] = []
@@ -79,8 +81,19 @@ def _fetch_from_sources(profile: ModelProfile, folder: Path, options: FetchOptio
     raise ModelError(f"{profile.name} could not be fetched from any of its {len(reasons)} sources:{listed}")
 
 
-def _deliver_and_verify(profile: ModelProfile, source: Source, folder: Path, options: FetchOptions) -> None:
-    """Fills `folder` with the files of the profile, verified; builds the graph where a source has only weights."""
+def _deliver_and_verify(profile: FetchedProfile, source: Source, folder: Path, options: FetchOptions) -> None:
+    """Fills `folder` with the files of the profile, verified."""
+    if isinstance(profile, GeneratorProfile):
+        deliver(source, list(profile.files), folder, options)
+    else:
+        _deliver_graph(profile, source, folder, options)
+    wrong = folder_mismatch(profile, folder)
+    if wrong is not None:
+        raise DigestMismatchError(wrong)
+
+
+def _deliver_graph(profile: ModelProfile, source: Source, folder: Path, options: FetchOptions) -> None:
+    """Fills `folder` with the files of the profile; builds the graph where a source has only weights."""
     small_files = sorted((name for name in profile.files if name != GRAPH), key=lambda name: name != CONFIG)
     large_file = GRAPH if profile.checkpoint_sha256 is None else CHECKPOINT
     deliver(source, [*small_files, large_file], folder, options)
@@ -95,9 +108,6 @@ def _deliver_and_verify(profile: ModelProfile, source: Source, folder: Path, opt
 
         build(folder / CONFIG, checkpoint, folder / GRAPH, head_of(profile))
         checkpoint.unlink()
-    wrong = folder_mismatch(profile, folder)
-    if wrong is not None:
-        raise DigestMismatchError(wrong)
 
 
 def _replace_folder(new: Path, folder: Path, old: Path) -> None:

@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from services.files.regular_file import open_regular
-from services.inference.profiles import ModelProfile
+from services.inference.profiles import FetchedProfile
 
 
 def file_sha256(path: Path) -> str:
@@ -13,7 +13,7 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def folder_mismatch(profile: ModelProfile, folder: Path) -> str | None:
+def folder_mismatch(profile: FetchedProfile, folder: Path) -> str | None:
     """Describes the first wrong file of a model's folder, as a clause; None when every file has its sha256."""
     for name, expected in profile.files.items():
         wrong = file_mismatch(folder / name, expected)

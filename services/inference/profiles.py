@@ -82,22 +82,31 @@ Source = Annotated[DirectorySource | HubSource | WheelSource | MavenSource, Fiel
 Precision = Literal["fp32", "int8-weights", "int8-static", "int8-dynamic"]
 
 
-class _Profile(_Value):
+class _Fetched(_Value):
     name: FileName
-    max_tokens: int = Field(gt=2, le=8192, description="longer inputs are cut here, whatever tokenizer.json says")
-    precision: Precision
     default: bool = Field(description="whether `make models` fetches it without being asked by name")
-    session_entries: dict[str, str] = Field(default={}, description="ONNX Runtime session configuration entries")
     trained_on: Annotated[tuple[SetName, ...], Field(min_length=1)] | Literal["its card does not say"] = Field(
         description="the sets that it or what it was made from saw in training, as their cards or papers list them; a "
         "set of the evaluator's catalogue by its title or name there"
     )
-    files: dict[FileName, Sha256] = Field(description="every file of the served folder and its sha256")
+    files: dict[FileName, Sha256] = Field(min_length=1, description="every file of the model's folder and its sha256")
+    sources: tuple[Source, ...] = Field(min_length=1, description="tried in this order")
+
+
+class GeneratorProfile(_Fetched):
+    """Describes a model that writes text. No service runs it: `evaluator expand doc2query` does."""
+
+    kind: Literal["generator"]
+
+
+class _Profile(_Fetched):
+    max_tokens: int = Field(gt=2, le=8192, description="longer inputs are cut here, whatever tokenizer.json says")
+    precision: Precision
+    session_entries: dict[str, str] = Field(default={}, description="ONNX Runtime session configuration entries")
     checkpoint_sha256: Sha256 | None = Field(
         default=None,
         description=f"of {CHECKPOINT}, for models whose graph bert_graph builds when a source has no {GRAPH}",
     )
-    sources: tuple[Source, ...] = Field(min_length=1, description="tried in this order")
 
     @model_validator(mode="after")
     def _has_the_three_files(self) -> "_Profile":
@@ -210,10 +219,11 @@ class SparseEncoderProfile(_Profile):
 ModelProfile = Annotated[
     EncoderProfile | CrossEncoderProfile | TokenEncoderProfile | SparseEncoderProfile, Field(discriminator="kind")
 ]
+FetchedProfile = Annotated[ModelProfile | GeneratorProfile, Field(discriminator="kind")]
 
 
 class _Models(_Value):
-    models: tuple[ModelProfile, ...] = Field(min_length=1)
+    models: tuple[FetchedProfile, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "_Models":
@@ -223,7 +233,7 @@ class _Models(_Value):
         return self
 
 
-def load_profiles(path: Path) -> dict[str, ModelProfile]:
+def load_profiles(path: Path) -> dict[str, FetchedProfile]:
     """Loads all models of a models.yaml by name, in its order. Raises ModelError that names every invalid field."""
     try:
         parsed = _models_of(text_of(read_regular(path)))
@@ -278,8 +288,11 @@ def load_token_encoder(path: Path, name: str) -> TokenEncoderProfile:
 
 
 def load_profile(path: Path, name: str) -> ModelProfile:
-    """Loads the model `name` of a models.yaml; raises ModelError."""
+    """Loads the model `name` of a models.yaml, one that services run; raises ModelError."""
     profiles = load_profiles(path)
     if name not in profiles:
         raise ModelError(f"{path} lists no model {name}; it has {', '.join(profiles)}.")
-    return profiles[name]
+    profile = profiles[name]
+    if isinstance(profile, GeneratorProfile):
+        raise ModelError(f"The model {name} of {path} is of kind generator, which no service runs.")
+    return profile

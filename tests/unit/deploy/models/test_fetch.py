@@ -18,6 +18,7 @@ from services.inference.profiles import (
     CHECKPOINT,
     DirectorySource,
     EncoderProfile,
+    GeneratorProfile,
     HubSource,
     MavenSource,
     ModelError,
@@ -93,6 +94,27 @@ def test_redirects_to_where_the_hub_keeps_large_files_are_followed(tmp_path, ori
 
     options = FetchOptions(tmp_path, "http://hub", httpx.MockTransport(answer))
     assert fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append).is_dir()
+
+
+def test_a_model_that_no_service_runs_is_copied_and_verified_whatever_its_files(tmp_path, origin, lines):
+    origin.mkdir()
+    (origin / "tiny.gguf").write_bytes(b"weights")
+    pinned = file_sha256(origin / "tiny.gguf")
+    source = DirectorySource(kind="directory", path="origin")
+    wanted = GeneratorProfile(
+        name="tiny",
+        kind="generator",
+        default=False,
+        trained_on=("Tiny",),
+        files={"tiny.gguf": pinned},
+        sources=(source,),
+    )
+    folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
+    assert [path.name for path in folder.iterdir()] == ["tiny.gguf"]
+    assert lines == [f"tiny: fetched from directory origin into {folder}"]
+    (origin / "tiny.gguf").write_bytes(b"others")
+    with pytest.raises(ModelError, match=r"tiny\.gguf has the sha256"):
+        fetch(wanted, tmp_path / "others", FetchOptions(tmp_path), lines.append)
 
 
 @pytest.mark.integration  # starts pip

@@ -125,6 +125,8 @@ def test_the_wrong_kind_or_an_unknown_name_is_refused_with_the_known_ones():
         load_encoder(MODELS_FILE, CROSS_ENCODER)
     with pytest.raises(ModelError, match="of kind encoder; a cross-encoder is needed"):
         load_cross_encoder(MODELS_FILE, ENCODER)
+    with pytest.raises(ModelError, match=r"smollm2.*no service"):
+        load_encoder(MODELS_FILE, "smollm2-135m-instruct")
     with pytest.raises(ModelError, match=f"gpt.*{ENCODER}, {ENCODER}-int8, "):
         load_encoder(MODELS_FILE, "gpt")
 

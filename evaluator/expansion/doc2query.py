@@ -1,0 +1,112 @@
+"""Adds to documents the queries that a model generates for them: docT5query (Nogueira and Lin 2019)."""
+
+import hashlib
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from evaluator.datasets.reader import Dataset
+from evaluator.errors import EvaluationError
+from evaluator.expansion.expansion_file import continued_file, read_expansions
+from evaluator.expansion.query_generator import QueryGenerator
+from evaluator.progress import ShownProgress, progress
+from services.contracts.base import UNSENDABLE
+from services.contracts.expansions import ExpansionModel, Expansions, GeneratedQueries
+
+_MODEL: TypeAdapter[str] = TypeAdapter(ExpansionModel)
+MOST_CHARACTERS = 1_000  # of a query on the wire
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCounts:
+    """Queries of a whole file, and the CPU seconds that this call took for each document that it expanded."""
+
+    generated: int
+    kept: int
+    cpu_s: float | None  # None: the file was complete
+
+
+def open_generator(folder: Path) -> QueryGenerator:
+    """Opens the model in a folder by what is in it. Raises EvaluationError."""
+    found = sorted(folder.glob("*.gguf"))
+    try:
+        if len(found) == 1:
+            from evaluator.expansion.llama_generator import LlamaGenerator
+
+            return LlamaGenerator(found[0])
+        if (folder / "encoder_model.onnx").is_file():
+            from evaluator.expansion.t5_generator import T5Generator
+
+            return T5Generator(folder)
+    except ImportError as error:
+        raise EvaluationError(
+            f"{error.name} is not installed, which {folder} needs: evaluator/expansion/README.md has the command"
+        ) from error
+    raise EvaluationError(
+        f"{folder}: has neither one *.gguf nor an encoder_model.onnx; `make models MODELS=smollm2-135m-instruct` "
+        "brings a model, and --model names its folder"
+    )
+
+
+def stamp_of(generator: QueryGenerator, name: str, queries: int, seed: int) -> str:
+    """Returns `NAME+SETTINGS@SHA256`, by all that changes queries. Raises EvaluationError for an unfit name."""
+    settings = hashlib.sha256(f"{generator.settings}\n{queries}\n{seed}".encode()).hexdigest()
+    try:
+        return _MODEL.validate_python(f"{name}+{settings[:8]}@{generator.weights_sha256[:12]}")
+    except ValidationError as error:
+        raise EvaluationError(f"{name!r}: rename the model's folder to letters, digits, dots and hyphens") from error
+
+
+def expand_doc2query(
+    generator: QueryGenerator,
+    stamp: str,
+    dataset: Dataset,
+    out: Path,
+    queries: int,
+    seed: int,
+    shown: ShownProgress = progress,
+) -> QueryCounts:
+    """Writes the queries of every document, going on where an earlier call stopped. Raises EvaluationError."""
+    started = time.process_time()
+    with (
+        continued_file(out, dataset.documents(), {"doc2query": stamp}, 1) as file,
+        shown("Generating queries", dataset.counts.documents, "documents") as advance,
+    ):
+        advance(file.done)
+        for document in islice(dataset.documents(), file.done, None):
+            passage = document.passage
+            drawn = generator.generate(passage, queries, seed) if passage.strip() else ()
+            kept = GeneratedQueries(model=stamp, queries=distinct(drawn, passage))
+            file.write([(document.id, Expansions(doc2query=kept))])
+            advance(1)
+        expanded = dataset.counts.documents - file.done
+    cpu_s = (time.process_time() - started) / expanded if expanded else None
+    generated = queries * sum(1 for document in dataset.documents() if document.passage.strip())
+    return QueryCounts(generated, count_queries(out), cpu_s)
+
+
+def distinct(queries: Iterable[str], passage: str) -> tuple[str, ...]:
+    """Returns the queries without those that are empty, copied from the passage, or of the words of an earlier one."""
+    copied = f" {' '.join(_words(passage))} "
+    seen: set[frozenset[str]] = {frozenset()}
+    kept = []
+    for query in queries:
+        words = _words(query)
+        if frozenset(words) not in seen and f" {' '.join(words)} " not in copied:
+            seen.add(frozenset(words))
+            kept.append(" ".join(UNSENDABLE.sub("", query).split())[:MOST_CHARACTERS])
+    return tuple(kept)
+
+
+def count_queries(path: Path) -> int:
+    """Returns how many queries a file of expansions has."""
+    return sum(len(found.doc2query.queries) for _, _, found in read_expansions(path) if found.doc2query is not None)
+
+
+def _words(text: str) -> Sequence[str]:
+    return re.findall(r"\w+", text.casefold())
