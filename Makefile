@@ -54,7 +54,7 @@ browser: $(VENV)/.installed ## provide a Chromium for the tests of pages: an ins
 
 ##@ Run
 .PHONY: demo
-demo: models ## measure five pipelines over a collection [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE= SYSTEMS= SECURE=]
+demo: models ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE= SYSTEMS= SECURE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up

@@ -93,6 +93,8 @@ def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis,
     chosen = {*relevant, *_first_ten(measured)}
     with progress(f"{one.name}: counting words", one.first.manifest.counts.documents, "documents") as advance:
         counted = count_corpus_words(corpus, hashes.get(corpus.name, ""), chosen, advance)
+    with progress(f"{one.name}: trying fusions", len(queries), "queries") as advance:
+        fusions = tuple(best_fusions(single, queries, own, seed, advance))
     served = served_figures(one.runs)
     analysed = SetAnalysis(
         name=one.name,
@@ -111,7 +113,7 @@ def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis,
         added_judgments=added.files if added else (),
         processes=tuple(process_figures(one.runs)),
         pairs=compared_pairs({name: ranking.ndcg for name, ranking in measured.items()}, seed),
-        fusions=tuple(best_fusions(single, queries, own, seed)),
+        fusions=fusions,
     )
     return analysed, counted.vocabulary
 

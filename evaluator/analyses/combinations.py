@@ -4,7 +4,7 @@ A fusion is by reciprocal ranks (k 60) of the first 100 documents of each rankin
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from evaluator.analyses.analysis_report import FusedPipelines, PipelinePair
@@ -46,12 +46,24 @@ def compared_pairs(figures: Figures, seed: int) -> tuple[PipelinePair, ...]:
     return tuple(pairs)
 
 
-def best_fusions(rankings: Rankings, queries: Sequence[str], grades: Grades, seed: int) -> Iterator[FusedPipelines]:
-    """Yields the best fusion of each size, with its mean over queries that were held out when it was chosen."""
+def best_fusions(
+    rankings: Rankings,
+    queries: Sequence[str],
+    grades: Grades,
+    seed: int,
+    advance: Callable[[int], None] = lambda queries: None,
+) -> Iterator[FusedPipelines]:
+    """Yields the best fusion of each size, with its mean over queries that were held out when it was chosen.
+
+    `advance` takes the number of queries just done.
+    """
     every = [names for size in SIZES for names in combinations(rankings, size)]
     if not every or not queries:
         return
-    answers = [_answers(query, rankings, every) for query in queries]
+    answers = []
+    for query in queries:
+        answers.append(_answers(query, rankings, every))
+        advance(1)
     values = measured(answers, grades, len(every), METRIC)
     for size in SIZES:
         places = [at for at, names in enumerate(every) if len(names) == size]

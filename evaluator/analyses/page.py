@@ -6,6 +6,7 @@ from evaluator.analyses.analysis_report import Analysis
 from evaluator.analyses.drawing import PaperFigure
 from evaluator.analyses.systems_tables import verdicts
 from evaluator.analyses.table import FigureTable
+from evaluator.pages.markdown_page import wrapped
 
 # What a reader must know of a table or figure, by the beginning of its name.
 _EXPLANATIONS = {
@@ -37,7 +38,7 @@ _EXPLANATIONS = {
 
 def render_analysis(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[str, PaperFigure]) -> str:
     """Renders analysis.md. `figures` by file name without its ending; files lie in `tables/` and `figures/`."""
-    return "\n\n".join(_parts(analysis, tables, figures)) + "\n"
+    return "\n\n".join(map(wrapped, _parts(analysis, tables, figures))) + "\n"
 
 
 def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[str, PaperFigure]) -> Iterator[str]:

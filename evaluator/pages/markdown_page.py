@@ -1,6 +1,7 @@
 """Renders the blocks of a page as Markdown. Pure; writes no file."""
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from evaluator.pages.markdown_table import aligned
@@ -18,6 +19,24 @@ from evaluator.pages.page_blocks import (
     Verdict,
 )
 from evaluator.printable import shown
+
+LINE = 120  # characters of a line of prose, as in all documents
+
+
+def wrapped(part: str) -> str:
+    """Breaks prose and items of lists into lines; leaves tables, headings, images and code as they are."""
+    if part.startswith(("|", "#", "!", "`")):
+        return part
+    return "\n".join(
+        textwrap.fill(
+            line,
+            LINE,
+            break_long_words=False,
+            break_on_hyphens=False,
+            subsequent_indent="  " if line.startswith("- ") else "",
+        )
+        for line in part.splitlines()
+    )
 
 
 def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:

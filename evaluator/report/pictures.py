@@ -3,14 +3,13 @@
 Each SVG has a light and a dark look and a background of its own, so that it is readable on any page.
 """
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evaluator.command_line import command_line
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.errors import EvaluationError
-from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.markdown_page import markdown_parts, wrapped
 from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Table, Verdict
 from evaluator.report.origin_section import origin_rows
 from evaluator.report.quality_latency_chart import quality_latency_chart
@@ -22,7 +21,6 @@ from services.files.disk_writes import write_whole
 QUALITY_LATENCY = "quality-latency.svg"
 DIFFERENCES = "differences.svg"
 PAGE = "README.md"
-LINE = 120  # characters of a line of prose, as in all documents
 
 
 def write_pictures(folder: RunFolder, pipeline: str, to: Path) -> Path:
@@ -53,7 +51,7 @@ def pictures(run: str, report: Report, pipeline: str) -> Mapping[str, str]:
         raise EvaluationError(f"the times of {run} do not hold: {reasons}; measure again on a quiet machine")
     if differences is None:
         raise EvaluationError(f"{run} is of a release without differences; run `{command_line('report')}` on it again")
-    page = "\n\n".join(map(_wrapped, markdown_parts(_blocks(run, report, pairs[pipeline]))))
+    page = "\n\n".join(map(wrapped, markdown_parts(_blocks(run, report, pairs[pipeline]))))
     return {QUALITY_LATENCY: against_latency, DIFFERENCES: differences, PAGE: f"# Pictures of a run\n\n{page}\n"}
 
 
@@ -77,10 +75,3 @@ def _origin(run: str, report: Report) -> list[list[str]]:
     queries = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"
     collection = f"{report.dataset}, split {report.split}, {report.counts.documents} documents; queries: {queries}"
     return [header, ["run", f"`{run}`"], ["collection", collection], *(row for row in rows if row[0] != "command")]
-
-
-def _wrapped(part: str) -> str:
-    """Breaks a paragraph into lines; leaves tables, headings, images and code as they are."""
-    if part.startswith(("|", "#", "!", "`")):
-        return part
-    return textwrap.fill(part, LINE, break_long_words=False, break_on_hyphens=False)
