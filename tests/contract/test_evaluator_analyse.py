@@ -11,8 +11,15 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from evaluator.analyses.analysing import analyse
 from evaluator.cli import app
+from evaluator.client.client import connected
+from evaluator.evaluation import evaluate
+from evaluator.runs.run_folder import RunFolder
+from tests.support.gateway_stub import GatewayStub
+from tests.support.served import served
 from tests.support.simulated_runs import BAD, FAIR, GOOD, write_collection, write_rankings
+from tests.support.small_runs import planned
 
 DATASETS = Path(__file__).resolve().parents[3] / "shared" / "datasets"
 METRICS = "nDCG@10,hole@10,R_cap@100"
@@ -302,3 +309,18 @@ def test_a_set_as_published_has_the_published_figures_beside_ours(evaluator: Eva
     systems = {cells[1]: cells for cells in rows_of(tmp_path / "out", "systems-side-by-side")[1:]}
     assert (systems["BM25"][-1], systems["ColBERT"][-1], len(systems)) == ("0.325", "0.305", 10)
     assert rows_of(tmp_path / "out", "table-1-statistics")[1][:4] == ["nfcorpus", "test", "3633", "323"]
+
+
+async def test_a_pipeline_that_was_ranked_carries_the_models_that_answered(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, pipelines=["bm25", "dense", "hybrid"]))
+    with served(GatewayStub(model={"model": "small-en"}).app) as url:
+        async with connected(url) as client:
+            await evaluate(client, folder)
+    (one,) = analyse([folder.name], folder.runs).sets
+    assert [found.label(name) for name, found in one.pipelines.items()] == [
+        "bm25",
+        "dense (small-en)",
+        "hybrid (small-en)",
+    ]
+    # What fuses already is fused with nothing.
+    assert [fused.pipelines for fused in one.fusions] == [("bm25", "dense")]
