@@ -3,7 +3,8 @@
 `--precision int8-weights`: stores matrices and tables as int8, a quarter of the size, and computes in fp32.
 
 `--precision int8-static`: computes every product with a weight matrix in int8: weights with one scale a column,
-activations with one fixed scale, calibrated on training pairs, or on texts for an encoder (`--inputs texts`). Plain
+activations with one fixed scale, calibrated on training pairs, or for an encoder on texts (`--inputs texts`), with the
+prefixes of models.yaml, in which the folder's name is the model's. Plain
 QuantizeLinear/DequantizeLinear runs in ONNX Runtime and OpenVINO alike. Attention, normalisation, gelu, pooler and
 classifier stay fp32.
 
@@ -20,12 +21,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime as ort  # type: ignore[import-untyped]  # ships no types
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, version_converter
 from tqdm import tqdm
 
 from services.inference.digests import file_sha256
 from services.inference.model_tokenizer import ModelTokenizer, Row
-from services.inference.profiles import CONFIG, GRAPH, TOKENIZER
+from services.inference.profiles import CONFIG, GRAPH, MODELS_FILE, TOKENIZER, EncoderProfile, load_encoder
 from workshop.training.corpus import read_corpus
 from workshop.training.smoothing import (
     STORAGE_MIGRATION,
@@ -37,6 +38,7 @@ from workshop.training.smoothing import (
 
 Constants = dict[str, Values]
 
+OPSET = 17  # of bert_graph.py
 # Smaller tables of embeddings stay fp32: they save too little.
 SMALLEST = 100_000
 
@@ -86,6 +88,12 @@ def with_fp32_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return _rebuilt(model, nodes, constants)
 
 
+def with_scales_by_axis(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns the graph in a version of ONNX whose DequantizeLinear has a scale a column (13 and above)."""
+    (opset,) = [one.version for one in model.opset_import if not one.domain]
+    return model if opset >= OPSET else version_converter.convert_version(model, OPSET)
+
+
 def activation_ranges(model: onnx.ModelProto, rows: Sequence[Row]) -> dict[str, ActivationRange]:
     """Measures the range of every activation that meets a weight matrix, one row at a time (without padding)."""
     names = sorted({node.input[0] for node in _products(model.graph, _constants(model.graph))})
@@ -117,12 +125,14 @@ def calibration_rows(training: Path, tokens: ModelTokenizer, number: int, seed: 
     return [tokens.pair(query, passage) for query, passage in pairs]
 
 
-def calibration_texts(training: Path, tokens: ModelTokenizer, number: int, seed: int) -> list[Row]:
-    """Draws questions and passages, in turn, truncated as an encoder will see them."""
+def calibration_texts(
+    training: Path, tokens: ModelTokenizer, number: int, seed: int, profile: EncoderProfile
+) -> list[Row]:
+    """Draws as many questions as passages, with their prefixes, truncated as an encoder will see them."""
     corpus = read_corpus(training, seed)
     draw = random.Random(seed)
-    questions = [question.text for question in draw.sample(corpus.questions, number // 2)]
-    passages = draw.sample(corpus.passages, number - number // 2)
+    questions = [profile.query_prefix + question.text for question in draw.sample(corpus.questions, number // 2)]
+    passages = [profile.passage_prefix + text for text in draw.sample(corpus.passages, number - number // 2)]
     return [tokens.single(ids) for ids in tokens.ids([*questions, *passages])]
 
 
@@ -266,10 +276,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     chosen = parser.parse_args()
     tokens = ModelTokenizer(chosen.model / TOKENIZER, chosen.max_tokens)
-    calibrate = {"pairs": calibration_rows, "texts": calibration_texts}[chosen.inputs]
-    rows = calibrate(chosen.training, tokens, chosen.number, chosen.seed)
+    drawn = chosen.training, tokens, chosen.number, chosen.seed
+    if chosen.inputs == "pairs":
+        rows = calibration_rows(*drawn)
+    else:
+        rows = calibration_texts(*drawn, load_encoder(MODELS_FILE, chosen.model.name))
     make = {"int8-weights": to_int8_storage, "int8-static": to_static_int8}[chosen.precision]
-    model = make(with_fp32_weights(onnx.load(chosen.model / GRAPH)), rows)
+    model = make(with_fp32_weights(with_scales_by_axis(onnx.load(chosen.model / GRAPH))), rows)
     onnx.checker.check_model(model)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / GRAPH).write_bytes(model.SerializeToString(deterministic=True))

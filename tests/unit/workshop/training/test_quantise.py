@@ -8,19 +8,28 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
+from onnx import helper, numpy_helper
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
 from services.inference.graph import Runtime
-from services.inference.model_tokenizer import ModelTokenizer
+from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
-from services.inference.profiles import GRAPH, MODELS_FILE, TOKENIZER, load_cross_encoder
+from services.inference.profiles import GRAPH, MODELS_FILE, TOKENIZER, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.training.corpus import LABELLED
-from workshop.training.quantise import calibration_rows, to_int8_storage, to_static_int8, with_fp32_weights
+from workshop.training.quantise import (
+    calibration_rows,
+    calibration_texts,
+    to_int8_storage,
+    to_static_int8,
+    with_fp32_weights,
+    with_scales_by_axis,
+)
 from workshop.training.weights import read_weights
 
 pytestmark = pytest.mark.integration  # takes seconds
@@ -148,6 +157,36 @@ def test_every_product_with_a_weight_matrix_is_in_int8_and_the_file_is_small(fol
 def test_the_same_rows_give_the_same_bytes(original, folder):
     again = to_static_int8(original, rows()).SerializeToString(deterministic=True)
     assert again == (folder / GRAPH).read_bytes()
+
+
+def test_a_graph_of_an_older_opset_is_quantised_too(tmp_path):
+    table, matrix = (np.random.default_rng(3).normal(size=size).astype(np.float32) for size in ((30, 8), (8, 8)))
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["x"]),
+        helper.make_node("MatMul", ["x", "matrix"], ["y"]),
+    ]
+    ids = helper.make_tensor_value_info("input_ids", onnx.TensorProto.INT64, ["rows", "tokens"])
+    out = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["rows", "tokens", 8])
+    weights = [numpy_helper.from_array(table, "table"), numpy_helper.from_array(matrix, "matrix")]
+    graph = helper.make_graph(nodes, "old", [ids], [out], weights)
+    old = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6)
+    model = to_static_int8(with_scales_by_axis(old), [Row([1, 3, 8], [0, 0, 0]), Row([7, 9], [0, 0])])
+    onnx.checker.check_model(model, full_check=True)
+    feed = {"input_ids": np.array([[3, 8, 1]])}
+    (found,) = ort.InferenceSession(model.SerializeToString()).run(None, feed)
+    assert np.abs(found - table[[3, 8, 1]] @ matrix).max() < 0.1
+    assert with_scales_by_axis(model) is model
+
+
+def test_texts_for_calibration_have_the_prefixes_of_their_side(tmp_path):
+    for file in LABELLED:
+        with gzip.open(tmp_path / f"{file}.jsonl.gz", "wt") as out:
+            out.write(json.dumps({"query": file, "positive": f"passage {file}", "negatives": []}) + "\n")
+    tokens = ModelTokenizer(fetched(CROSS_ENCODER) / TOKENIZER, 32)
+    rows = calibration_texts(tmp_path, tokens, 4, 1, load_encoder(MODELS_FILE, "e5-small-v2"))
+    (query,), (passage,) = (tokens.ids([word]) for word in ("query:", "passage:"))
+    heads = [list(row.ids)[1:3] for row in rows]
+    assert heads == [list(query)] * 2 + [list(passage)] * 2
 
 
 def test_calibration_draws_the_same_pairs_from_the_same_seed(tmp_path: Path):
