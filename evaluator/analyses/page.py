@@ -18,8 +18,9 @@ _EXPLANATIONS = {
     "systems": "A stand-in carries its own name and model; the originals have other weights. CPU a point: all CPU of a "
     "query, divided by the points (0.01) of nDCG@10 over the baseline. What expansions cost to make is in no column.",
     "significance": "Two-sided sign-flip test of each query's differences. All pairs of a set are one family.",
-    "fusions": "By reciprocal ranks (k 60) of the first 100 documents. Held out: each query is measured with the "
-    "fusion that the other folds choose; the columns before it are of the fusion that all queries chose.",
+    "fusions": "By reciprocal ranks (k 60) of the first 100 documents, or of all where there are fewer. Held out: each "
+    "query is measured with the fusion that the other folds choose; the columns before it are of the fusion that all "
+    "queries chose.",
     "table-3-served": "One query at a time, as the client saw it. CPU: of all named processes, with what they do in "
     "the background. Index: of what the pipeline reads, with texts and logs that its engines keep there.",
     "table-3-processes": "CPU while the collection was loaded, where all of its documents were new. Memory: the "
