@@ -40,7 +40,7 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         arm.name: with_validity(pipeline_report(run, arm), valid=not doubts) for arm in ranked.arms
     }
     faults = tuple(_faults(run, pipelines))
-    return Report(
+    report = Report(
         experiment=experiment.name,
         dataset=experiment.dataset_name,
         split=experiment.split,
@@ -59,7 +59,6 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         conditions=run.conditions,
         latency_source=run.source,
         pipelines=dict(pipelines),
-        recommendation=None if faults else recommend(pipelines, run.figures, ranked.depth, experiment.seed, bounds),
         conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
         gates=tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in pipelines.items()))),
         vector_recall=dict(run.recall),
@@ -68,6 +67,11 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         ingest=run.ingested,
         manifest=manifest,
     )
+    if faults:
+        return report
+    # Of the report, whose times know whether they hold.
+    advice = recommend(report.pipelines, run.figures, ranked.depth, experiment.seed, bounds)
+    return report.model_copy(update={"recommendation": advice})
 
 
 def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:

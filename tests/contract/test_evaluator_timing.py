@@ -67,6 +67,8 @@ async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {False}
     (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
     assert (gate.held, gate.value, gate.reason) == (False, None, "the times are not valid")
+    assert report.recommendation is not None
+    assert report.recommendation.chosen_by == "quality"
 
 
 async def test_a_gate_of_doubtful_times_names_them_where_there_are_few_answers_too(
@@ -86,6 +88,8 @@ async def test_on_a_quiet_machine_no_counter_is_a_reason(
     assert all(outcome.latency_ms.p99.held_ms is not None for outcome in report.pipelines.values())
     assert "?" not in render_table(report)
     assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {True}
+    assert report.recommendation is not None
+    assert report.recommendation.chosen_by == "p95"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
