@@ -7,6 +7,7 @@ from pydantic import FiniteFloat
 from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.datasets.measured_statistics import MeasuredStatistics
 from evaluator.parity.published import PublishedSystem
+from evaluator.runs.latency import Timed
 from services.contracts.base import Count, Wire
 
 
@@ -20,13 +21,20 @@ class RejudgedFigures(Wire):
 class ServedFigures(Wire):
     """What a query of a pipeline took and cost, one at a time, as in its run's report.
 
-    Milliseconds from sending to the last byte read; null where the times do not hold. null: not measured.
+    Milliseconds from sending to the last byte read. null: not measured.
     """
 
     p50_ms: FiniteFloat | None
     p95_ms: FiniteFloat | None
+    times_hold: bool
     cpu_ms: FiniteFloat | None  # of all named processes
     index_bytes: Count | None  # of the indexes that it reads
+
+    @property
+    def time_cells(self) -> tuple[str | float | None, str | float | None]:
+        """The p50 and the p95 as tables show them: marked where they do not hold."""
+        held = self.p50_ms, self.p95_ms
+        return held if self.times_hold else (Timed(held[0], valid=False).cell(), Timed(held[1], valid=False).cell())
 
 
 class ProcessFigures(Wire):

@@ -155,9 +155,9 @@ def served_tables(analysis: Analysis) -> Iterator[FigureTable]:
                 )
                 continue
             size = None if served.index_bytes is None or not documents else served.index_bytes / documents
-            rows.append((one.name, name, served.p50_ms, served.p95_ms, served.cpu_ms, size))
-            if served.p50_ms is None:
-                missing.append(f"{one.name}: no times of {name} that hold; the report of {figures.run} has why.")
+            rows.append((one.name, name, *served.time_cells, served.cpu_ms, size))
+            if not served.times_hold:
+                missing.append(f"{one.name}: times marked ? do not hold; the report of {figures.run} has why.")
             if served.cpu_ms is None:
                 missing.append(f"{one.name}: the CPU time of {name} was not measured; name processes by `--processes`.")
     if rows:
@@ -168,7 +168,7 @@ def served_tables(analysis: Analysis) -> Iterator[FigureTable]:
             header=("set", "pipeline", "p50 ms", "p95 ms", "CPU ms a query", "index bytes a document"),
             formats=(TEXT, TEXT, ".1f", ".1f", ".1f", ".0f"),
             rows=tuple(rows),
-            why_missing=tuple(missing),
+            why_missing=tuple(dict.fromkeys(missing)),
         )
     processes: list[tuple[Cell, ...]] = [
         (one.name, found.run, found.process, found.cpu_ms_a_document, _mib(found.memory_bytes))

@@ -16,8 +16,9 @@ def served_figures(runs: Mapping[str, AnalysedRun]) -> dict[str, ServedFigures]:
         outcome = None if report is None else report.pipelines.get(name)
         if outcome is not None and outcome.imported is None:
             found[name] = ServedFigures(
-                p50_ms=outcome.latency_ms.p50.held_ms,
-                p95_ms=outcome.latency_ms.p95.held_ms,
+                p50_ms=outcome.latency_ms.p50.unchecked_ms,
+                p95_ms=outcome.latency_ms.p95.unchecked_ms,
+                times_hold=outcome.latency_ms.valid is not False,
                 cpu_ms=None if outcome.cost is None else outcome.cost.cpu_ms,
                 index_bytes=outcome.index_bytes,
             )

@@ -124,7 +124,7 @@ def _cells(one: SetAnalysis, name: str | None, base: str) -> tuple[Cell, ...]:
     against = None
     if name != base and figure is not None and first is not None and first.ndcg_at_10:
         against = 100 * (figure - first.ndcg_at_10) / first.ndcg_at_10
-    times = (None, None, None) if served is None else (served.p50_ms, served.p95_ms, served.cpu_ms)
+    times = (None, None, None) if served is None else (*served.time_cells, served.cpu_ms)
     cost = None if name == base else cost_of_a_point(found, first)
     return (found.label(name), figure, against, _p(one.pairs, name, base), *times, cost)
 

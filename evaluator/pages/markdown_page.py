@@ -24,8 +24,8 @@ LINE = 120  # characters of a line of prose, as in all documents
 
 
 def wrapped(part: str) -> str:
-    """Breaks prose and items of lists into lines; leaves tables, headings, images and code as they are."""
-    if part.startswith(("|", "#", "!", "`")):
+    """Breaks prose and items of lists into lines; leaves tables, headings and code as they are."""
+    if part.startswith(("|", "#", "`")):
         return part
     return "\n".join(
         textwrap.fill(
