@@ -79,6 +79,7 @@ def _expansions(
 ) -> list[Path]:
     """Returns the files of EXPANSIONS, those beside the corpus, and the word frequencies, which are made if missing."""
     given = [Path(name.strip()) for name in environment.get("EXPANSIONS", "").split(",") if name.strip()]
+    _methods(given)  # refuses two files of one kind
     found: dict[str, Path] = {method: path for path in given for method in _methods([path])}
     for method in ("deepct", "doc2query"):
         if method not in found and (beside := collection.directory / f"{method}.jsonl").is_file():

@@ -15,8 +15,9 @@ _EXPLANATIONS = {
     "table-2-against": "Against the baseline: the relative difference of the two means over the sets that both have, "
     "which is how the paper's row comes out nearest. Beside it the mean of the sets' own relative differences. Better "
     "and worse count any difference; `compare` says whether one is significant. Compare means over common sets alone.",
-    "systems": "A stand-in carries its own name and model; the originals have other weights. CPU a point: all CPU of a "
-    "query, divided by the points (0.01) of nDCG@10 over the baseline. What expansions cost to make is in no column.",
+    "systems-side-by-side": "A stand-in carries its own name and model; the originals have other weights. CPU a "
+    "point: all CPU of a query, divided by the points (0.01) of nDCG@10 over the baseline. What expansions cost to "
+    "make is in no column.",
     "significance": "Two-sided sign-flip test of each query's differences. All pairs of a set are one family.",
     "fusions": "By reciprocal ranks (k 60) of the first 100 documents, or of all where there are fewer. Held out: each "
     "query is measured with the fusion that the other folds choose; the columns before it are of the fusion that all "

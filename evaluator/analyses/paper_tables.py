@@ -136,7 +136,7 @@ def fusions_tables(analysis: Analysis) -> Iterator[FigureTable]:
         yield FigureTable(
             name="fusions",
             title="the best fusions of two and of three pipelines",
-            header=("set", "fused", "of so many", "nDCG@10", "to the best alone", "held out"),
+            header=("set", "fused", "of so many", "nDCG@10", "to the best pipeline", "held out"),
             formats=(TEXT, TEXT, COUNT, SHARE, SIGNED, SHARE),
             rows=tuple(rows),
         )

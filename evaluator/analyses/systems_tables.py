@@ -55,7 +55,8 @@ def systems_summary(analysis: Analysis) -> Iterator[str]:
     if len(analysis.sets) == 1:
         table = side_by_side_table(analysis)
         yield table.markdown()
-        yield "\n".join(table.why_missing)
+        if table.why_missing:
+            yield "\n".join(table.why_missing)
     yield from verdicts(analysis)
 
 
@@ -85,7 +86,7 @@ def _sentences(one: SetAnalysis, known: dict[str, float], base: str) -> Iterator
     first = max(known, key=lambda name: known[name])
     lost = sum(found.lost for found in one.pipelines.values())
     degraded = sum(found.degraded for found in one.pipelines.values())
-    yield f"{lost or 'No'} queries were lost, {degraded or 'no'} answers degraded."
+    yield f"{lost or 'No'} answers were lost, {degraded or 'none'} degraded."
     yield f"{first} is best with an nDCG@10 of {known[first]:.4f}."
     told = [pair for pair in one.pairs if pair.p_holm < ALPHA]
     family = f"Of {len(one.pairs)} pairs {len(told)} differ significantly (sign-flip test, Holm)"
@@ -99,7 +100,7 @@ def _sentences(one: SetAnalysis, known: dict[str, float], base: str) -> Iterator
         held = "" if fused.held_out is None else f", {fused.held_out:.4f} on queries that did not choose it"
         yield (
             f"The best fusion of {len(fused.pipelines)} is {' + '.join(fused.pipelines)}: {fused.ndcg_at_10:.4f} "
-            f"({fused.ndcg_at_10 - known[first]:+z.4f} to the best alone{held})."
+            f"({fused.ndcg_at_10 - known[first]:+z.4f} to the best pipeline{held})."
         )
     costs = {name: cost for name in known if (cost := cost_of_a_point(one.pipelines[name], one.pipelines.get(base)))}
     if costs:

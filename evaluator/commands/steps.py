@@ -31,6 +31,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
+from evaluator.errors import WrongOption
 from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite, experiments_of
@@ -47,7 +48,7 @@ from evaluator.progress import say
 from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report.page import render_table
 from evaluator.report.quality_section import verdicts
-from evaluator.report.recommendation import Bounds
+from evaluator.report.recommendation import NO_BOUNDS, Bounds
 from evaluator.report.report import Report
 from evaluator.report.step import report_step
 from evaluator.report.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
@@ -156,10 +157,12 @@ def report(
 ) -> None:
     """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
-        path = run or runs / LATEST
+        path, bounds = run or runs / LATEST, Bounds(p95, cpu)
         reports = {}
         for folder in runs_of(path):
-            reports[folder.path.name] = report_step(folder, Bounds(p95, cpu))
+            reports[folder.path.name] = report_step(folder, bounds)
+            if bounds != NO_BOUNDS and reports[folder.path.name].recommendation is None:
+                raise WrongOption("--p95, --cpu: nothing is recommended of one pipeline or of a run that is not valid")
             print_report(folder, reports[folder.path.name])
         _end(path, reports, junit)
 

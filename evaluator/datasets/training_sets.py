@@ -23,7 +23,10 @@ class _Listed(BaseModel):
 
 
 def trained_on(model: str) -> str:
-    """Returns the sets that a model, `name` or `name@weights`, saw in training, or that they are not known."""
+    """Returns the sets that a model saw in training, or that they are not known.
+
+    `model`: `name`, `name@weights` or `name+settings@weights`.
+    """
     known = _known().get(_name(model), UNLISTED)
     return known if isinstance(known, str) else ", ".join(known)
 
@@ -38,7 +41,7 @@ def saw_in_training(model: str, dataset: str) -> bool:
 
 
 def _name(model: str) -> str:
-    return model.partition("@")[0]
+    return model.partition("@")[0].partition("+")[0]
 
 
 def _letters(name: str) -> str:

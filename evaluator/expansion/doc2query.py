@@ -7,16 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.expansion.expansion_file import continued_file, read_expansions
-from evaluator.expansion.query_generator import QueryGenerator
 from evaluator.progress import ShownProgress, progress
 from services.contracts.base import UNSENDABLE
 from services.contracts.expansions import ExpansionModel, Expansions, GeneratedQueries
+
+if TYPE_CHECKING:
+    from evaluator.expansion.query_generator import QueryGenerator
 
 _MODEL: TypeAdapter[str] = TypeAdapter(ExpansionModel)
 MOST_CHARACTERS = 1_000  # of a query on the wire
@@ -31,7 +34,7 @@ class QueryCounts:
     cpu_s: float | None  # None: the file was complete
 
 
-def open_generator(folder: Path) -> QueryGenerator:
+def open_generator(folder: Path) -> "QueryGenerator":
     """Opens the model in a folder by what is in it. Raises EvaluationError."""
     found = sorted(folder.glob("*.gguf"))
     try:
@@ -53,17 +56,24 @@ def open_generator(folder: Path) -> QueryGenerator:
     )
 
 
-def stamp_of(generator: QueryGenerator, name: str, queries: int, seed: int) -> str:
+def stamp_of(generator: "QueryGenerator", name: str, queries: int, seed: int) -> str:
     """Returns `NAME+SETTINGS@SHA256`, by all that changes queries. Raises EvaluationError for an unfit name."""
     settings = hashlib.sha256(f"{generator.settings}\n{queries}\n{seed}".encode()).hexdigest()
+    return checked_stamp(f"{name}+{settings[:8]}@{generator.weights_sha256[:12]}")
+
+
+def checked_stamp(stamp: str) -> str:
+    """Returns a stamp that documents can carry. Raises EvaluationError."""
     try:
-        return _MODEL.validate_python(f"{name}+{settings[:8]}@{generator.weights_sha256[:12]}")
+        return _MODEL.validate_python(stamp)
     except ValidationError as error:
-        raise EvaluationError(f"{name!r}: rename the model's folder to letters, digits, dots and hyphens") from error
+        raise EvaluationError(
+            f"{stamp!r}: rename the model's folder to a few letters, digits, dots and hyphens"
+        ) from error
 
 
 def expand_doc2query(
-    generator: QueryGenerator,
+    generator: "QueryGenerator",
     stamp: str,
     dataset: Dataset,
     out: Path,

@@ -15,10 +15,11 @@ from pathlib import Path
 from evaluator.client.client import GatewayClient
 from evaluator.client.retries import with_retries
 from evaluator.errors import EvaluationError
+from evaluator.expansion.doc2query import checked_stamp, count_queries
 from evaluator.expansion.expansion_file import continued_file, declared_models, read_expansions
 from evaluator.progress import ShownProgress, progress
 from services.contracts.documents import Document
-from services.contracts.expansions import Expansions
+from services.contracts.expansions import Expansions, GeneratedQueries
 from services.contracts.query import SearchRequest
 
 
@@ -54,13 +55,14 @@ async def keep_found(
     ):
         advance(file.done)
         for _, identity, held in islice(read_expansions(source), file.done, None):
-            if held.doc2query is not None:
-                queries = held.doc2query.queries
-                kept = await asyncio.gather(*(found(query, identity) for query in queries))
-                chosen = tuple(query for query, one in zip(queries, kept, strict=True) if one)
-                part = held.doc2query.model_copy(update={"model": stamp, "queries": chosen})
-                file.write([(identity, Expansions(doc2query=part))])
+            assert held.doc2query is not None, "each line has the models of the first"
+            queries = held.doc2query.queries
+            kept = await asyncio.gather(*(found(query, identity) for query in queries))
+            chosen = tuple(query for query, one in zip(queries, kept, strict=True) if one)
+            file.write([(identity, Expansions(doc2query=GeneratedQueries(model=stamp, queries=chosen)))])
             advance(1)
+    if count_queries(out) == 0 < count_queries(source):
+        raise EvaluationError(f"{out}: no query found its document; name the collection with the documents of {source}")
 
 
 def _documents(source: Path) -> Iterator[Document]:
@@ -79,4 +81,4 @@ async def _stamp(client: GatewayClient, collection: str, pipeline: str, first: i
     asked = (await client.pipeline(pipeline)).fingerprint
     search = hashlib.sha256(json.dumps([first, asked, stamps]).encode()).hexdigest()
     name, _, weights = model.partition("@")
-    return f"{name}+{search[:8]}@{weights}"
+    return checked_stamp(f"{name}+{search[:8]}@{weights}")

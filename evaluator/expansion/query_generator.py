@@ -1,4 +1,4 @@
-"""The port of models that generate queries for passages, how they draw tokens, and which adapter runs a folder."""
+"""The port of models that generate queries for passages, and how they draw tokens."""
 
 import hashlib
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class QueryGenerator(Protocol):
 
     @property
     def weights_sha256(self) -> str:
-        """The sha256 of the weights."""
+        """The sha256 of the weights, and of the files beside them that change queries."""
 
     @property
     def settings(self) -> str:

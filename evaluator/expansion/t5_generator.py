@@ -42,7 +42,9 @@ class T5Generator:
     def __init__(self, folder: Path) -> None:
         """Opens the graphs. Raises EvaluationError."""
         try:
-            self.weights_sha256 = sha256_of([folder / ENCODER, folder / DECODER])
+            self.weights_sha256 = sha256_of(
+                [folder / name for name in (ENCODER, DECODER, "config.json", "tokenizer.json")]
+            )
             self._config = _Config.model_validate_json((folder / "config.json").read_bytes())
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             self._encoder, self._decoder = (_opened(folder / name) for name in (ENCODER, DECODER))

@@ -127,10 +127,14 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
 
 
 def _stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionState]) -> set[str]:
-    """Returns the models whose vectors a pipeline searches or scores."""
-    stages = () if pipeline is None else (one.stage for one in pipeline.identified)
-    read = {stage.backend for stage in stages if isinstance(stage, Retrieve | Rerank)}
-    return {state.stamp["model"] for name, state in backends.items() if name in read and "model" in state.stamp}
+    """Returns the models whose vectors a pipeline searches or scores, and those that expanded its documents."""
+    stages = [] if pipeline is None else [one.stage for one in pipeline.identified]
+    stamps = {name: state.stamp for name, state in backends.items()}
+    found = [stamps.get(one.backend, {}).get("model") for one in stages if isinstance(one, Retrieve | Rerank)]
+    found += [
+        stamps.get(one.backend, {}).get(f"expansions.{one.preset}") for one in stages if isinstance(one, Retrieve)
+    ]
+    return {model for model in found if model is not None}
 
 
 def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:

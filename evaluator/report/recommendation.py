@@ -5,6 +5,7 @@ contenders the lowest p95 decides where the times hold, else the least CPU a que
 highest mean.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -21,8 +22,8 @@ from services.contracts.base import Wire
 ChosenBy = Literal["p95", "cpu", "quality"]
 _BY: Mapping[ChosenBy, str] = {
     "p95": "it has the lowest p95",
-    "cpu": "it takes the least CPU a query (the times do not hold, so they decide nothing)",
-    "quality": "it has the highest mean (neither times that hold nor CPU are known)",
+    "cpu": "it takes the least CPU a query (no times that hold are known of all)",
+    "quality": "it has the highest mean (neither times that hold nor CPU are known of all)",
 }
 
 
@@ -83,7 +84,7 @@ def recommend(
             [
                 _why(pipeline, standings, tuple(contending), by, bounds),
                 _cost(pipelines[pipeline]),
-                *_open_question(pipeline, standings[pipeline]),
+                *_open_question(standings[pipeline], standings),
             ]
         ),
     )
@@ -102,6 +103,8 @@ def _within(pipelines: Mapping[str, PipelineReport], bounds: Bounds) -> tuple[st
     for option, most, figures in (("--p95", bounds.p95_ms, _p95), ("--cpu", bounds.cpu_ms, _cpu)):
         if most is None:
             continue
+        if not math.isfinite(most):
+            raise WrongOption(f"{option}: {most} is no number of milliseconds")
         found = figures(pipelines)
         if unknown := [name for name, figure in found.items() if figure is None]:
             why = "times that hold" if option == "--p95" else "its CPU, which `run --processes` measures"
@@ -145,8 +148,8 @@ def _cost(outcome: PipelineReport) -> str:
     return f"Its cost: {', '.join(known)}." if known else "Its cost was not measured."
 
 
-def _open_question(pipeline: str, standing: Standing) -> tuple[str, ...]:
-    if standing.best == pipeline:
+def _open_question(standing: Standing, standings: Mapping[str, Standing]) -> tuple[str, ...]:
+    if standing.mean == standings[standing.best].mean:
         return ()
     asked = f"Not known: whether {standing.best}, which has the highest mean, is better"
     more = (standing.queries_to_tell or 0) - standing.queries

@@ -89,8 +89,8 @@ def test_a_bound_of_what_a_run_does_not_know_is_refused(
 ) -> None:
     reported(evaluator, tmp_path, alike)
     (run,) = (tmp_path / "runs").glob("2*")
-    for option in ("--p95", "--cpu"):
-        refused = evaluator("report", "--run", run, option, "100")
+    for option, most in (("--p95", "100"), ("--cpu", "100"), ("--p95", "nan")):
+        refused = evaluator("report", "--run", run, option, most)
         assert (refused.exit_code, option in refused.stderr) == (2, True), refused.output
 
 
@@ -100,6 +100,8 @@ def test_nothing_is_recommended_of_one_pipeline_or_of_a_run_that_is_not_valid(
     files = write_three_rankings(tmp_path)
     _, alone, shown = reported(evaluator, tmp_path, [files["good"]])
     assert (alone.recommendation, "Ship" in shown) == (None, False)
+    bounded = evaluator("report", "--run", next((tmp_path / "runs").glob("2*")), "--p95", "5")
+    assert (bounded.exit_code, "--p95" in bounded.stderr) == (2, True)
     short = write_rankings(tmp_path / "short.trec", dict.fromkeys(range(40), 1))
     done = evaluator("import", tmp_path / "shop", files["good"], short)
     reports = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("2*/report.json")]

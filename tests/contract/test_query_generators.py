@@ -34,9 +34,9 @@ class TestT5(QueryGeneratorSuite):
         assert 30 <= lengths[0] <= 70
         assert max(lengths) < 64
 
-    def test_the_hash_is_that_of_both_graphs(self) -> None:
-        graphs = [self.written / f"{name}_model.onnx" for name in ("encoder", "decoder")]
-        whole = b"".join(path.read_bytes() for path in graphs)
+    def test_the_hash_is_that_of_both_graphs_and_of_what_reads_and_writes_their_tokens(self) -> None:
+        files = ("encoder_model.onnx", "decoder_model.onnx", "config.json", "tokenizer.json")
+        whole = b"".join((self.written / name).read_bytes() for name in files)
         assert self.opened().weights_sha256 == hashlib.sha256(whole).hexdigest()
 
     @pytest.mark.parametrize("name", ["decoder_model.onnx", "tokenizer.json", "config.json"])

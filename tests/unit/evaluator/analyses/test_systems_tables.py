@@ -85,7 +85,7 @@ def test_the_verdict_names_the_best_what_is_significant_the_fusion_and_the_cheap
     assert "dense-bge is best with an nDCG@10 of 0.5000" in verdict
     assert "Of 2 pairs 1 differ significantly" in verdict
     assert "better than bm25: dense-bge; worse: none" in verdict
-    assert "bm25 + dense-bge: 0.5300 (+0.0300 to the best alone, 0.5200 on queries" in verdict
+    assert "bm25 + dense-bge: 0.5300 (+0.0300 to the best pipeline, 0.5200 on queries" in verdict
     assert "cheapest by dense-bge: 4.0 ms" in verdict
     *_, without = systems_summary(analysis(cpu_ms=None))
     assert "cheapest" not in without

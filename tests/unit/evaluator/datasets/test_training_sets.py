@@ -26,6 +26,7 @@ def test_every_model_of_the_list_has_its_sets() -> None:
     [
         (MINILM, "nq", True),
         (f"{MINILM}@136a48b16099", "msmarco", True),
+        (f"{MINILM}+491f4db9@136a48b16099", "msmarco", True),  # of expansions
         (MINILM, "scifact", False),
         ("minilm-l6-ce-v4", "hotpotqa", True),
         ("bge-small-en-v1.5", "nq", False),
