@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from evaluator.analyses.analysed_runs import AnalysedRun
 from evaluator.analyses.analysis_report import RankingFigures, RejudgedFigures
 from evaluator.datasets.text_files import sha256
 from evaluator.metrics.quality import Grades, PerQuery, Rankings, means, within_depth
+from evaluator.report.pipeline_report import stored_models
 from evaluator.runs.answers import AnswerRecord, read_answers
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.trec_runs import read_run
@@ -14,7 +16,7 @@ from evaluator.steps.quality_figures import ArmAnswers, arm_answers, measure_ans
 from evaluator.steps.rank import RankedArm
 from evaluator.steps.run_import import IMPORTED, ImportReport
 from evaluator.steps.validity import arm_faults
-from services.contracts.pipelines import Fuse, Retrieve
+from services.contracts.pipelines import Fuse
 
 NDCG, RECALL, CAPPED_RECALL, HOLE = METRICS = ("nDCG@10", "Recall@100", "R_cap@100", "hole@10")
 FIRST = 10  # documents whose lengths are looked at
@@ -88,10 +90,6 @@ def _fuses(arm: RankedArm) -> bool:
 
 def _models(arm: RankedArm, manifest: Manifest, records: Sequence[AnswerRecord]) -> Iterator[str]:
     """Yields the models of what a pipeline reads, then those that re-ranked, without the hashes of their weights."""
-    found: dict[str, None] = {}
-    for stage in (one.stage for one in arm.pipeline.identified) if arm.pipeline else ():
-        if isinstance(stage, Retrieve) and stage.backend in manifest.backends:
-            stamp = manifest.backends[stage.backend].stamp
-            found[stamp.get("model") or stamp.get(f"expansions.{stage.preset}", "")] = None
-    found |= {model: None for record in records for model in record.models.values()}
-    yield from dict.fromkeys(name.partition("@")[0] for name in found if name)
+    reranked = (model for record in records for model in record.models.values())
+    found = chain(stored_models(arm.pipeline, manifest.backends), reranked)
+    yield from dict.fromkeys(name.partition("@")[0] for name in found)

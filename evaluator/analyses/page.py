@@ -79,7 +79,8 @@ def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[s
 
 def _runs(analysis: Analysis) -> Iterator[str]:
     runs = dict.fromkeys(found.run for one in analysis.sets for found in one.pipelines.values())
-    yield "Runs: " + ", ".join(runs)
+    yield "Runs:"
+    yield "\n".join(f"- {run}" for run in runs)
 
 
 def _explained(name: str) -> str | None:

@@ -1,7 +1,8 @@
 """Defines the figures of one pipeline in report.json and builds them from its answers. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from pydantic import ConfigDict, FiniteFloat
 
@@ -88,7 +89,7 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         for record in (*answered, *deep_answered)
         for item in record.degraded
     }
-    used = sorted(_stored_models(arm.pipeline, run.manifest.backends) | set().union(*models.values()))
+    used = sorted({*stored_models(arm.pipeline, run.manifest.backends), *chain.from_iterable(models.values())})
     return PipelineReport(
         fingerprint=arm.fingerprint,
         preset=arm.preset,
@@ -126,15 +127,13 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
     )
 
 
-def _stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionState]) -> set[str]:
-    """Returns the models whose vectors a pipeline searches or scores, and those that expanded its documents."""
-    stages = [] if pipeline is None else [one.stage for one in pipeline.identified]
-    stamps = {name: state.stamp for name, state in backends.items()}
-    found = [stamps.get(one.backend, {}).get("model") for one in stages if isinstance(one, Retrieve | Rerank)]
-    found += [
-        stamps.get(one.backend, {}).get(f"expansions.{one.preset}") for one in stages if isinstance(one, Retrieve)
-    ]
-    return {model for model in found if model is not None}
+def stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionState]) -> Iterator[str]:
+    """Yields the models whose vectors a pipeline searches or scores, and those that expanded its documents."""
+    for stage in (one.stage for one in pipeline.identified) if pipeline else ():
+        if isinstance(stage, Retrieve | Rerank) and stage.backend in backends:
+            stamp = backends[stage.backend].stamp
+            expanded = stamp.get(f"expansions.{stage.preset}") if isinstance(stage, Retrieve) else None
+            yield from (model for model in (stamp.get("model"), expanded) if model is not None)
 
 
 def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
