@@ -1,17 +1,21 @@
-"""Commands over the catalogue of test collections: `datasets list`, `fetch`, `check`, `stats`."""
+"""Commands over test collections: `datasets list`, `fetch`, `check`, `stats`; `from` makes one of documents."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from evaluator.commands.options import SKIP_UNSENDABLE, reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
 from evaluator.datasets.fetch import fetch as fetch_set
+from evaluator.datasets.field_sources import FieldNames
 from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
+from evaluator.datasets.new_collection import make_collection
 from evaluator.datasets.reader import Dataset, read_dataset
+from evaluator.errors import WrongOption
 from evaluator.pages.markdown_table import aligned
-from evaluator.progress import show
+from evaluator.progress import say, show
 
 datasets = typer.Typer(no_args_is_help=True, help="Lists, fetches and checks test collections.")
 
@@ -67,6 +71,55 @@ def stats(dataset: NameOrDirectory, split: Split = None, skip_unsendable: SkipUn
             published = known.statistics if known is not None and read.split == known.split else None
             show(f"\n{directory}, split {read.split}\n")
             show(aligned(statistics_rows(measure_statistics(read), published)))
+
+
+@datasets.command("from")
+def from_(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE…", help="Folders of Markdown or text; files: CSV, TSV, JSON, JSON lines."),
+    ],
+    to: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make, in BEIR layout.")],
+    by: Annotated[
+        Literal["file", "heading"], typer.Option(help="Of Markdown, each file or each heading is a document.")
+    ] = "file",
+    id_: Annotated[str | None, typer.Option("--id", metavar="FIELD", help="The field or column of the ids.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="FIELD", help="That of the titles.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="That of the texts; may be given several times.")
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CSV with columns query, document (its id or title), perhaps grade."),
+    ] = None,
+    questions: Annotated[
+        int, typer.Option(metavar="N", min=0, help="How many sentences of documents are added as known-item queries.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of --questions.")] = 20_250_601,
+) -> None:
+    """Makes a collection of documents as they are, with questions of a file or proposed ones."""
+    with reporting_errors():
+        if queries is None and not questions:
+            raise WrongOption("--queries FILE or --questions N: one is needed, because questions measure a search")
+        made = make_collection(
+            sources,
+            to,
+            fields=FieldNames(id_, title, tuple(text or ())),
+            by_heading=by == "heading",
+            question_file=queries,
+            proposals=questions,
+            seed=seed,
+        )
+        for sentence in made.notes:
+            say(sentence)
+        if made.known_items < questions:
+            say(
+                f"{made.known_items} of {questions} known-item queries: no more documents have a sentence of their own."
+            )
+        if made.known_items:
+            say("Known-item queries have the words of their documents: they favour lexical search.")
+        show(f"{to}: {made.documents} documents, {made.queries} queries, {made.judgments} judgments")
+        say(f"Next: make demo DATASET={shlex.quote(str(to))}")
 
 
 def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:

@@ -1,6 +1,6 @@
 """Reads the documents of a corpus one by one, and finds while reading what the gateway would refuse. Sends nothing."""
 
-from collections.abc import Container, Iterator, Set
+from collections.abc import Container, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,22 +44,27 @@ def corpus_documents(
 ) -> Iterator[CorpusDocument]:
     """Yields every document in file order, or those at `positions`. Raises DatasetError with `file:line`."""
     for place, value, size in json_objects(path, lines, positions):
-        kept, dropped = sendable_metadata(value.get("metadata"))
-        identity, trimmed = read_id(value.get("_id"), place)
-        given: dict[str, object] = {"id": identity, "metadata": kept}
-        for name in ("title", "text"):
-            if value.get(name) is not None:
-                given[name] = value[name]
-        try:
-            document = Document.model_validate(given)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "document"
-            raise DatasetError(f"{place}: {where}: {first['msg']}") from error
-        _expect_sendable(document, size, place)
-        unread = value.keys() - _FIELDS
-        elsewhere = not document.text.strip() and any(_is_text(name, value[name]) for name in unread)
-        yield CorpusDocument(document, dropped, unread, trimmed, elsewhere, place)
+        yield corpus_document(value, size, place)
+
+
+def corpus_document(value: Mapping[str, object], size: int, place: str) -> CorpusDocument:
+    """Returns the document of a corpus' object, which takes `size` bytes as JSON. Raises DatasetError with `place`."""
+    kept, dropped = sendable_metadata(value.get("metadata"))
+    identity, trimmed = read_id(value.get("_id"), place)
+    given: dict[str, object] = {"id": identity, "metadata": kept}
+    for name in ("title", "text"):
+        if value.get(name) is not None:
+            given[name] = value[name]
+    try:
+        document = Document.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "document"
+        raise DatasetError(f"{place}: {where}: {first['msg']}") from error
+    _expect_sendable(document, size, place)
+    unread = value.keys() - _FIELDS
+    elsewhere = not document.text.strip() and any(_is_text(name, value[name]) for name in unread)
+    return CorpusDocument(document, dropped, unread, trimmed, elsewhere, place)
 
 
 def sent_json(document: Document) -> bytes:

@@ -38,6 +38,22 @@ def plain_id(text: str) -> str:
         text = text[1:-1].replace('""', '"')
 
 
+def slug(text: str, used: set[str], most: int = 100) -> str:
+    """Makes a readable id that is not in `used`, and adds it there: words in lower case, joined by `-`.
+
+    They are those of the anchor that GitHub gives a heading, cut to `most` characters. The next of the same words ends
+    with `-1`.
+    """
+    words = re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", text.lower()).strip())
+    plain = words[:most].strip("-") or "untitled"
+    found, number = plain, 0
+    while found in used:
+        number += 1
+        found = f"{plain}-{number}"
+    used.add(found)
+    return found
+
+
 def encoded_id(identity: str) -> str:
     """Percent-encodes white space and `%` of an id (RFC 3986), for a line whose second column is ENCODED."""
     return _UNREADABLE.sub(lambda found: quote(found[0], safe=""), identity)

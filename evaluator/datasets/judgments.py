@@ -24,11 +24,8 @@ SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".json", ".jsonl")
 _GRADE = re.compile(r"-?[0-9]{1,9}(\.0+)?", re.ASCII)
 QUERY_COLUMN = ("query-id", "qid", "query", "topic-id", "topic")
 DOCUMENT_COLUMN = ("corpus-id", "docno", "doc-id", "docid", "document-id", "document", "passage-id", "pid")
-_COLUMNS = {
-    "query": QUERY_COLUMN,
-    "document": DOCUMENT_COLUMN,
-    "grade": ("score", "grade", "relevance", "rel", "label", "judgment"),
-}
+GRADE_COLUMN = ("score", "grade", "relevance", "rel", "label", "judgment")
+_COLUMNS = {"query": QUERY_COLUMN, "document": DOCUMENT_COLUMN, "grade": GRADE_COLUMN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +92,19 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
 
 
 def _grade(row: JudgmentRow) -> int:
-    if not _GRADE.fullmatch(row.grade):
-        raise DatasetError(
-            f"{row.place}: the grade {row.grade!r} is not a whole number of at most 9 digits, written like 1 or 1.0"
-        )
+    grade = read_grade(row.grade, row.place)
     if not row.query or not row.document:
         raise DatasetError(f"{row.place}: an empty id")
-    return int(row.grade.partition(".")[0])
+    return grade
+
+
+def read_grade(text: str, place: str) -> int:
+    """Returns the grade that a text is. Raises DatasetError."""
+    if not _GRADE.fullmatch(text):
+        raise DatasetError(
+            f"{place}: the grade {text!r} is not a whole number of at most 9 digits, written like 1 or 1.0"
+        )
+    return int(text.partition(".")[0])
 
 
 def _rows(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:

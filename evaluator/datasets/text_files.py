@@ -162,10 +162,15 @@ def json_objects(
         if positions is not None and position not in positions:
             continue
         place = f"{path}:{number}"
-        try:
-            value = json.loads(decoded(line, place))
-        except (ValueError, RecursionError) as error:
-            raise DatasetError(f"{place}: not JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise DatasetError(f"{place}: not a JSON object")
-        yield place, value, len(line)
+        yield place, json_object(line, place), len(line)
+
+
+def json_object(line: bytes, place: str) -> dict[str, object]:
+    """Returns the object of a line. Raises DatasetError for every other line."""
+    try:
+        value = json.loads(decoded(line, place))
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{place}: not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DatasetError(f"{place}: not a JSON object")
+    return value

@@ -1,0 +1,163 @@
+"""Makes a collection in BEIR layout of a user's documents and questions: corpus.jsonl, queries.jsonl, qrels/test.tsv.
+
+Leaves the reading of each kind of source to its module. The folder appears whole or not at all.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluator.datasets import field_sources, text_sources
+from evaluator.datasets.corpus import CORPUS, corpus_document
+from evaluator.datasets.field_sources import FieldNames, object_documents, table_documents
+from evaluator.datasets.known_items import known_items
+from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
+from evaluator.datasets.queries import QUERIES
+from evaluator.datasets.question_file import DocumentNames, Questions, read_questions
+from evaluator.datasets.text_sources import text_documents
+from evaluator.errors import DatasetError, WrongOption
+
+QRELS = Path("qrels", "test.tsv")
+KNOWN_ITEM = "known-item"
+_UNJUDGED = (
+    "no judgment: nothing says which document answers a question. Add a column `document` to the file of --queries, or "
+    "let --questions propose known-item queries: sentences of 6 to 25 words, each of one document alone"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewCollection:
+    """What a new collection holds, and sentences on what is left out of it."""
+
+    documents: int
+    queries: int
+    known_items: int
+    judgments: int
+    notes: tuple[str, ...]
+
+
+def make_collection(
+    sources: Sequence[str],
+    directory: Path,
+    *,
+    fields: FieldNames,
+    by_heading: bool,
+    question_file: Path | None,
+    proposals: int,
+    seed: int,
+) -> NewCollection:
+    """Writes the collection. Raises DatasetError with every fault of the files, and WrongOption; then writes nothing.
+
+    `proposals`: how many known-item queries are added to those of the file.
+    """
+    notes, names, questions = ReadingNotes(), DocumentNames(), Questions()
+    with new_directory(directory) as made:
+        _write_corpus(made / CORPUS, _documents(sources, fields, notes, by_heading=by_heading), names, notes)
+        if question_file is not None:
+            with _adding_fault(notes):
+                read_questions(question_file, names, questions, notes)
+        notes.expect_nothing_wrong()
+        proposed = [one for one in known_items(made / CORPUS, proposals, seed) if one.sentence not in questions.ids]
+        for sentence, document in proposed:
+            questions.judge(questions.add(sentence, KNOWN_ITEM), document, 1, QUERIES)
+        if not questions.grades:
+            raise DatasetError(_UNJUDGED)
+        _write_questions(made, questions)
+    return NewCollection(
+        documents=len(names.ids),
+        queries=len(questions.texts),
+        known_items=len(proposed),
+        judgments=sum(map(len, questions.grades.values())),
+        notes=notes.sentences,
+    )
+
+
+@contextmanager
+def new_directory(directory: Path) -> Iterator[Path]:
+    """Yields an empty folder, which takes the place of `directory` at the end of the block. An error leaves none.
+
+    Raises WrongOption where `directory` is there and not empty.
+    """
+    target = directory.resolve()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise WrongOption(f"--to {directory}: it is there and not empty; name a new folder, or remove this one")
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")  # another process may write the same folder
+    part.mkdir(parents=True)
+    try:
+        yield part
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _documents(
+    sources: Sequence[str], fields: FieldNames, notes: ReadingNotes, *, by_heading: bool
+) -> Iterator[PlacedDocument]:
+    for source in sources:
+        with _adding_fault(notes):
+            yield from _of_source(source, fields, notes, by_heading=by_heading)
+
+
+def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
+    path = Path(source)
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if path.is_dir() or path.suffix.lower() in text_sources.TEXTS:
+        return text_documents(path, notes, by_heading=by_heading)
+    if suffix in field_sources.TABLES:
+        return table_documents(path, fields, notes)
+    if suffix in field_sources.OBJECTS:
+        return object_documents(path, fields, notes)
+    known = ", ".join([*text_sources.TEXTS, *field_sources.TABLES, *field_sources.OBJECTS])
+    raise DatasetError(f"{source}: neither a folder nor a file whose name ends with {known}")
+
+
+@contextmanager
+def _adding_fault(notes: ReadingNotes) -> Iterator[None]:
+    """Adds a DatasetError, which ends the reading of one source, to the faults."""
+    try:
+        yield
+    except DatasetError as error:
+        notes.wrong(error)
+
+
+def _write_corpus(path: Path, documents: Iterable[PlacedDocument], names: DocumentNames, notes: ReadingNotes) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for place, value in documents:
+            try:
+                found = corpus_document(value, len(json.dumps(value)), place)
+            except DatasetError as error:
+                notes.wrong(error)
+                continue
+            document = found.document
+            if found.dropped:
+                notes.left_out("metadata that is nested, or under a name that is no word", place)
+            if not document.passage.strip():
+                notes.left_out("documents with neither a title nor a text", place)
+                continue
+            if document.id in names.ids:
+                notes.wrong(f"{place}: the id {document.id!r} stood above already")
+                continue
+            names.add(document)
+            line = {"_id": document.id, "title": document.title, "text": document.text}
+            file.write(_json(line | ({"metadata": document.metadata} if document.metadata else {})))
+    if not names.ids:
+        notes.wrong("no document in all sources")
+
+
+def _write_questions(directory: Path, questions: Questions) -> None:
+    with (directory / QUERIES).open("w", encoding="utf-8") as file:
+        for identity, text in questions.texts.items():
+            file.write(_json({"_id": identity, "text": text, "metadata": {"origin": questions.origins[identity]}}))
+    (directory / QRELS).parent.mkdir()
+    with (directory / QRELS).open("w", encoding="utf-8") as file:
+        file.write("query-id\tcorpus-id\tscore\n")
+        for identity, judged in questions.grades.items():
+            file.writelines(f"{identity}\t{document}\t{grade}\n" for document, grade in judged.items())
+
+
+def _json(value: object) -> str:
+    return f"{json.dumps(value, ensure_ascii=False)}\n"

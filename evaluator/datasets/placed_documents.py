@@ -1,0 +1,52 @@
+"""Owns what every source of documents yields, and collects what is wrong in a source or left out of it."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from evaluator.errors import DatasetError
+
+# The place of a document (file:line), and the document as a line of corpus.jsonl has it.
+PlacedDocument = tuple[str, Mapping[str, object]]
+
+MOST_NAMED = 10
+_WRONG = ""
+
+
+class ReadingNotes:
+    """Collects faults, so that one look shows all of them. Names the first ten of a kind, and counts the others."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, list[str]] = {}
+        self._counts: Counter[str] = Counter()
+
+    def wrong(self, fault: DatasetError | str) -> None:
+        """Adds a fault; the message begins with its place."""
+        self._add(_WRONG, str(fault))
+
+    def left_out(self, what: str, place: str) -> None:
+        """Adds what is not taken, without being a fault. `what`: of which kind it is, in the plural."""
+        self._add(what, place)
+
+    def expect_nothing_wrong(self) -> None:
+        """Raises DatasetError with a line for each of the first faults, and the number of the others."""
+        if faults := self._first.get(_WRONG):
+            raise DatasetError("\n".join([*faults, *self._others(_WRONG)]))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """A sentence for each kind of what is left out."""
+        return tuple(
+            f"Left out: {what}: {', '.join([*places, *self._others(what)])}."
+            for what, places in self._first.items()
+            if what != _WRONG
+        )
+
+    def _add(self, kind: str, message: str) -> None:
+        self._counts[kind] += 1
+        first = self._first.setdefault(kind, [])
+        if len(first) < MOST_NAMED:
+            first.append(message)
+
+    def _others(self, kind: str) -> list[str]:
+        more = self._counts[kind] - MOST_NAMED
+        return [f"and {more} more"] if more > 0 else []

@@ -1,0 +1,235 @@
+"""`datasets from` makes a collection of documents as they are, which every later step reads."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.datasets.reader import Dataset, read_dataset
+
+
+def evaluator(*words: object) -> Result:
+    return CliRunner().invoke(app, ["datasets", *map(str, words)])
+
+
+def written(path: Path, content: str | Sequence[object]) -> Path:
+    """Writes a text, or a line of JSON for each value."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else "".join(f"{json.dumps(value)}\n" for value in content)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def documents(made: Path | Dataset) -> dict[str, tuple[str, str]]:
+    """Returns title and text of each document by its id."""
+    dataset = read_dataset(made) if isinstance(made, Path) else made
+    return {one.id: (one.title, one.text) for one in dataset.documents()}
+
+
+@pytest.fixture
+def manual(tmp_path: Path) -> Path:
+    """A folder of Markdown and text, with what is neither."""
+    folder = tmp_path / "manual"
+    written(
+        folder / "returns.markdown",
+        "---\ntitle: 'Sending back'\ntags: [a]\n---\n\nRead [this](http://x.example) first.\n\n# Parcels\n\n"
+        "A **parcel** may be sent back within 30 days.\n\n```\n# no heading\n```\n\n## Costs\n\n| who | pays |\n|-|-|\n"
+        "| the shop | nothing |\n",
+    )
+    written(
+        folder / "shop" / "hours.markdown",
+        "# Opening hours\n\nThe shop is open from nine to five on every working day.\n",
+    )
+    written(folder / "notes.txt", "Bring the\nkey back.\n")
+    written(folder / "logo.svg", "<svg/>")
+    written(folder / ".git" / "x.markdown", "hidden")
+    return folder
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Path:
+    return written(
+        tmp_path / "questions.csv",
+        "query,document,grade\ncan I return my order,returns.markdown,2\n"
+        '"when, please, is it open?",opening  HOURS,\ncan I return my order,notes.txt,1\n',
+    )
+
+
+def test_a_folder_and_a_table_of_questions_become_a_collection(tmp_path: Path, manual: Path, asked: Path) -> None:
+    done = evaluator("from", manual, "--queries", asked, "--to", tmp_path / "made")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/made: 3 documents, 2 queries, 3 judgments\n")
+    assert "logo.svg" in done.stderr
+    assert f"make demo DATASET={tmp_path}/made" in done.stderr
+    read = read_dataset(tmp_path / "made", strict=True)
+    assert documents(read) == {
+        "notes.txt": ("notes", "Bring the\nkey back."),
+        "returns.markdown": (
+            "Sending back",
+            "Read this first.\nParcels\nA parcel may be sent back within 30 days.\n# no heading\nCosts\nwho pays\n"
+            "the shop nothing",
+        ),
+        "shop/hours.markdown": ("Opening hours", "The shop is open from nine to five on every working day."),
+    }
+    assert read.queries == {
+        "can-i-return-my-order": "can I return my order",
+        "when-please-is-it-open": "when, please, is it open?",
+    }
+    assert read.judgments == {
+        "can-i-return-my-order": {"returns.markdown": 2, "notes.txt": 1},
+        "when-please-is-it-open": {"shop/hours.markdown": 1},
+    }
+    assert evaluator("stats", tmp_path / "made").exit_code == 0
+
+
+def test_headings_are_documents_whose_ids_stay_when_others_come(tmp_path: Path, manual: Path) -> None:
+    asked = written(tmp_path / "q.csv", "question\tdocument\nwho pays\treturns.markdown#costs\n")
+    words = ["from", manual, "--by", "heading", "--queries", asked, "--to"]
+    assert evaluator(*words, tmp_path / "one").exit_code == 0
+    before = documents(tmp_path / "one")
+    assert before["returns.markdown"] == ("Sending back", "Read this first.")
+    assert before["returns.markdown#costs"] == ("Sending back > Parcels > Costs", "who pays\nthe shop nothing")
+    assert before.keys() == {
+        "returns.markdown",
+        "returns.markdown#parcels",
+        "returns.markdown#costs",
+        "shop/hours.markdown#opening-hours",
+        "notes.txt",
+    }
+    page = manual / "returns.markdown"
+    written(page, page.read_text().replace("## Costs", "## Why\n\nIt broke.\n\n## Costs") + "\n## Costs\n\nAgain.\n")
+    assert evaluator(*words, tmp_path / "two").exit_code == 0
+    assert documents(tmp_path / "two").keys() - before.keys() == {"returns.markdown#why", "returns.markdown#costs-1"}
+    assert documents(tmp_path / "two")["returns.markdown#costs"] == before["returns.markdown#costs"]
+
+
+TABLE = 'SKU;Name;Details;More;Price\na1;Bell;rings;loud;3\na2;Lamp;"shines\nat night";;4\n'
+OBJECTS = [
+    {"sku": "a1", "name": "Bell", "body": {"details": "rings", "more": ["loud"]}, "metadata": {"price": 3}},
+    {"sku": "a2", "name": "Lamp", "body": {"details": "shines\nat night"}, "price": 4},
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields"),
+    [
+        ("shop.csv", TABLE, ("SKU", "Details", "More")),
+        ("shop.tsv", TABLE.replace(";", "\t"), ("SKU", "Details", "More")),
+        ("shop.jsonl", OBJECTS, ("sku", "body.details", "body.more")),
+        ("shop.json", OBJECTS, ("sku", "body.details", "body.more")),
+        ("list.json", json.dumps(OBJECTS, indent=1), ("sku", "body.details", "body.more")),
+    ],
+)
+def test_columns_and_fields_are_named(
+    tmp_path: Path, name: str, content: str | Sequence[object], fields: Sequence[str]
+) -> None:
+    source = written(tmp_path / name, content)
+    asked = written(tmp_path / "q.csv", "query,document\nbell,Bell\n")
+    identity, *texts = fields
+    named = ["--id", identity, *(word for text in texts for word in ("--text", text))]
+    done = evaluator("from", source, *named, "--queries", asked, "--to", tmp_path / "made")
+    assert done.exit_code == 0, done.stderr
+    read = read_dataset(tmp_path / "made", strict=True)
+    assert documents(read) == {"a1": ("Bell", "rings\nloud"), "a2": ("Lamp", "shines\nat night")}
+    assert "rice of " in done.stderr  # a field of which nothing is made
+    assert read.schema == ({"price": "number"} if "json" in name else {})
+
+
+def test_usual_names_need_not_be_given(tmp_path: Path) -> None:
+    source = written(tmp_path / "a.csv", "Doc_ID,Title,Content\n1,Bell,rings\n")
+    asked = written(tmp_path / "q.csv", "question,docid,relevance\nbell,1,2.0\n")
+    assert evaluator("from", source, "--queries", asked, "--to", tmp_path / "made").exit_code == 0
+    assert documents(tmp_path / "made") == {"1": ("Bell", "rings")}
+    assert read_dataset(tmp_path / "made").judgments == {"bell": {"1": 2}}
+
+
+def refusal(tmp_path: Path, *words: object) -> list[str]:
+    """Returns the lines of the error of a call that writes nothing."""
+    done = evaluator("from", *words, "--to", tmp_path / "made")
+    assert done.exit_code == 1
+    assert [path.name for path in tmp_path.iterdir() if "made" in path.name] == []
+    return done.stderr.replace(f"{tmp_path}/", "").removeprefix("evaluator: ").splitlines()
+
+
+def test_every_wrong_line_is_named_with_its_file(tmp_path: Path, manual: Path) -> None:
+    written(manual / "again.markdown", "# Opening hours\n\nClosed.\n")
+    (manual / "latin.txt").write_bytes(b"caf\xe9")
+    rows = written(tmp_path / "a.csv", "id,text\n1,one\n2\n1,again\n,none\n")
+    lines = written(tmp_path / "b.jsonl", '{"id": "x", "text": "x"}\nno\n\n{"text": "y"}\n{"id": "z", "text": {}}\n')
+    asked = written(
+        tmp_path / "q.csv",
+        "query,document,grade\nopen,opening hours,1\nback,manual/returns.markdown,1\nback,returns.markdown,much\n"
+        ",returns.markdown,1\n"
+        "key,notes.txt,1\nkey,notes.txt,2\n",
+    )
+    found = refusal(tmp_path, manual, rows, lines, "--queries", asked)
+    assert [line.partition(": ")[0] for line in found] == [
+        "manual/latin.txt", "a.csv:3", "a.csv:4", "a.csv:5", "b.jsonl:2", "b.jsonl:4", "b.jsonl:5", "q.csv:2",
+        "q.csv:3", "q.csv:4", "and 2 more",
+    ]  # fmt: skip
+    assert "again.markdown, shop/hours.markdown" in found[7]
+    assert "returns.markdown" in found[8].partition(";")[2]  # the similar one
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("a.csv", 'id,text\n1,one\n2,"two\n', "a.csv:3"),
+        ("a.csv", "", "a.csv:1"),
+        ("a.csv", "text,price\none,1\n", "a.csv:2"),
+        ("a.csv", "id,text,id\n1,one,2\n", "a.csv:1"),
+        ("a.json", '[\n {"id": 1, "text": "x"},\n 7,\n {"id"\n]', "a.json:3"),
+        ("a.json", '[{"id": 1, "text": "x"}\n {}]', "a.json:2"),
+        ("a.pdf", "%PDF", "a.pdf"),
+    ],
+)
+def test_a_file_that_is_none_of_its_kind_is_refused(tmp_path: Path, name: str, content: str, place: str) -> None:
+    source = written(tmp_path / name, content)
+    assert refusal(tmp_path, source, "--questions", 1)[0].partition(": ")[0] == place
+
+
+def test_a_field_that_nothing_has_and_a_header_without_documents_are_refused(tmp_path: Path, manual: Path) -> None:
+    source = written(tmp_path / "a.jsonl", [{"id": "1", "text": "one"}])
+    assert "`body`" in refusal(tmp_path, source, "--text", "body", "--questions", 1)[0]
+    asked = written(tmp_path / "q.csv", "query,answer\nback,returns.markdown\n")
+    assert refusal(tmp_path, manual, "--queries", asked)[0].startswith("q.csv:1: ")
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, manual: Path, asked: Path) -> None:
+    written(tmp_path / "made" / "mine", "x")
+    done = evaluator("from", manual, "--queries", asked, "--to", tmp_path / "made")
+    assert (done.exit_code, [path.name for path in (tmp_path / "made").iterdir()]) == (2, ["mine"])
+    (tmp_path / "empty").mkdir()
+    assert evaluator("from", manual, "--queries", asked, "--to", tmp_path / "empty").exit_code == 0
+
+
+def test_without_questions_nothing_is_made(tmp_path: Path, manual: Path) -> None:
+    done = evaluator("from", manual, "--to", tmp_path / "made")
+    assert (done.exit_code, (tmp_path / "made").exists()) == (2, False)
+
+
+def test_proposed_questions_are_sentences_of_one_document_and_the_same_again(tmp_path: Path, asked: Path) -> None:
+    folder = tmp_path / "pages"
+    same = "This sentence stands at the end of every page."
+    for number in range(20):
+        own = f"Only page {'abcdefghijklmnopqrst'[number]} knows that the colour of its bell is brown."
+        written(
+            folder / f"{number}.markdown", f"# Page {number}\n\n{own}\n{same}\n\n`x = 1; y = 2; z = 3; w = 4; v = 5`\n"
+        )
+    for made in ("one", "two"):
+        done = evaluator("from", folder, "--questions", 5, "--to", tmp_path / made)
+        assert done.exit_code == 0, done.stderr
+    assert "favour lexical search" in done.stderr
+    read = read_dataset(tmp_path / "one")
+    assert len(read.queries) == 5
+    for query, text in read.queries.items():
+        (document,) = read.judgments[query]
+        assert text in documents(read)[document][1]
+        assert text != same
+    assert (tmp_path / "one" / "queries.jsonl").read_bytes() == (tmp_path / "two" / "queries.jsonl").read_bytes()
+    other = evaluator("from", folder, "--questions", 5, "--seed", 1, "--to", tmp_path / "three")
+    assert other.exit_code == 0
+    assert read_dataset(tmp_path / "three").queries != read.queries
