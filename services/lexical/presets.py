@@ -13,9 +13,10 @@ BUILT_IN: Mapping[str, LexicalPreset] = {
         # As Anserini's BEIR regressions run Lucene, `flat` and `multifield`.
         LexicalPreset(name="anserini-flat", match="flat", k1=0.9, b=0.4),
         LexicalPreset(name="anserini-multifield", match="most_fields", k1=0.9, b=0.4),
-        # As `anserini-flat`. Frequencies of words are ten times as high, and so is k1.
+        # As `anserini-flat`.
         LexicalPreset(name="doc2query", match="doc2query", k1=0.9, b=0.4),
-        LexicalPreset(name="deepct", match="deepct", k1=9.0, b=0.4),
+        # As `beir`. Frequencies of words are ten times as high, and so is k1.
+        LexicalPreset(name="deepct", match="deepct", k1=12.0, b=0.75),
     )
 }
 
