@@ -1,4 +1,4 @@
-"""Reads the key and the authority of an Elasticsearch whose statistics are read (`--processes elasticsearch=URL`)."""
+"""Reads the key and the authority of an Elasticsearch whose statistics (`--processes`) or documents are read."""
 
 import ssl
 from pathlib import Path
@@ -27,7 +27,7 @@ class ElasticsearchAccess(FileSecretSettings):
             return {}
         if not may_carry_secret(url):
             raise EvaluationError(
-                "--processes: ELASTICSEARCH_API_KEY would travel unencrypted: name Elasticsearch by https://"
+                f"{url}: ELASTICSEARCH_API_KEY would travel unencrypted: name Elasticsearch by https://"
             )
         return {"authorization": f"ApiKey {self.api_key.get_secret_value()}"}
 

@@ -77,7 +77,9 @@ def stats(dataset: NameOrDirectory, split: Split = None, skip_unsendable: SkipUn
 def from_(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE…", help="Folders of Markdown or text; files: CSV, TSV, JSON, JSON lines."),
+        typer.Argument(
+            metavar="SOURCE…", help="Folders of Markdown or text, files (CSV, TSV, JSON), http://HOST:9200/INDEX."
+        ),
     ],
     to: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make, in BEIR layout.")],
     by: Annotated[

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from evaluator.datasets import field_sources, text_sources
 from evaluator.datasets.corpus import CORPUS, corpus_document
+from evaluator.datasets.elasticsearch_index import index_documents
 from evaluator.datasets.field_sources import FieldNames, object_documents, table_documents
 from evaluator.datasets.known_items import known_items
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
@@ -103,6 +104,8 @@ def _documents(
 
 
 def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
+    if source.startswith(("http://", "https://")):
+        return index_documents(source, fields, notes)
     path = Path(source)
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if path.is_dir() or path.suffix.lower() in text_sources.TEXTS:
@@ -112,7 +115,7 @@ def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_headi
     if suffix in field_sources.OBJECTS:
         return object_documents(path, fields, notes)
     known = ", ".join([*text_sources.TEXTS, *field_sources.TABLES, *field_sources.OBJECTS])
-    raise DatasetError(f"{source}: neither a folder nor a file whose name ends with {known}")
+    raise DatasetError(f"{source}: neither a folder, nor an address, nor a file whose name ends with {known}")
 
 
 @contextmanager

@@ -233,3 +233,13 @@ def test_proposed_questions_are_sentences_of_one_document_and_the_same_again(tmp
     other = evaluator("from", folder, "--questions", 5, "--seed", 1, "--to", tmp_path / "three")
     assert other.exit_code == 0
     assert read_dataset(tmp_path / "three").queries != read.queries
+
+
+@pytest.mark.parametrize("source", ["http://127.0.0.1:9", "http://127.0.0.1:9/products"])
+def test_an_address_without_an_index_or_a_server_is_refused(tmp_path: Path, source: str) -> None:
+    assert refusal(tmp_path, source, "--questions", 1)[0].startswith(source)
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown(tmp_path: Path) -> None:
+    found = refusal(tmp_path, "http://me:secret@127.0.0.1:9/products", "--questions", 1)
+    assert "secret" not in "".join(found)

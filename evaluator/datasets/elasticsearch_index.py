@@ -1,0 +1,99 @@
+"""Reads the documents of an Elasticsearch index by its scroll API, which OpenSearch has too. Changes nothing there."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Annotated
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+
+from evaluator.client.elasticsearch_access import read_elasticsearch_access
+from evaluator.datasets.field_sources import FieldNames, named_documents
+from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
+from evaluator.errors import DatasetError
+from services.chassis.settings.addresses import server_address
+
+# How long the server keeps the search open for the next page: above the time that writing one takes.
+KEPT = "5m"
+# A page is in memory whole on both sides: 500 documents of 100 kB are 50 MB.
+PAGE = 500
+TIMEOUT_S = 60.0
+MOST_QUOTED = 300
+
+
+class IndexHit(BaseModel):
+    """A document of a page; without `_source`, the index does not keep what was sent."""
+
+    id: Annotated[str, Field(alias="_id")]
+    source: Annotated[dict[str, object] | None, Field(alias="_source")] = None
+
+
+class IndexHits(BaseModel):
+    """The documents of a page; the last page is empty."""
+
+    hits: list[IndexHit]
+
+
+class IndexShards(BaseModel):
+    """How many shards did not answer: their documents are missing."""
+
+    failed: int
+
+
+class IndexPage(BaseModel):
+    """An answer of the scroll API."""
+
+    scroll_id: Annotated[str, Field(alias="_scroll_id")]
+    shards: Annotated[IndexShards, Field(alias="_shards")]
+    hits: IndexHits
+
+
+def index_documents(url: str, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
+    """Yields every document of an index, `http://host:9200/index`, as it was when reading began.
+
+    The id is that of Elasticsearch, unless `fields` name another. ELASTICSEARCH_API_KEY and ELASTICSEARCH_CA_FILE are
+    those of the lexical service. Raises DatasetError, which names the address, for whatever the server refuses.
+    """
+    return named_documents(url, _sources(url, notes), fields, notes)
+
+
+def _sources(url: str, notes: ReadingNotes) -> Iterator[PlacedDocument]:
+    try:
+        server, _, index = server_address(url).rpartition("/")
+    except ValueError as error:
+        raise DatasetError(f"an address among the sources: {error}") from error  # without the password that it may hold
+    if not index or server.endswith("/"):
+        raise DatasetError(f"{url}: no index: write it behind the address, as in http://127.0.0.1:9200/products")
+    access = read_elasticsearch_access()
+    with httpx.Client(
+        timeout=TIMEOUT_S, trust_env=False, verify=access.context(), headers=access.headers(server)
+    ) as client:
+        found = _page(client, f"{server}/{index}/_search?scroll={KEPT}", {"size": PAGE, "sort": ["_doc"]})
+        try:
+            while found.hits.hits:
+                for hit in found.hits.hits:
+                    place = f"{url}/_doc/{hit.id}"
+                    if hit.source is None:
+                        notes.wrong(f"{place}: no _source: the index does not keep its documents")
+                    else:
+                        yield place, {"_id": hit.id, **hit.source}
+                found = _page(client, f"{server}/_search/scroll", {"scroll": KEPT, "scroll_id": found.scroll_id})
+        finally:
+            with suppress(httpx.HTTPError):  # the server ends the search by itself after KEPT
+                client.request("DELETE", f"{server}/_search/scroll", json={"scroll_id": found.scroll_id})
+
+
+def _page(client: httpx.Client, url: str, body: Mapping[str, object]) -> IndexPage:
+    try:
+        answer = client.post(url, json=body)
+        answer.raise_for_status()
+        page = IndexPage.model_validate_json(answer.content)
+    except httpx.HTTPStatusError as error:
+        raise DatasetError(f"{url}: HTTP {error.response.status_code}: {error.response.text[:MOST_QUOTED]}") from error
+    except httpx.HTTPError as error:
+        raise DatasetError(f"{url}: {error or type(error).__name__}") from error
+    except ValidationError as error:
+        raise DatasetError(f"{url}: no answer of Elasticsearch's search") from error
+    if page.shards.failed:
+        raise DatasetError(f"{url}: {page.shards.failed} shards did not answer: documents would be missing")
+    return page
