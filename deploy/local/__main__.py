@@ -17,6 +17,7 @@ from deploy.elasticsearch.server import say
 from deploy.local import settings_digest, supervision
 from deploy.local.checks import expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
+from deploy.local.demo_plan import demo_experiments, expect_measurable
 from deploy.local.footprint import footprints, table, write
 from deploy.local.outside_processes import outside_processes
 from deploy.local.paper_demo import collection_of, paper_options
@@ -180,8 +181,11 @@ def demo() -> int:
     with exclusive(DEMO, "Another `make demo` runs in this checkout: wait until it has ended."):
         supervision.stop(DEMO)  # of a demo that was killed
         paper = collection_of(os.environ) if asks_for_paper(os.environ) else None
-        choices = choose({**os.environ, "SYSTEMS": ",".join(demo_systems(os.environ))}, DEMO, own_ports=True)
+        experiments = demo_experiments(os.environ)
+        systems = demo_systems(os.environ, experiments[0].pipelines)
+        choices = choose({**os.environ, "SYSTEMS": ",".join(systems)}, DEMO, own_ports=True)
         say_notices(choices)
+        expect_measurable(experiments, {**os.environ, "GATEWAY_BACKENDS": choices.environment()["GATEWAY_BACKENDS"]})
         try:
             launch(choices)
             earlier = RunFolder.every(runs_folder())

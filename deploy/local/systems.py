@@ -1,14 +1,15 @@
 """Chooses the services that a stack starts on request: SYSTEMS, and what the pipelines of a demo need."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from deploy.local.problem import StackProblem
 from deploy.local.replaced_environment import replaced_environment
 from deploy.models.fetch import main as fetch_models
 from gateway.search.catalog import read_pipelines
-from gateway.search.plan import PipelineError
+from gateway.search.plan import PipelineError, absent_backends
 from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
 from services.chassis.settings.configuration import BadSettings, read_settings
+from services.contracts.query import AskedPipeline
 from services.dense.settings import BgeSettings, DenseSettings, E5Settings
 from services.late_interaction.settings import LateInteractionSettings
 from services.sparse.settings import SparseSettings
@@ -40,17 +41,19 @@ def asks_for_paper(environment: Mapping[str, str]) -> bool:
     return PAPER in [name.strip() for name in environment.get("SYSTEMS", "").split(",")]
 
 
-def demo_systems(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the services of SYSTEMS, and those that the pipelines of PIPELINES need beside the usual ones."""
+def demo_systems(environment: Mapping[str, str], pipelines: Iterable[AskedPipeline]) -> tuple[str, ...]:
+    """Returns the services of SYSTEMS, and those that the pipelines of a demo need beside the usual ones."""
     requested = requested_systems(environment)
     try:
         with replaced_environment(environment):
             settings = read_settings(GatewaySettings)
-        absent = read_pipelines(settings.pipelines, {**DEFAULT_BACKENDS, **settings.backends}).absent
+        backends = {**DEFAULT_BACKENDS, **settings.backends}
+        absent = read_pipelines(settings.pipelines, backends).absent
     except (BadSettings, PipelineError):
         return requested  # the check before the start names the fault
-    named = [name.strip() for name in environment.get("PIPELINES", "").split(",")]
-    needed = {backend for name in named for backend in absent.get(name, ())}
+    needed: set[str] = set()
+    for asked in pipelines:
+        needed.update(absent.get(asked, ()) if isinstance(asked, str) else absent_backends(asked, backends))
     return tuple(name for name in SYSTEMS if name in requested or name in needed)
 
 

@@ -20,12 +20,13 @@ from evaluator.datasets.catalogue import load_catalogue
 from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
-from evaluator.experiments.experiment import Experiment, experiment_path, selected_pipelines
+from evaluator.experiments.experiment import Experiment, experiment_path, read_pipeline, selected_pipelines
 from evaluator.experiments.suite import Suite, experiments_of, read_plan
 from evaluator.load.sending.live import Listener, listening
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
 from services.chassis.settings.addresses import server_address
+from services.contracts.query import AskedPipeline
 from services.contracts.validation_messages import validation_message
 from services.files.disk_writes import OUTPUT
 
@@ -96,7 +97,10 @@ class ExperimentOverrides(TypedDict):
         str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout, or a set of the catalogue.")
     ]
     pipelines: Annotated[
-        str | None, typer.Option(envvar="PIPELINES", help="Pipelines of the experiment or the gateway: bm25,dense.")
+        str | None,
+        typer.Option(
+            envvar="PIPELINES", help="Pipelines of the experiment or the gateway, or YAML files: bm25,mine.yaml."
+        ),
     ]
     preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
     queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
@@ -181,7 +185,8 @@ def overridden_plan(name: str, **given: object) -> Experiment | Suite:
         overrides["expansions"] = split_list(str(overrides["expansions"]))
     if "pipelines" in overrides:
         whole = experiments_of(read_plan(experiment_path(name), dataset=overrides.get("dataset")))[0]
-        overrides["pipelines"] = selected_pipelines(whole, split_list(str(overrides["pipelines"])))
+        selected = selected_pipelines(whole, split_list(str(overrides["pipelines"])))
+        overrides["pipelines"] = [_of_file(one) if isinstance(one, str) else one for one in selected]
     try:
         plan = read_plan(experiment_path(name), **overrides)
     except EvaluationError as error:
@@ -193,6 +198,11 @@ def overridden_plan(name: str, **given: object) -> Experiment | Suite:
     for experiment in experiments_of(plan):
         expect_files(experiment.directory, experiment.split)  # before the gateway is waited for
     return plan
+
+
+def _of_file(name: str) -> AskedPipeline:
+    """Returns the pipeline of a path to a YAML file; any other name stays one. No name of a pipeline has a dot."""
+    return read_pipeline(Path(name)) if Path(name).suffix in (".yaml", ".yml") else name
 
 
 def option_message(fault: Mapping[str, Any]) -> str:

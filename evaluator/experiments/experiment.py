@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from operator import not_
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -20,9 +20,11 @@ from services.contracts.base import Count, Depth, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
 from services.contracts.documents import FieldName
 from services.contracts.lists import Items
+from services.contracts.pipelines import Pipeline
 from services.contracts.query import AskedPipeline
 from services.contracts.validation_messages import validation_message
 
+T = TypeVar("T", bound=Wire)
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Presets = Annotated[tuple[Preset, ...], Items(1, 8)]
 ALL_PRESETS: Presets = ("beir", "anserini-flat", "anserini-multifield")
@@ -137,23 +139,36 @@ def read_settings(path: Path) -> dict[str, object]:
     if not path.exists():
         known = ", ".join(sorted(found.stem for found in bundled_directory().glob("*.yaml")))
         raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file")
+    return _mapping(path, "an experiment is a mapping with at least name, dataset and pipelines")
+
+
+def _mapping(path: Path, otherwise: str) -> dict[str, object]:
     text = HashedLines(path).text()
     try:
         content = parse_yaml(text)
     except InvalidYaml as error:
         raise EvaluationError(f"{path}: not YAML: {error}") from error
     if not isinstance(content, dict):
-        raise EvaluationError(f"{path}: an experiment is a mapping with at least name, dataset and pipelines")
+        raise EvaluationError(f"{path}: {otherwise}")
     return content
 
 
 def parse_experiment(content: Mapping[str, object], source: str) -> Experiment:
     """Checks an experiment's fields. Raises EvaluationError that begins with `source` and names every wrong one."""
+    return _checked(Experiment, content, source)
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """Reads a pipeline from a YAML file. Raises EvaluationError that begins with `path` and names every wrong field."""
+    return _checked(Pipeline, _mapping(path, "a pipeline is a mapping with name and stages"), str(path))
+
+
+def _checked(model: type[T], content: Mapping[str, object], source: str) -> T:
     try:
-        return Experiment.model_validate(content)
+        return model.model_validate(content)
     except ValidationError as error:
         lines = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'experiment'}: {validation_message(item, Experiment)}"
+            f"{'.'.join(map(str, item['loc'])) or model.__name__.lower()}: {validation_message(item, model)}"
             for item in error.errors()
         )
         raise EvaluationError(f"{source}: {lines}") from error

@@ -8,6 +8,7 @@ import pytest
 from deploy.local.__main__ import notices
 from deploy.local.checks import SETTINGS, expect_startable, unknown_settings
 from deploy.local.choices import choose
+from deploy.local.demo_plan import demo_experiments
 from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.running_stack import backends_without
@@ -98,7 +99,7 @@ def test_a_system_that_is_elsewhere_is_used_and_none_is_started(tmp_path: Path) 
     ],
 )
 def test_a_demo_starts_what_its_pipelines_need(given: dict[str, str], started: tuple[str, ...]) -> None:
-    assert demo_systems(given) == started
+    assert demo_systems(given, demo_experiments(given)[0].pipelines) == started
 
 
 def test_a_service_that_is_not_started_needs_no_model_and_one_that_is_gets_it(tmp_path: Path) -> None:
