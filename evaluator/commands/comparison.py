@@ -10,7 +10,7 @@ from evaluator.analyses.analysing import BASELINE
 from evaluator.analyses.analysing import analyse as analysed
 from evaluator.analyses.analysis_files import new_analysis_folder, write_analysis
 from evaluator.analyses.systems_tables import systems_summary
-from evaluator.commands.options import RUNS, AddedFiles, Junit, Runs, collection_directory, reporting_errors
+from evaluator.commands.options import RUNS, AddedFiles, Baseline, Junit, Runs, collection_directory, reporting_errors
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
@@ -45,11 +45,15 @@ def compare(
     ] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of --dataset; without it, test.")] = None,
     judgments: AddedFiles = None,
+    baseline: Baseline = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     junit: Junit = None,
     runs: Runs = RUNS,
 ) -> None:
-    """Says of pipelines whether they are better, worse or the same as the first, or that the collection cannot tell."""
+    """Reports whether pipelines are better, worse or the same as a baseline, or that the collection cannot tell.
+
+    The baseline is what the first word names: a pipeline, or of a run the one of --baseline.
+    """
     with reporting_errors():
         try:
             settings = ComparisonSettings(
@@ -61,7 +65,7 @@ def compare(
         if junit is not None and no_worse_than is None:
             raise WrongOption("--junit writes the outcome of --no-worse-than; give both")
         directory = collection_directory(dataset) if dataset else None
-        report = compared(names, runs, settings, directory, split, judgments or ())
+        report = compared(names, runs, settings, directory, split, judgments or (), baseline)
         show(report.model_dump_json(indent=2) if as_json else render_comparison(report))
         if junit is not None:
             gates = [pair.gate for pair in report.pairs if pair.gate is not None]
@@ -124,13 +128,13 @@ def history(
 
 def pictures(
     run: Annotated[str, typer.Argument(help="A run: its name or path, or latest.")],
-    pipeline: Annotated[str, typer.Argument(help="The one whose differences from the first pipeline are drawn.")],
+    pipeline: Annotated[str, typer.Argument(help="The one whose differences from the baseline are drawn.")],
     to: Annotated[Path, typer.Option(help="The folder; files of the same names are replaced.")],
     runs: Runs = RUNS,
 ) -> None:
     """Writes two charts of a run as SVG, light and dark in one file, and a README.md with their tables and the run.
 
-    Quality against latency, and the differences of a pipeline from the first one, query by query. A run that is not
+    Quality against latency, and the differences of a pipeline from the baseline, query by query. A run that is not
     valid, or whose times are not, is refused.
     """
     with reporting_errors():

@@ -77,6 +77,8 @@ Processes = Annotated[
     typer.Option(envvar="PROCESSES", help="Whose cost is measured: dense=http://127.0.0.1:8002,elasticsearch=URL."),
 ]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Write the outcome of each gate as JUnit XML.")]
+_BASELINE = "The pipeline that the others are set against; without it, the experiment's own, or the first."
+Baseline = Annotated[str | None, typer.Option(help=_BASELINE)]
 SKIP_UNSENDABLE = typer.Option("--skip-unsendable", help="Leave out, and count, queries that no request can carry.")
 AddedFiles = Annotated[
     list[Path] | None,
@@ -109,6 +111,7 @@ class ExperimentOverrides(TypedDict):
         int | None, typer.Option(envvar="TOP", help="Hits that a timed request asks for, at most the depth.")
     ]
     metrics: Metrics
+    baseline: Annotated[str | None, typer.Option(envvar="BASELINE", help=_BASELINE)]
     expansions: Annotated[
         str | None,
         typer.Option(envvar="EXPANSIONS", help="Files of `expand`, whose presets are declared: A.jsonl,B.jsonl."),

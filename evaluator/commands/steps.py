@@ -15,6 +15,7 @@ from evaluator.commands.options import (
     RUNS,
     AddedFiles,
     AllExperimentOverrides,
+    Baseline,
     ExperimentOverrides,
     Gateway,
     Junit,
@@ -50,7 +51,7 @@ from evaluator.report.page import render_table
 from evaluator.report.quality_section import verdicts
 from evaluator.report.recommendation import NO_BOUNDS, Bounds
 from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.step import ReportChoices, report_step
 from evaluator.report.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
 from evaluator.report.suite_summary import render_summary_table
 from evaluator.runs.run_folder import LATEST, RunFolder
@@ -152,16 +153,17 @@ def report(
     runs: Runs = RUNS,
     run: Run = None,
     junit: Junit = None,
+    baseline: Baseline = None,
     p95: Annotated[float | None, typer.Option(min=0, help="Recommend only what has at most this p95, in ms.")] = None,
     cpu: Annotated[float | None, typer.Option(min=0, help="Recommend only what takes at most this CPU, in ms.")] = None,
 ) -> None:
     """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
-        path, bounds = run or runs / LATEST, Bounds(p95, cpu)
+        path, asked = run or runs / LATEST, ReportChoices(baseline, Bounds(p95, cpu))
         reports = {}
         for folder in runs_of(path):
-            reports[folder.path.name] = report_step(folder, bounds)
-            if bounds != NO_BOUNDS and reports[folder.path.name].recommendation is None:
+            reports[folder.path.name] = report_step(folder, asked)
+            if asked.bounds != NO_BOUNDS and reports[folder.path.name].recommendation is None:
                 raise WrongOption("--p95, --cpu: nothing is recommended of one pipeline or of a run that is not valid")
             print_report(folder, reports[folder.path.name])
         _end(path, reports, junit)

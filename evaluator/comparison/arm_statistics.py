@@ -1,4 +1,4 @@
-"""Computes what a report states beside its figures: intervals of means, and verdicts against the first arm.
+"""Computes what a report states beside its figures: intervals of means, and verdicts against the baseline.
 
 Pure. Takes the values of each query; which files they come from is left to the caller.
 """
@@ -14,7 +14,7 @@ from evaluator.metrics.quality import PerQuery
 
 @dataclass(frozen=True, slots=True)
 class ArmStatistics:
-    """Intervals by metric, and the comparison with the first arm (None for that arm itself).
+    """Intervals by metric, and the comparison with the baseline (None for the baseline itself).
 
     `differences`: of the queries in that comparison, as `sorted_differences` has them.
     """
@@ -24,16 +24,18 @@ class ArmStatistics:
     differences: tuple[float, ...]
 
 
-def statistics_of_arms(figures: Mapping[str, PerQuery], depth: int, seed: int) -> dict[str, ArmStatistics]:
+def statistics_of_arms(
+    figures: Mapping[str, PerQuery], baseline: str, depth: int, seed: int
+) -> dict[str, ArmStatistics]:
     """Returns the statistics of each arm. `figures`: arm → metric → query → value, None where a query has none.
 
     The metric compared is the first one that has a value and of which more is better.
     """
-    first, *others = figures
+    others = [arm for arm in figures if arm != baseline]
     compared: dict[str, PairedComparison] = {}
     shown: dict[str, tuple[float, ...]] = {}
-    for metric in figures[first]:
-        pairs = [_scored(figures, first, arm, metric) for arm in others]
+    for metric in figures[baseline]:
+        pairs = [_scored(figures, baseline, arm, metric) for arm in others]
         if all(pair.first_values for pair in pairs) and not parse_metric(metric).family.lower_is_better:
             found = compare_pairs(pairs, parse_metric(metric).label(depth), seed)
             compared = dict(zip(others, found, strict=True))

@@ -82,15 +82,20 @@ class ComparedRanking:
 
 
 def resolve_compared(
-    words: Sequence[str], runs: Path, imports: Path, dataset: Path | None, split: str | None
+    words: Sequence[str],
+    runs: Path,
+    imports: Path,
+    dataset: Path | None,
+    split: str | None,
+    baseline: str | None = None,
 ) -> tuple[tuple[ComparedRanking, ComparedRanking], ...]:
     """Returns the pairs to compare, the one compared with first.
 
-    Every pipeline of a single run is compared with its first one. If the first word is one pipeline, all others are
-    compared with it; if it is a run of several, those of other runs with its pipeline of the same name. Words are read
-    as `resolve_rankings` does. Raises EvaluationError.
+    Every pipeline of a single run is compared with its baseline (`Experiment.baseline_among`). If the first word is
+    one pipeline, or `baseline` names one of it, all others are compared with that; if it is a run of several, those of
+    other runs with its pipeline of the same name. Words are read as `resolve_rankings` does. Raises EvaluationError.
     """
-    return tuple(_pairs(resolve_rankings(words, runs, imports, dataset, split)))
+    return tuple(_pairs(resolve_rankings(words, runs, imports, dataset, split), baseline))
 
 
 def resolve_rankings(
@@ -163,10 +168,14 @@ def _labelled(groups: Sequence[Sequence[ComparedRanking]]) -> list[list[Compared
     return [[labelled(one) for one in group] for group in groups]
 
 
-def _pairs(groups: Sequence[Sequence[ComparedRanking]]) -> Iterator[tuple[ComparedRanking, ComparedRanking]]:
+def _pairs(
+    groups: Sequence[Sequence[ComparedRanking]], baseline: str | None
+) -> Iterator[tuple[ComparedRanking, ComparedRanking]]:
     first, *others = groups
-    if not others:
-        others, first = [first[1:]], first[:1]
+    if baseline is not None or not others:
+        set_against = first[0].experiment.baseline_among([one.arm for one in first], baseline)
+        others = others or [[one for one in first if one.arm != set_against]]
+        first = [one for one in first if one.arm == set_against]
     if not any(others):
         raise EvaluationError(f"{first[0].label} alone: name something to compare it with")
     by_name = {one.arm: one for one in first}

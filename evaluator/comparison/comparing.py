@@ -119,14 +119,16 @@ def compare(
     dataset: Path | None = None,
     split: str | None = None,
     added: Sequence[Path] | None = (),
+    baseline: str | None = None,
 ) -> ComparisonReport:
     """Compares what the words name (see `resolve_compared`). Raises EvaluationError.
 
     `added`: qrels files that are merged over the judgments of the dataset; None: those that the runs are measured by.
+    `baseline`: the pipeline of the first word that the others are set against.
     """
     expect_higher_is_better(settings.metric)
     with tempfile.TemporaryDirectory(prefix="compare-") as imports:
-        pairs = resolve_compared(words, runs, Path(imports), dataset, split)
+        pairs = resolve_compared(words, runs, Path(imports), dataset, split, baseline)
         first = pairs[0][0]
         if added is None:
             folders = {one.folder.path: one.folder for pair in pairs for one in pair}

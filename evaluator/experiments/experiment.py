@@ -7,10 +7,10 @@ from operator import not_
 from pathlib import Path
 from typing import Annotated, Self, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from evaluator.datasets.text_files import HashedLines
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, WrongOption
 from evaluator.experiments.gates import Gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.metrics.metric_table import DEFAULT_METRICS, MetricName, parse_metric
@@ -46,6 +46,8 @@ class Experiment(Wire):
     metadata: dict[FieldName, FieldKind] | None = None  # fields to filter by; without it, inferred from the values
     rebuild: bool = False  # load into a new generation even if the live one was declared the same
     pipelines: Annotated[tuple[AskedPipeline, ...], Items(1, 32)]
+    # The pipeline that the others are set against; without it, the first. Written only if set, as `skip_unsendable`.
+    baseline: Annotated[Name | None, Field(exclude_if=not_)] = None
     preset: Name | None = None  # lexical preset of every pipeline's lexical retrieves
     depth: Depth = 100
     top: Depth = 10  # hits that a timed request asks for, as an app does; at most `depth` of them
@@ -57,6 +59,14 @@ class Experiment(Wire):
     recall_queries: Count = 50  # for the recall of approximate vector search; 0 leaves it out
     gates: Gates | None = None  # bounds of figures; where one does not hold, the exit status is 4
     load: LoadPlan | None = None  # traffic that is measured after the queries one at a time
+
+    @field_validator("baseline")
+    @classmethod
+    def _baseline_is_a_pipeline(cls, baseline: str | None, before: ValidationInfo) -> str | None:
+        names = [one if isinstance(one, str) else one.name for one in before.data.get("pipelines", ())]
+        if names and baseline is not None and baseline not in names:
+            raise ValueError(f"is none of the pipelines {', '.join(names)}")
+        return baseline
 
     @model_validator(mode="after")
     def _arms_differ(self) -> Self:
@@ -113,6 +123,15 @@ class Experiment(Wire):
         """Hits of the rankings: `depth` if a metric looks deeper than the timed answers, else no more than those."""
         deepest = max(parse_metric(name).cutoff or self.depth for name in self.metrics)
         return self.depth if deepest > self.timed_top else self.timed_top
+
+    def baseline_among(self, arms: Sequence[str], asked: str | None = None) -> str:
+        """Returns the pipeline that the others are set against: that asked for, this experiment's, or the first.
+
+        Raises WrongOption where the one asked for is not among `arms`, those that are there.
+        """
+        if asked is not None and asked not in arms:
+            raise WrongOption(f"--baseline {asked}: is none of the pipelines {', '.join(arms)}")
+        return next((name for name in (asked, self.baseline) if name in arms and name is not None), arms[0])
 
     @property
     def fingerprint(self) -> str:

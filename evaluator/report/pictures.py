@@ -26,7 +26,7 @@ PAGE = "README.md"
 def write_pictures(folder: RunFolder, pipeline: str, to: Path) -> Path:
     """Writes the pictures of a run and their page, and returns the path of the page.
 
-    `pipeline`: the one whose differences from the first pipeline are drawn. Raises EvaluationError as `pictures`.
+    `pipeline`: the one whose differences from the baseline are drawn. Raises EvaluationError as `pictures`.
     """
     files = pictures(folder.name, folder.read("report.json", Report), pipeline)
     to.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,9 @@ def pictures(run: str, report: Report, pipeline: str) -> Mapping[str, str]:
     if not report.valid:
         raise EvaluationError(f"{run} is not a valid run, so no picture is made of it: {'; '.join(report.warnings)}")
     if pipeline not in pairs:
-        raise EvaluationError(f"{run} compares no {pipeline} with its first pipeline; it has {', '.join(pairs) or '–'}")
+        raise EvaluationError(
+            f"{run} compares no {pipeline} with its baseline {report.set_against}; it has {', '.join(pairs) or '–'}"
+        )
     against_latency, differences = quality_latency_chart(report), differences_chart([pairs[pipeline]])
     if against_latency is None:
         reasons = "; ".join(report.timing_reasons) or "none were taken"

@@ -40,8 +40,10 @@ class PipelineReport(Wire):
     figures: dict[str, QualityFigure] = {}  # by name: the mean, its denominator, its bounds over tied documents
     # By name: of the mean, 95 %, BCa bootstrap; null where a single query has a value.
     intervals: dict[str, tuple[FiniteFloat, FiniteFloat] | None] = {}
-    against_first: PairedComparison | None = None  # in the first metric; null: the first pipeline, or no metric
-    # Differences of its queries from the first pipeline, ascending; of over 201 queries the quantiles at even steps.
+    against_first: PairedComparison | None = (
+        None  # the baseline, in the first metric; null: it is the baseline, or no metric
+    )
+    # Differences of its queries from the baseline, ascending; of over 201 queries the quantiles at even steps.
     differences: tuple[FiniteFloat, ...] = ()
     latency_ms: Latency
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)

@@ -1,4 +1,4 @@
-"""Shows the quality of the pipelines in a report: figures, differences to the first one, added judgments. Pure."""
+"""Shows the quality of the pipelines in a report: figures, differences from the baseline, added judgments. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -35,7 +35,7 @@ def quality_charts(report: Report) -> dict[str, str | None]:
 
 
 def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
-    """Yields what a reader must know of the run, the first table, and the comparison with the first pipeline."""
+    """Yields what a reader must know of the run, the first table, and the comparison with the baseline."""
     yield from map(Caution, (*report.warnings, *report.timing_doubts))
     if report.recommendation is not None:
         yield Heading("What to ship")
@@ -46,7 +46,7 @@ def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     elif QUALITY_LATENCY in charts:
         yield ChartImage(QUALITY_LATENCY, "Quality against latency of each pipeline")
     yield from map(Verdict, verdicts(report))
-    differ = "Differences to the first pipeline, query by query"
+    differ = f"Differences from {report.set_against}, query by query"
     if DIFFERENCES in charts:
         yield ChartImage(DIFFERENCES, differ)
     yield from filled(Table("differences", differ, difference_rows(pair_differences(report))))
@@ -62,7 +62,7 @@ def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
 
 
 def verdicts(report: Report) -> list[str]:
-    """Returns the intervals of the first metric, and the comparison of every pipeline with the first one."""
+    """Returns the intervals of the first metric, and the comparison of every pipeline with the baseline."""
     sentences = [outcome.against_first.sentence for outcome in report.pipelines.values() if outcome.against_first]
     metric = next(iter(next(iter(report.pipelines.values())).intervals), None)
     if metric is None:
@@ -140,7 +140,7 @@ def difference_rows(compared: Iterable[PairDifferences]) -> list[list[str]]:
 
 
 def pair_differences(report: Report) -> list[PairDifferences]:
-    """Returns the differences of each pipeline from the first."""
+    """Returns the differences of each pipeline from the baseline."""
     return [
         PairDifferences(one.against_first, one.differences) for one in report.pipelines.values() if one.against_first
     ]

@@ -25,13 +25,15 @@ from services.files.regular_file import open_regular
 class RankedRun:
     """A run whose queries were answered and measured. Mappings are by arm, `recall` by backend.
 
-    `source`: where the times come from; `conditions`: of the machine meanwhile. `imported`: of the arms that have it.
+    `baseline`: the arm that the others are set against. `source`: where the times come from; `conditions`: of the
+    machine meanwhile. `imported`: of the arms that have it.
     """
 
     experiment: Experiment
     manifest: Manifest
     ranked: RankReport
     quality: QualityReport
+    baseline: str
     figures: Mapping[str, PerQuery]
     statistics: Mapping[str, ArmStatistics]
     records: Mapping[str, Sequence[AnswerOutcome]]
@@ -49,11 +51,12 @@ class RankedRun:
         return None if self.source is None else self.source.segment
 
 
-def read_ranked_run(folder: RunFolder) -> RankedRun:
-    """Reads the files of a run. Raises EvaluationError for one that is missing or stale."""
+def read_ranked_run(folder: RunFolder, baseline: str | None = None) -> RankedRun:
+    """Reads the files of a run. Raises EvaluationError for one that is missing or stale, or an unknown `baseline`."""
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
     quality = folder.read("quality.json", QualityReport)  # first: it refuses changed files of the arms
     arms = [arm.name for arm in ranked.arms]
+    against = experiment.baseline_among(arms, baseline)
     figures = {arm: _per_query(folder, arm) for arm in arms}
     manifest = folder.read("manifest.json", Manifest)
     records = {arm: tuple(read_outcomes(folder.answers(arm))) for arm in arms}
@@ -63,8 +66,9 @@ def read_ranked_run(folder: RunFolder) -> RankedRun:
         manifest=manifest,
         ranked=ranked,
         quality=quality,
+        baseline=against,
         figures=figures,
-        statistics=statistics_of_arms(figures, ranked.depth, experiment.seed),
+        statistics=statistics_of_arms(figures, against, ranked.depth, experiment.seed),
         records=records,
         source=source,
         conditions=conditions_of(folder.path, 0 if source is None else source.segment),

@@ -51,6 +51,7 @@ class Report(StepFile):
     conditions: MachineConditions | None = None  # of the machine while the times were taken; null: not read
     latency_source: LatencySource | None = None  # null: the run was not interrupted, and latency is of all answers
     pipelines: dict[str, PipelineReport]
+    baseline: str | None = None  # the pipeline that the others are set against; null: of an old release, the first
     recommendation: Recommendation | None = None  # null: the run is not valid, or has one pipeline
     conventions: Conventions | None = None  # null: of a release that did not state them
     gates: tuple[GateOutcome, ...] = ()  # of the queries one at a time; those of the load stand in `load`
@@ -67,6 +68,11 @@ class Report(StepFile):
     def title(self) -> str:
         """The title of the report's pages."""
         return f"{self.experiment}: {self.dataset}, split {self.split}"
+
+    @property
+    def set_against(self) -> str:
+        """The pipeline that the others are set against."""
+        return self.baseline or next(iter(self.pipelines))
 
     @property
     def times_hold(self) -> bool:

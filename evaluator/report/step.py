@@ -1,6 +1,7 @@
 """Builds the report of a run from the files of all steps; writes report.json, its pages, their charts and tables."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from evaluator.client.cached_results import cache_remarks
 from evaluator.experiments.gates import judge_gates
@@ -20,9 +21,30 @@ from evaluator.steps.validity import arm_faults
 from services.files.disk_writes import write_whole
 
 
-def report_step(folder: RunFolder, bounds: Bounds = NO_BOUNDS) -> Report:
-    """Writes report.json and its pages. Raises WrongOption for a bound of what the run does not know."""
-    ranked = build_report(read_ranked_run(folder), bounds)
+@dataclass(frozen=True, slots=True)
+class ReportChoices:
+    """What a reader asked of a report. `baseline`: the pipeline that the others are set against; None: the run's."""
+
+    baseline: str | None = None
+    bounds: Bounds = NO_BOUNDS
+
+
+def choices_of(folder: RunFolder) -> ReportChoices:
+    """Returns what was asked of the report that a run has, to write it again after its quality was measured again.
+
+    Raises EvaluationError for a report.json that cannot be read.
+    """
+    if not folder.has("report.json"):
+        return ReportChoices()
+    written = folder.read_stale("report.json", Report)
+    advice = written.recommendation
+    bounds = Bounds(advice.p95_within_ms, advice.cpu_within_ms) if advice is not None else NO_BOUNDS
+    return ReportChoices(written.baseline, bounds)
+
+
+def report_step(folder: RunFolder, asked: ReportChoices = ReportChoices()) -> Report:  # frozen
+    """Writes report.json and its pages. Raises WrongOption for a bound or a baseline that the run does not know."""
+    ranked = build_report(read_ranked_run(folder, asked.baseline), asked.bounds)
     measured = {step.name: found for step in STEPS if (found := step.read(folder)) is not None}
     made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
     report = ranked.model_copy(update={"made_from": made_from, **measured})
@@ -59,6 +81,7 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         conditions=run.conditions,
         latency_source=run.source,
         pipelines=dict(pipelines),
+        baseline=run.baseline,
         conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
         gates=tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in pipelines.items()))),
         vector_recall=dict(run.recall),

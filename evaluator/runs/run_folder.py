@@ -170,8 +170,15 @@ class RunFolder:
 
     def read(self, name: str, model: type[Value]) -> Value:
         """Reads the file of a step. Raises EvaluationError, naming the step to run: no file, or its input changed."""
+        found = self.read_stale(name, model)
+        if isinstance(found, StepFile):
+            self._expect_unchanged(name, found.made_from)
+        return found
+
+    def read_stale(self, name: str, model: type[Value]) -> Value:
+        """Reads the file of a step as `read` does, also one whose input has changed since."""
         try:
-            found = model.from_record(read_regular(self.path / name))
+            return model.from_record(read_regular(self.path / name))
         except FileNotFoundError as error:
             raise EvaluationError(f"{self.path}: no {name}; run `{self._step(name)}` first") from error
         except ValidationError as error:
@@ -181,9 +188,6 @@ class RunFolder:
             ) from error
         except OSError as error:  # a directory, no permission
             raise EvaluationError(f"{self.path / name}: {error.strerror}") from error
-        if isinstance(found, StepFile):
-            self._expect_unchanged(name, found.made_from)
-        return found
 
     def hashes(self, *names: str | Path) -> dict[str, str]:
         """Returns the sha256 of files of this folder, by path within it: what a step's file was made from."""

@@ -10,7 +10,7 @@ from evaluator.judging.consensus import consensus_grades, disputed_pairs
 from evaluator.judging.outlook import VerdictOutlook
 from evaluator.judging.progress_page import MOST_DISPUTED
 from evaluator.judging.session import Order
-from evaluator.report.step import report_step
+from evaluator.report.step import choices_of, report_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.background_work import BackgroundWork
 from evaluator.service.computing_lock import ComputingLock
@@ -83,7 +83,11 @@ def session_verdicts(sessions: ServedSessions, name: str) -> SessionVerdicts:
 
 
 def measured_by(folder: RunFolder, sessions: ServedSessions, session: str) -> bool:
-    """Measures a run by the judgments of a session, or by the dataset's alone where none is named. Returns True."""
+    """Measures a run by the judgments of a session, or by the dataset's alone where none is named. Returns True.
+
+    Its report keeps the baseline and the bounds that were asked of it.
+    """
+    asked = choices_of(folder)
     measure_again(folder, None, [sessions.export(session)] if session else [])
-    report_step(folder)
+    report_step(folder, asked)
     return True

@@ -11,6 +11,12 @@ import pytest
 
 from evaluator.datasets.text_files import sha256
 from evaluator.judging.session import JudgingSession
+from evaluator.machine.process_costs import PipelineCost
+from evaluator.report.recommendation import Bounds
+from evaluator.report.report import Report
+from evaluator.report.step import ReportChoices, report_step
+from evaluator.runs.run_folder import RunFolder
+from evaluator.steps.pipeline_costs import CostReport
 from tests.support.evaluator_service import evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.judging_pages import (
@@ -90,6 +96,28 @@ async def test_a_run_is_measured_by_the_judgments_of_a_session_and_without_them_
     assert "Figures before and after the judgments were added" in shown.text
     assert alone.status_code == 303
     assert json.loads((runs / run / "report.json").read_text())["pipelines"] == before["pipelines"]
+
+
+async def test_a_run_that_is_measured_again_keeps_what_was_asked_of_its_report(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    folder = RunFolder(runs / run)
+    names = folder.experiment.arms
+    costs = {
+        name: PipelineCost(queries=6, lost=0, seconds=1.0, cpu_ms=cpu_ms, processes={})
+        for name, cpu_ms in zip(names, (2.0, 50.0), strict=True)
+    }
+    folder.write("costs.json", CostReport(indexes={}, pipelines=costs))
+    before = report_step(folder, ReportChoices(names[1], Bounds(cpu_ms=5.0)))
+    path = await begun(client, run)
+    page = await judged(client, path, *(["2"] * QUERIES * TOP))
+    await measured(client, run, {"token": token_of(page), "session": session_of(path)})
+    after = folder.read("report.json", Report)
+    assert after.added_judgments is not None
+    assert before.recommendation is not None
+    assert after.recommendation is not None
+    assert before.recommendation.pipeline == after.recommendation.pipeline == names[0]
+    assert (after.recommendation.cpu_within_ms, after.baseline) == (5.0, names[1])
 
 
 async def test_rankings_are_read_when_a_session_is_made_and_not_for_its_form(
