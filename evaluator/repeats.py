@@ -187,7 +187,7 @@ def _warnings(
     for folder, report in runs:
         yield from (f"{folder.path.name}: {warning}" for warning in report.warnings)
         if report.timing_valid is False:
-            yield f"{folder.path.name}: its TIMES ARE NOT VALID (marked {DOUBTFUL}): {'; '.join(report.timing_reasons)}"
+            yield f"{folder.path.name}: its times are marked {DOUBTFUL}, because {'; '.join(report.timing_reasons)}"
     if len(generations) > 1:
         yield f"the runs searched {', '.join(generations)}: not the same collection"
     for name, found in pipelines.items():

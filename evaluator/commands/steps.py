@@ -249,7 +249,7 @@ def print_load(folder: RunFolder, report: LoadReport) -> None:
 
 
 def print_report(folder: RunFolder, outcome: Report) -> None:
-    """Prints table, place of the report and warnings."""
+    """Prints the table, the recommendation, the place of the report, remarks and the status."""
     sample = f" (a sample, seed {outcome.seed})" if outcome.sample else ""
     engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items()) or "imported run files"
     print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
@@ -266,12 +266,7 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
     if outcome.recommendation is not None:
         print(f"\n{outcome.recommendation.text}")
     print(f"\nReport: {folder.path / 'report.json'} (and report.html, report.md, runs/, manifest.json beside it)")
-    if outcome.timing_doubts:
-        print("\n" + "\n  ".join(outcome.timing_doubts), file=sys.stderr)
-    if outcome.valid and outcome.warnings:
-        print(
-            "\nThis run is valid. Note:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr
-        )
-    if not outcome.valid:
-        # Printed last, a line each, so that the table is not quoted without them.
-        print("\nTHIS RUN IS NOT VALID:\n" + "\n".join(f"  {warning}" for warning in outcome.warnings), file=sys.stderr)
+    if outcome.remarks:
+        print("\nNote:\n" + "\n".join(f"  {remark}" for remark in outcome.remarks), file=sys.stderr)
+    # Printed last, so that the table is not quoted without it.
+    print(f"\n{outcome.status_line}", file=sys.stderr)

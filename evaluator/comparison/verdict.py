@@ -4,13 +4,17 @@
     outcome  := B " is better than " A | B " is worse than " A     followed by ", by less than " margin where that holds
               | B " is the same as " A [" within " margin]
               | "This collection cannot tell " B " from " A
-    figures  := difference " (" interval "; p = " p [" after Holm over " n] ")"
-      interval := "95 % interval " low " to " high | "no interval"
+    figures  := difference " (" interval ( "; " | ", although " ) "p = " p [" after Holm over " n] ")"
+      interval := "95 % interval " low " to " high [", although two one-sided tests keep to " margin " with p = " p ]
+                  | "no interval"
     power    := n " queries, with equal values on each"
+                | n " queries, although only differences above " m " are found reliably"
               | n " queries; minimum detectable difference" ( " " m [ " (" n " queries would find the one seen)" ]
                                                             | ": " why there is none )
 
-A difference is B's mean minus A's. Leaves statistics to `paired_tests`, and what may be compared to `shared_queries`.
+A difference is B's mean minus A's. "although" stands where two figures of a sentence seem to contradict each other:
+the interval is a bootstrap, and p is of another test, perhaps of a family. Leaves statistics to `paired_tests`, and
+what may be compared to `shared_queries`.
 """
 
 from collections.abc import Sequence
@@ -147,19 +151,36 @@ def _outcome(values: Sequence[float], p: float, p_same: float) -> Outcome:
 
 def sentence(compared: PairedComparison) -> str:
     """Returns the verdict in the grammar of this module."""
-    within = (
-        "no interval" if compared.interval is None else "95 % interval {:+z.4f} to {:+z.4f}".format(*compared.interval)
-    )
     test = f"{_p(compared.p_holm)}{f' after Holm over {compared.family}' if compared.family > 1 else ''}"
-    figures = f"{compared.metric} {compared.difference:+z.4f} ({within}; {test})"
+    figures = f"{compared.metric} {compared.difference:+z.4f} ({_within(compared)}{test})"
     return f"{_words(compared)}: {figures}. {_power(compared)}."
+
+
+def _within(compared: PairedComparison) -> str:
+    """Returns the interval and what joins it to p."""
+    if compared.interval is None:
+        return "no interval; "
+    low, high = compared.interval
+    words = f"95 % interval {low:+z.4f} to {high:+z.4f}"
+    if _small(compared) and max(-low, high) > compared.margin:
+        keep = f"two one-sided tests keep to {compared.margin:g} with {_p(compared.p_same)}"
+        return f"{words}, although {keep}; "
+    told = compared.outcome in ("better", "worse")
+    # Of the same within the margin, an interval beside 0 says nothing else.
+    odd = compared.outcome != "same" and told == (low <= 0.0 <= high)
+    return f"{words}, although " if odd else f"{words}; "
+
+
+def _small(compared: PairedComparison) -> bool:
+    """Returns whether the sentence puts the difference within the margin."""
+    return compared.p_same < ALPHA and compared.outcome != "cannot tell"
 
 
 def _words(compared: PairedComparison) -> str:
     first, second = compared.first, compared.second
     match compared.outcome:
         case "better" | "worse" as word:
-            small = f", by less than {compared.margin:g}" if compared.p_same < ALPHA else ""
+            small = f", by less than {compared.margin:g}" if _small(compared) else ""
             return f"{second} is {word} than {first}{small}"
         case "same":
             equal = compared.ties == compared.queries
@@ -176,6 +197,8 @@ def _power(compared: PairedComparison) -> str:
             return f"{queries}, with equal values on each"
         reason = "so few can detect none" if few else "none can be estimated, because every query has the same one"
         return f"{queries}; minimum detectable difference: {reason}"
+    if compared.outcome in ("better", "worse") and abs(compared.difference) < compared.minimum_detectable:
+        return f"{queries}, although only differences above {compared.minimum_detectable:.4f} are found reliably"
     needed = ""
     if compared.outcome == "cannot tell" and compared.queries_needed is not None:
         needed = f" ({compared.queries_needed:,} queries would find the one seen)"

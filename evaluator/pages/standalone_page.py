@@ -10,10 +10,14 @@ from evaluator.pages.sections import PageSection
 
 @dataclass(frozen=True, slots=True)
 class StandalonePage:
-    """What the template shows: title, facts beneath it, sections. `valid`: of a run; None: the page judges none."""
+    """What the template shows: title, facts beneath it, sections.
+
+    `valid`: whether the quality of a run is; `status`: that, and whether its times hold. None: the page judges none.
+    """
 
     title: str
     valid: bool | None
+    status: str | None
     facts: tuple[tuple[str, str], ...]
     sections: list[PageSection]
 

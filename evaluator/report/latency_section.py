@@ -41,11 +41,20 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
 
 
 def _latency_rows(report: Report) -> list[list[str]]:
-    rows = [["pipeline", "p99 ms", "max ms", "drift", "run file"]]
+    rows = [["pipeline", "p99 ms", "95 % interval", "max ms", "drift", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
-        times = (one.cell() for one in (latency.p99, latency.max))
-        rows.append([name, *times, "–" if latency.drift is None else f"{latency.drift:z.2f}", outcome.run_file])
+        within = " to ".join(one.cell() for one in latency.p99_interval) if latency.p99_interval else "–"
+        rows.append(
+            [
+                name,
+                latency.p99.cell(),
+                within,
+                latency.max.cell(),
+                "–" if latency.drift is None else f"{latency.drift:z.2f}",
+                outcome.run_file,
+            ]
+        )
     return rows
 
 

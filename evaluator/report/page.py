@@ -16,6 +16,7 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
     return StandalonePage(
         title=report.title,
         valid=report.valid,
+        status=report.status,
         facts=_facts(report),
         sections=page_sections(report_blocks(report, svgs), svgs),
     )
@@ -38,18 +39,10 @@ def render_table(report: Report) -> str:
 
 def _facts(report: Report) -> tuple[tuple[str, str], ...]:
     queries = max(outcome.queries for outcome in report.pipelines.values())
-    match report.timing_valid:
-        case None:
-            times = "none"
-        case True:
-            times = "valid"
-        case False:
-            times = "not valid"
     return (
         ("Documents", f"{report.counts.documents:,}"),
         ("Queries", f"{queries:,}{' (a sample)' if report.sample else ''}"),
         ("Pipelines", str(len(report.pipelines))),
         ("Engines", ", ".join(f"{name}: {engine}" for name, engine in report.engine.items()) or "imported"),
         ("Started", report.manifest.started_utc),
-        ("Times", times),
     )

@@ -48,7 +48,7 @@ def pictures(run: str, report: Report, pipeline: str) -> Mapping[str, str]:
             f"{run} compares no {pipeline} with its baseline {report.set_against}; it has {', '.join(pairs) or '–'}"
         )
     against_latency, differences = quality_latency_chart(report), differences_chart([pairs[pipeline]])
-    if against_latency is None:
+    if against_latency is None or not report.timing_valid:
         reasons = "; ".join(report.timing_reasons) or "none were taken"
         raise EvaluationError(f"the times of {run} do not hold: {reasons}; measure again on a quiet machine")
     if differences is None:

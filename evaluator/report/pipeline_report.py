@@ -161,8 +161,7 @@ def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
 
 
 def with_validity(outcome: PipelineReport, *, valid: bool) -> PipelineReport:
-    """Returns the figures with whether their times hold: without p99 where they do not."""
+    """Returns the figures with whether their times hold."""
     if outcome.latency_ms.n == 0:
         return outcome
-    found = {"valid": valid} if valid else {"valid": valid, "p99": Timed(None, valid)}
-    return outcome.model_copy(update={"latency_ms": outcome.latency_ms.model_copy(update=found)})
+    return outcome.model_copy(update={"latency_ms": outcome.latency_ms.model_copy(update={"valid": valid})})

@@ -1,10 +1,14 @@
-"""Draws the quality of each pipeline against its latency, a mark each, with the interval of the quality. Pure."""
+"""Draws the quality of each pipeline against its latency, a mark each, with the interval of the quality. Pure.
+
+Times that do not hold are marked, and drawn dashed and hollow.
+"""
 
 import math
 
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour, round_step
 from evaluator.report.report import Report
+from evaluator.runs.latency import DOUBTFUL
 
 WIDTH, HEIGHT = 860.0, 374.0
 LEFT, RIGHT = 70.0, 640.0  # of the plotted area; names of pipelines stand right of it
@@ -13,26 +17,28 @@ METRIC = "nDCG@10"
 
 
 def quality_latency_chart(report: Report) -> str | None:
-    """Draws nDCG@10 (or the first metric measured) against p50. None where times are not valid or not measured."""
+    """Draws nDCG@10 (or the first metric measured) against p50. None where times were not measured or not checked."""
     metric = METRIC if METRIC in next(iter(report.pipelines.values())).quality else None
     if metric is None:
         metric = next(iter(next(iter(report.pipelines.values())).quality), None)
-    if not report.timing_valid or metric is None:
+    if report.timing_valid is None or metric is None:
         return None
     found = [
         (name, p50, value, outcome.intervals.get(metric) or (value, value))
         for name, outcome in report.pipelines.items()
-        if (p50 := outcome.latency_ms.p50.held_ms) is not None and (value := outcome.quality.get(metric)) is not None
+        if (p50 := outcome.latency_ms.p50.unchecked_ms) is not None
+        and (value := outcome.quality.get(metric)) is not None
     ]
     if not found:
         return None
     label = parse_metric(metric).label(report.depth)
+    doubt, bar, look = ("", "", "mark") if report.timing_valid else (DOUBTFUL, " dashed", "hollow")
     drawing = Drawing(
         WIDTH,
         HEIGHT,
         f"{label} against latency",
         "; ".join(
-            f"{name}: {label} {value:.4f} (95 % interval {low:.4f} to {high:.4f}), p50 {chart_number(p50)} ms"
+            f"{name}: {label} {value:.4f} (95 % interval {low:.4f} to {high:.4f}), p50 {chart_number(p50)}{doubt} ms"
             for name, p50, value, (low, high) in found
         ),
     )
@@ -42,15 +48,16 @@ def quality_latency_chart(report: Report) -> str | None:
     drawing.text(LEFT, TOP - 18, f"{label}, with its 95 % interval: higher is better", "soft")
     drawing.vertical_axis(y, LEFT, RIGHT, [(value, f"{value:.{digits}f}") for value in y.ticks()])
     ticks = [(value, chart_number(value)) for value in x.ticks()]
-    drawing.horizontal_axis(x, BOTTOM, ticks, "p50 in ms, one query at a time: further left is faster")
+    caption = "p50 in ms, one query at a time: further left is faster"
+    drawing.horizontal_axis(x, BOTTOM, ticks, f"{caption}; dashed, {doubt}: times do not hold" if doubt else caption)
     labels = []
     for number, (name, p50, value, (low, high)) in enumerate(found):
         place = x.at(p50)
-        drawing.line([(place, y.at(low)), (place, y.at(high))], f"line thin {colour(number)}")
+        drawing.line([(place, y.at(low)), (place, y.at(high))], f"line thin {colour(number)}{bar}")
         for bound in (low, high):
             drawing.line([(place - 4, y.at(bound)), (place + 4, y.at(bound))], f"line thin {colour(number)}")
-        drawing.mark(number, place, y.at(value))
-        labels.append((number, f"{name} ({chart_number(p50)} ms)", y.at(value)))
+        drawing.mark(number, place, y.at(value), look)
+        labels.append((number, f"{name} ({chart_number(p50)}{doubt} ms)", y.at(value)))
     drawing.series_labels(RIGHT + 20, labels, TOP, BOTTOM)
     return drawing.svg()
 

@@ -35,16 +35,21 @@ def quality_charts(report: Report) -> dict[str, str | None]:
 
 
 def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
-    """Yields what a reader must know of the run, the first table, and the comparison with the baseline."""
-    yield from map(Caution, (*report.warnings, *report.timing_doubts))
+    """Yields what to ship, the chart, the status of the run, the first table, and the comparison with the baseline."""
+    known = [
+        Sentence(report.status_line) if report.valid and report.times_hold else Caution(report.status_line),
+        *map(Caution, report.remarks),
+    ]
+    if not report.valid:
+        yield from known
     if report.recommendation is not None:
         yield Heading("What to ship")
         yield Sentence(report.recommendation.text)
-    yield Table("pipelines", "Quality and latency of each pipeline", pipeline_rows(report))
-    if report.timing_reasons:
-        yield Prose("No chart of quality against latency: the times do not hold.")
-    elif QUALITY_LATENCY in charts:
+    if QUALITY_LATENCY in charts:
         yield ChartImage(QUALITY_LATENCY, "Quality against latency of each pipeline")
+    if report.valid:
+        yield from known
+    yield Table("pipelines", "Quality and latency of each pipeline", pipeline_rows(report))
     yield from map(Verdict, verdicts(report))
     differ = f"Differences from {report.set_against}, query by query"
     if DIFFERENCES in charts:

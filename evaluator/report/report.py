@@ -22,6 +22,9 @@ from evaluator.steps.quality_report import JudgmentChange
 from evaluator.steps.vector_recall import VectorRecall
 from services.contracts.base import Count
 
+MEND = "Remove the cause and measure again: these are not the figures of the pipelines."
+MEASURE_AGAIN = "End other programs and measure again. Gates, `compare` and recommendations do not use marked times."
+
 
 class Report(StepFile):
     """Outcome of a run. `valid` only when no query was lost or degraded and nothing changed during the run.
@@ -45,7 +48,7 @@ class Report(StepFile):
     caches: bool = False  # services were allowed to answer from their caches
     valid: bool
     warnings: tuple[str, ...]
-    # Whether the times hold, and why not; p99 is null where they do not. null: no times (imported), or an old release.
+    # Whether the times hold, and why not. null: no times (imported), or an old release.
     timing_valid: bool | None = None
     timing_reasons: tuple[str, ...] = ()
     conditions: MachineConditions | None = None  # of the machine while the times were taken; null: not read
@@ -80,10 +83,29 @@ class Report(StepFile):
         return not self.timing_reasons
 
     @property
-    def timing_doubts(self) -> tuple[str, ...]:
-        """Why the times do not hold, a line each; none where they do."""
-        head = f"TIMES ARE NOT VALID (marked {DOUBTFUL}, no p99):"
-        return () if self.times_hold else (head, *self.timing_reasons)
+    def remarks(self) -> tuple[str, ...]:
+        """The warnings that leave the quality valid."""
+        return self.warnings if self.valid else ()
+
+    @property
+    def status(self) -> str:
+        """Whether quality and times hold, in a few words."""
+        return f"Quality: {'valid' if self.valid else 'NOT VALID'}. Times: {self._times}."
+
+    @property
+    def status_line(self) -> str:
+        """Whether quality and times hold, for which reasons not, and what to do."""
+        quality = "valid." if self.valid else f"NOT VALID, because {'; '.join(self.warnings)}. {MEND}"
+        doubts = "." if self.times_hold else f", because {'; '.join(self.timing_reasons)}. {MEASURE_AGAIN}"
+        return f"Quality: {quality} Times: {self._times}{doubts}"
+
+    @property
+    def _times(self) -> str:
+        if not self.times_hold:
+            return f"marked with {DOUBTFUL}"
+        if self.timing_valid:
+            return "valid"
+        return "not checked" if any(outcome.latency_ms.n for outcome in self.pipelines.values()) else "none"
 
     @property
     def every_gate(self) -> tuple[GateOutcome, ...]:

@@ -83,18 +83,16 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         pipelines=dict(pipelines),
         baseline=run.baseline,
         conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
-        gates=tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in pipelines.items()))),
         vector_recall=dict(run.recall),
         added_judgments=run.quality.added_judgments,
         counts=manifest.counts,
         ingest=run.ingested,
         manifest=manifest,
     )
-    if faults:
-        return report
-    # Of the report, whose times know whether they hold.
-    advice = recommend(report.pipelines, run.figures, ranked.depth, experiment.seed, bounds)
-    return report.model_copy(update={"recommendation": advice})
+    # Both of the report, whose times know whether they hold.
+    gates = tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in report.pipelines.items())))
+    advice = None if faults else recommend(report.pipelines, run.figures, ranked.depth, experiment.seed, bounds)
+    return report.model_copy(update={"gates": gates, "recommendation": advice})
 
 
 def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from evaluator.runs.order_statistics import percentile_interval
 from services.contracts.base import Count, Wire
 
 # With fewer samples a 99th percentile is mostly chance, so none is reported (MLPerf's early stopping needs 662).
@@ -84,7 +85,9 @@ class Latency(Wire):
 
     p50: Timed
     p95: Timed
-    p99: Timed  # null below 662 samples, and where the times of the run are not valid
+    p99: Timed  # null below 662 samples
+    # 95 %, from order statistics (binomial); null as p99, and where no sample is far enough out.
+    p99_interval: tuple[Timed, Timed] | None = None
     max: Timed
     n: Count
     drift: FiniteFloat | None  # median of the later half over that of the earlier half; far from 1: not stationary
@@ -103,10 +106,12 @@ def summarise(samples_ms: Sequence[float]) -> Latency:
     ordered = sorted(samples_ms)
     half = len(samples_ms) // 2
     earlier, later = sorted(samples_ms[:half]), sorted(samples_ms[half:])
+    has_tail = len(ordered) >= MIN_SAMPLES_FOR_P99
     return Latency(
         p50=percentile(ordered, 0.50),
         p95=percentile(ordered, 0.95),
-        p99=percentile(ordered, 0.99) if len(ordered) >= MIN_SAMPLES_FOR_P99 else None,
+        p99=percentile(ordered, 0.99) if has_tail else None,
+        p99_interval=percentile_interval(ordered, 0.99) if has_tail else None,
         max=ordered[-1],
         n=len(ordered),
         drift=percentile(later, 0.5) / percentile(earlier, 0.5) if half and earlier[0] > 0 else None,

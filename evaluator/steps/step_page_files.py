@@ -18,5 +18,7 @@ def write_step_page(folder: RunFolder, page: StepPage) -> None:
         write_whole(writable(folder.path / path), svg)
     write_tables(own, tables_of(page.blocks))
     folder.write_text(f"{page.name}.md", render_step_markdown(page))
-    shown = StandalonePage(page.title, valid=None, facts=(), sections=page_sections(page.blocks, page.svgs))
+    shown = StandalonePage(
+        page.title, valid=None, status=None, facts=(), sections=page_sections(page.blocks, page.svgs)
+    )
     folder.write_text(f"{page.name}.html", render_standalone(shown, f"{page.name}/"))

@@ -61,7 +61,7 @@ def test_a_run_that_lost_queries_says_so_last_and_exits_with_3(evaluator: Evalua
     stub.failing_queries = {"red bell": Unavailable("gone")}
     done = evaluator("demo")
     assert done.exit_code == 3
-    assert "THIS RUN IS NOT VALID:\n  bm25: LOST 1 of 4 queries (unavailable 1); they count as 0" in done.stderr
+    assert "Quality: NOT VALID, because bm25: LOST 1 of 4 queries (unavailable 1); they count as 0" in done.stderr
 
 
 def test_the_steps_one_by_one_end_where_run_ends(evaluator: Evaluator) -> None:
@@ -143,7 +143,7 @@ def test_positives_that_the_corpus_lacks_are_said_last_and_exit_with_3(evaluator
         qrels.write("q2\tlost\t1\n")
     done = evaluator("demo")
     assert done.exit_code == 3
-    assert "THIS RUN IS NOT VALID:\n  dataset: 1 of 5 positive judgments name documents that the corpus" in done.stderr
+    assert "Quality: NOT VALID, because dataset: 1 of 5 positive judgments name documents that the" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -111,23 +111,33 @@ async def test_warnings_stand_before_all_tables(tmp_path: Path) -> None:
     stub = GatewayStub(degraded_queries={"red bell"})
     report, folder = await evaluated(stub, planned(tmp_path), tmp_path)
     page = page_of(folder)
-    assert "NOT A VALID RUN" in page
+    assert "Quality: NOT VALID" in page
     assert 0 < page.index('class="caution"') < page.index("<table")
     assert len(report.warnings) >= 2
 
 
-async def test_quality_against_latency_is_drawn_where_times_are_valid_and_only_there(
+async def test_quality_against_latency_is_drawn_dashed_where_times_do_not_hold(
     run: tuple[Report, RunFolder],
 ) -> None:
     valid = with_timing_valid(run[0])
     svg = quality_latency_chart(valid)
     assert "nDCG@10 against latency" in texts(svg)
     assert sum(elements(svg, f"mark c{number}") for number in range(2)) == 4  # a mark a pipeline, and its legend
-    doubtful = run[0].model_copy(update={"timing_valid": False, "timing_reasons": ("it was busy",)})
-    assert quality_latency_chart(doubtful) is None
+    assert (elements(svg, "line thin c0 dashed"), [one for one in texts(svg) if "?" in one]) == (0, [])
+    doubtful = with_timing_valid(run[0], "it was busy")
+    dashed = quality_latency_chart(doubtful)
+    assert sum(elements(dashed, f"line thin c{number} dashed") for number in range(2)) > 0
+    assert sum("? ms)" in one for one in texts(dashed)) == 2
     page = render_report_html(doubtful, report_charts(doubtful))
-    assert "No chart of quality against latency" in page
-    assert "it was busy" in page
+    assert "Times: marked with ?, because it was busy." in page
+
+
+async def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Report, RunFolder]) -> None:
+    report = with_timing_valid(run[0])
+    page = render_report_markdown(report, report_charts(report))
+    parts = ("## What to ship", "Ship ", "charts/quality-latency.svg", "Quality: valid. Times: valid.", "| pipeline")
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
 
 
 async def test_texts_of_a_dataset_are_shown_and_not_run(tmp_path: Path) -> None:

@@ -60,10 +60,13 @@ async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     assert report.conditions.foreign == pytest.approx(0.4)
     assert report.valid
     assert report.pipelines["bm25"].quality["MRR@10"] == pytest.approx(3 / 4)
-    assert {outcome.latency_ms.p99.unchecked_ms for outcome in report.pipelines.values()} == {None}
+    assert {outcome.latency_ms.p99.held_ms for outcome in report.pipelines.values()} == {None}
+    assert all(outcome.latency_ms.p99.cell().endswith("?") for outcome in report.pipelines.values())
     times = [cell for line in render_table(report).splitlines()[2:] for cell in line.split("|")[7:9]]
     assert [cell.strip()[-1] for cell in times] == ["?"] * 4
-    assert f"**{FOREIGN}**" in render_report_markdown(report)
+    assert f"Quality: valid. Times: marked with ?, because {FOREIGN}. End other programs" in render_report_markdown(
+        report
+    )
     assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {False}
     (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
     assert (gate.held, gate.value, gate.reason) == (False, None, "the times are not valid")

@@ -9,7 +9,7 @@ import httpx
 from evaluator.evaluation import quality_step
 from evaluator.report.step import report_step
 from evaluator.steps.run_import import import_runs
-from tests.support.simulated_runs import write_collection, write_three_rankings
+from tests.support.simulated_runs import BAD, GOOD, write_collection, write_rankings
 
 HOSTILE = "<script>alert(1)</script>"
 QUERIES, TOP = 6, 3
@@ -25,10 +25,11 @@ def write_judged_run(folder: Path) -> Path:
     texts = corpus.read_text().replace('"_id": "f0", "title": ""', f'"_id": "f0", "title": "{HOSTILE}"')
     corpus.write_text(texts.replace('"filler 1"', '"filler | 1"'))
     queries.write_text(queries.read_text().replace("question 0", f"{HOSTILE} question 0"))
-    files = write_three_rankings(folder)
-    run = import_runs(
-        folder / "runs", {"bad": files["bad"], "good": files["good"]}, shop, split="test", name=None, depth=10
-    )
+    files = {
+        name: write_rankings(folder / f"{name}.trec", {number: ranks[number] for number in range(QUERIES)})
+        for name, ranks in (("bad", BAD), ("good", GOOD))
+    }
+    run = import_runs(folder / "runs", files, shop, split="test", name=None, depth=10)
     quality_step(run)
     report_step(run)
     return folder / "runs"

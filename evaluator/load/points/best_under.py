@@ -26,8 +26,8 @@ from pydantic import FiniteFloat
 from evaluator.load.points.figures import LoadPercentiles
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.points.quality import QualityDifference, told_apart
-from evaluator.load.statistics.intervals import Interval
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
+from evaluator.runs.order_statistics import Interval
 from services.contracts.base import Wire
 
 # As --find-capacity bounds the share of requests lost or degraded (capacity/search.py).

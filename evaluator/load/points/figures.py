@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pydantic import ConfigDict
 
 from evaluator.load.sending.samples import LoadSample
-from evaluator.load.statistics.intervals import Interval, percentile_interval
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Timed, percentile
+from evaluator.runs.order_statistics import Interval, percentile_interval
 from services.contracts.base import Count, Wire
 
 # The same rule a nine further (about 7,000 samples).

@@ -8,8 +8,8 @@ from pydantic import FiniteFloat
 
 from evaluator.comparison.paired_tests import bca_interval, differences, mean
 from evaluator.load.sending.samples import LoadSample
-from evaluator.load.statistics.intervals import Interval
 from evaluator.metrics.quality import Grades, measure
+from evaluator.runs.order_statistics import Interval
 from evaluator.steps.reranked_candidates import candidates_scored, mean_scored, share_scored
 from services.contracts.base import Count, Wire
 

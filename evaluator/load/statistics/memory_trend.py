@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from pydantic import FiniteFloat
 
-from evaluator.load.statistics.intervals import CONFIDENCE, Interval
 from evaluator.machine.process_costs import MIB, STARTED_ANEW
+from evaluator.runs.order_statistics import CONFIDENCE, Interval
 from services.contracts.base import Count, Wire
 
 # Memory moves in steps, so readings near one another are alike: means of blocks are compared, not readings.

@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.load.statistics.intervals import CONFIDENCE, Interval, median_interval
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair, log_ratios
 from evaluator.runs.latency import percentile
+from evaluator.runs.order_statistics import CONFIDENCE, Interval, median_interval
 from services.contracts.base import Count, Wire
 
 PercentileName = Literal["p50", "p95"]

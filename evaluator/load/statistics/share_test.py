@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from evaluator.load.statistics.intervals import CONFIDENCE
+from evaluator.runs.order_statistics import CONFIDENCE
 
 MOST_SHARE = 0.01
 # So few requests, none of them a miss, are `within`: 299.

@@ -8,14 +8,17 @@ import pytest
 from evaluator.comparison.verdict import NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
 
 NUMBER = r"[+-]\d\.\d{4}"
+P = r"p (= \d\.\d{4}|< 0\.0001)"
 GRAMMAR = re.compile(
     r"(B is (better|worse) than A(, by less than 0\.01)?|B is the same as A( within 0\.01)?"
     r"|This collection cannot tell B from A)"
-    rf": nDCG@10 {NUMBER} \((95 % interval {NUMBER} to {NUMBER}|no interval); "
-    r"p (= \d\.\d{4}|< 0\.0001)( after Holm over \d+)?\)"
-    r"\. [\d,]+ quer(y|ies); minimum detectable difference"
+    rf": nDCG@10 {NUMBER} \((95 % interval {NUMBER} to {NUMBER}"
+    rf"(, although two one-sided tests keep to 0\.01 with {P})?|no interval)(; |, although )"
+    rf"{P}( after Holm over \d+)?\)"
+    r"\. [\d,]+ quer(y|ies)(, although only differences above \d\.\d{4} are found reliably"
+    r"|; minimum detectable difference"
     r"( \d\.\d{4}( \([\d,]+ queries would find the one seen\))?|: so few can detect none"
-    r"|: none can be estimated, because every query has the same one)\."
+    r"|: none can be estimated, because every query has the same one))\."
 )
 
 
@@ -49,6 +52,31 @@ def test_a_verdict_follows_difference_and_spread(mean: float, spread: float, wor
 def test_a_difference_that_cannot_be_told_comes_with_the_queries_it_needs() -> None:
     found = compared(0.005, 0.1)
     assert found.sentence.endswith(f"0.0162 ({found.queries_needed:,} queries would find the one seen).")
+
+
+def test_a_difference_that_is_told_below_the_one_that_is_found_reliably_comes_with_although() -> None:
+    found = compared(0.0125, 0.1)
+    assert (found.outcome, found.minimum_detectable is not None) == ("better", True)
+    assert found.sentence.endswith("300 queries, although only differences above 0.0162 are found reliably.")
+    assert "although" not in compared(0.03, 0.1).sentence
+
+
+def test_a_family_that_cannot_tell_what_an_interval_tells_comes_with_although() -> None:
+    found = compared(0.0125, 0.1, family=5)
+    assert found.interval is not None
+    assert (found.outcome, found.interval[0] > 0) == ("cannot tell", True)
+    assert f"{found.interval[1]:+.4f}, although p = {found.p_holm:.4f} after Holm over 5)" in found.sentence
+    assert GRAMMAR.fullmatch(found.sentence), found.sentence
+
+
+@pytest.mark.parametrize(("mean", "spread"), [(0.0079, 0.022), (0.0005, 0.0965)])
+def test_no_sentence_keeps_to_a_margin_that_its_interval_leaves_without_although(mean: float, spread: float) -> None:
+    found = compared(mean, spread)
+    assert found.interval is not None
+    beyond = max(-found.interval[0], found.interval[1]) > found.margin
+    claimed = "within" in found.sentence or "by less than" in found.sentence
+    assert ("two one-sided tests keep to 0.01" in found.sentence) == (beyond and claimed)
+    assert GRAMMAR.fullmatch(found.sentence), found.sentence
 
 
 def test_systems_that_are_equal_on_every_query_are_the_same() -> None:

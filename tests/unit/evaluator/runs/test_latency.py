@@ -20,6 +20,15 @@ def test_a_p99_needs_662_samples() -> None:
     assert summarise([1.0] * 662).p99.unchecked_ms == 1.0
 
 
+def test_a_p99_comes_with_its_interval_from_order_statistics() -> None:
+    found = summarise([float(value) for value in range(1, 1_001)]).p99_interval
+    assert found is not None
+    low, high = (time.unchecked_ms for time in found)
+    # Binomial of 1,000 and 0.99: 983 and 996 are its 2.5 % and 97.5 % quantiles.
+    assert (low, high) == (983.0, 997.0)
+    assert summarise([1.0] * 661).p99_interval is None
+
+
 def test_no_samples_give_no_figures() -> None:
     found = summarise([]).model_dump()
     assert found.pop("n") == 0

@@ -9,9 +9,9 @@ from evaluator.load.points.group_points import on_one_clock
 from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.time_slices import TimeSlice
 from evaluator.load.statistics.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
-from evaluator.load.statistics.intervals import percentile_interval
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.runs.latency import percentile
+from evaluator.runs.order_statistics import percentile_interval
 from tests.support.load_points import CLEAN
 from tests.support.load_samples import load_sample
 
