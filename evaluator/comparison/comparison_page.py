@@ -49,7 +49,7 @@ def example_blocks(report: ComparisonReport) -> Iterator[Block]:
         for example in examples:
             number += 1
             yield Sentence(f"{example.query}: {example.text} ({example_scores(example)})")
-            yield example_table(pair, example, number)
+            yield example_table(pair.verdict.first, pair.verdict.second, example, number)
 
 
 def examples_shown(report: ComparisonReport) -> Iterator[tuple[str, PairReport, Sequence[QueryExample]]]:
@@ -61,9 +61,8 @@ def examples_shown(report: ComparisonReport) -> Iterator[tuple[str, PairReport, 
                 yield f"Biggest {what} of {compared.second} ({_name(compared)})", pair, examples
 
 
-def example_table(pair: PairReport, example: QueryExample, number: int) -> Table:
+def example_table(first: str, second: str, example: QueryExample, number: int) -> Table:
     """Returns the documents of an example with their ranks in both systems. `number`: of the examples of a page."""
-    first, second = pair.verdict.first, pair.verdict.second
     rows = [
         [one.id, one.title, *map(_count, (one.grade, one.first_rank, one.second_rank))] for one in example.documents
     ]

@@ -39,6 +39,15 @@ class QueryExample(Wire):
     documents: tuple[RankedDocument, ...]
 
 
+class PairExamples(Wire):
+    """Queries on which `second` differs from `first` in a metric, from gain to loss."""
+
+    first: str
+    second: str
+    metric: str  # with its depth: MAP@100
+    examples: tuple[QueryExample, ...]
+
+
 def biggest_differences(differences: Mapping[str, float], most: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the queries with the biggest gains and those with the biggest losses, biggest first."""
     ordered = sorted(differences, key=lambda query: -differences[query])

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from evaluator.attribution.report import AttributionReport
+from evaluator.comparison.examples import PairExamples
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.deadlines.sweep import DeadlinesFile
 from evaluator.experiments.gates import GateOutcome
@@ -56,6 +57,9 @@ class Report(StepFile):
     pipelines: dict[str, PipelineReport]
     baseline: str | None = None  # the pipeline that the others are set against; null: of an old release, the first
     recommendation: Recommendation | None = None  # null: the run is not valid, or has one pipeline
+    # Queries that show how the recommended pipeline differs from the baseline; null: one pipeline, or none differs.
+    examples: PairExamples | None = None
+    examples_reason: str | None = None  # why there are none: the dataset is not there, or has changed
     conventions: Conventions | None = None  # null: of a release that did not state them
     gates: tuple[GateOutcome, ...] = ()  # of the queries one at a time; those of the load stand in `load`
     load: LoadReport | None = None  # null: no traffic was sent

@@ -9,6 +9,7 @@ from evaluator.deadlines.tables import DEADLINES_STEP
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.page_blocks import Block
 from evaluator.report.cost_section import cost_blocks
+from evaluator.report.example_queries import example_query_blocks
 from evaluator.report.latency_section import latency_blocks, latency_charts
 from evaluator.report.origin_section import origin_blocks
 from evaluator.report.quality_section import quality_blocks, quality_charts
@@ -42,6 +43,7 @@ def of_step(step: ShownStep[Figures], figures: Callable[[Report], Figures | None
 
 SECTIONS = (
     Section(quality_blocks, quality_charts),
+    Section(lambda report, charts: example_query_blocks(report)),
     Section(latency_blocks, latency_charts),
     Section(cost_blocks),
     of_step(LOAD_STEP, lambda report: report.load),

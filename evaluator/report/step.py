@@ -4,10 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evaluator.client.cached_results import cache_remarks
+from evaluator.comparison.examples import PairExamples
+from evaluator.errors import EvaluationError
 from evaluator.experiments.gates import judge_gates
 from evaluator.metrics.conventions import state_conventions
 from evaluator.pages.page_blocks import tables_of
 from evaluator.pages.table_files import write_tables
+from evaluator.report.example_queries import example_queries
 from evaluator.report.page import render_report_html, render_report_markdown
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
@@ -44,13 +47,23 @@ def choices_of(folder: RunFolder) -> ReportChoices:
 
 def report_step(folder: RunFolder, asked: ReportChoices = ReportChoices()) -> Report:  # frozen
     """Writes report.json and its pages. Raises WrongOption for a bound or a baseline that the run does not know."""
-    ranked = build_report(read_ranked_run(folder, asked.baseline), asked.bounds)
+    run = read_ranked_run(folder, asked.baseline)
+    ranked = build_report(run, asked.bounds)
     measured = {step.name: found for step in STEPS if (found := step.read(folder)) is not None}
     made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
-    report = ranked.model_copy(update={"made_from": made_from, **measured})
+    examples = _examples(folder, run, ranked)
+    report = ranked.model_copy(update={"made_from": made_from, **examples, **measured})
     folder.write("report.json", report)
     _write_pages(folder, report)
     return report
+
+
+def _examples(folder: RunFolder, run: RankedRun, report: Report) -> dict[str, PairExamples | str | None]:
+    """Returns the fields of the example queries. A report is written also where the dataset is no longer there."""
+    try:
+        return {"examples": example_queries(folder, run, report)}
+    except EvaluationError as error:
+        return {"examples_reason": str(error)}
 
 
 def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:

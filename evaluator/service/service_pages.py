@@ -91,10 +91,10 @@ class ServicePages:
             blocks.insert(after - 1, ChartImage("differences", "Differences, query by query"))
         examples, number = [], 0
         for title, pair, found in examples_shown(report):
-            shown = []
+            shown, first, second = [], pair.verdict.first, pair.verdict.second
             for example in found:
                 number += 1
-                shown.append((example, example_scores(example), example_table(pair, example, number)))
+                shown.append((example, example_scores(example), example_table(first, second, example, number)))
             examples.append((title, shown))
         return self._rendered(
             "compare.html",
