@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from evaluator.command_line import command_line
 from evaluator.commands.options import SKIP_UNSENDABLE, reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
 from evaluator.datasets.fetch import fetch as fetch_set
@@ -92,7 +93,7 @@ def from_(
     ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="CSV with columns query, document (its id or title), perhaps grade."),
+        typer.Option(metavar="FILE", help="CSV with columns query, perhaps document (its id or title), perhaps grade."),
     ] = None,
     questions: Annotated[
         int, typer.Option(metavar="N", min=0, help="How many sentences of documents are added as known-item queries.")
@@ -122,6 +123,9 @@ def from_(
             say("Known-item queries have the words of their documents: they favour lexical search.")
         show(f"{to}: {made.documents} documents, {made.queries} queries, {made.judgments} judgments")
         say(f"Next: make demo DATASET={shlex.quote(str(to))}")
+        if not made.judgments:
+            pool = command_line("judge", "pool", "latest:bm25", "latest:hybrid")
+            say(f"Nothing is judged yet: every figure of quality will be 0. `{pool}` then begins with what was found.")
 
 
 def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:

@@ -60,9 +60,10 @@ def qrels_file(directory: Path, split: str) -> Path:
 def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
     """Reads `query document grade` or `query iteration document grade`, separated by tabs or white space; or JSON.
 
-    `.json` holds `{query: {document: grade}}`, `.jsonl` objects with `query-id`, `corpus-id` and `score`. Grades are
-    written `1` or `1.0`. Quotes count within one cell of one line only. A judgment given twice is counted, two that
-    differ are an error. Strict refuses what would otherwise be counted. Raises DatasetError.
+    `.json` holds `{query: {document: grade}}`, or `{query: {}}` of each query where nothing is judged yet; `.jsonl`
+    objects with `query-id`, `corpus-id` and `score`. Grades are written `1` or `1.0`. Quotes count within one cell of
+    one line only. A judgment given twice is counted, two that differ are an error. Strict refuses what would otherwise
+    be counted. Raises DatasetError.
 
     A first line that names the three columns, in any order and beside others, is a header: it decides, not the place.
     In a line of TREC whose iteration is `percent-encoded` (`ids.ENCODED`), as `export` writes it, ids are decoded.
@@ -83,7 +84,7 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
                 raise DatasetError(f"{row.place}: a negative judgment (without strict it counts as unjudged)")
             negative += 1
         judged[row.document] = grade
-    if not given:
+    if not given and not (given := _unjudged_queries(path)):
         raise DatasetError(f"{path}: no judgment in the whole file")
     grades = {
         query: {document: grade for document, grade in judged.items() if grade >= 0} for query, judged in given.items()
@@ -188,6 +189,13 @@ def _of_one_object(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
         place = f"{path}: {shown(query)}"
         for document, grade in _pairs(judged, place):
             yield _json_row(place, query, document, grade)
+
+
+def _unjudged_queries(path: Path) -> dict[str, dict[str, int]]:
+    """Returns the queries of a JSON file without a judgment, so that pipelines can be pooled for them."""
+    if Path(path.name.removesuffix(".gz")).suffix != ".json":
+        return {}
+    return {plain_id(query): {} for query, _ in _pairs(_parsed(HashedLines(path).text(), str(path)), str(path))}
 
 
 def _json_row(place: str, *cells: object) -> JudgmentRow:

@@ -1,6 +1,7 @@
 """Makes a collection in BEIR layout of a user's documents and questions: corpus.jsonl, queries.jsonl, qrels/test.tsv.
 
-Leaves the reading of each kind of source to its module. The folder appears whole or not at all.
+Without a judgment, qrels/test.json names the queries, so that pipelines can be pooled for them. Leaves the reading of
+each kind of source to its module. The folder appears whole or not at all.
 """
 
 import json
@@ -23,11 +24,8 @@ from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption
 
 QRELS = Path("qrels", "test.tsv")
+UNJUDGED = QRELS.with_suffix(".json")  # a table has no line for a query without a judgment
 KNOWN_ITEM = "known-item"
-_UNJUDGED = (
-    "no judgment: nothing says which document answers a question. Add a column `document` to the file of --queries, or "
-    "let --questions propose known-item queries: sentences of 6 to 25 words, each of one document alone"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,8 @@ def make_collection(
         proposed = [one for one in known_items(made / CORPUS, proposals, seed) if one.sentence not in questions.ids]
         for sentence, document in proposed:
             questions.judge(questions.add(sentence, KNOWN_ITEM), document, 1, QUERIES)
-        if not questions.grades:
-            raise DatasetError(_UNJUDGED)
+        if not questions.texts:
+            raise DatasetError("--questions: no document has a sentence of 6 to 25 words that no other document has")
         _write_questions(made, questions)
     return NewCollection(
         documents=len(names.ids),
@@ -156,6 +154,9 @@ def _write_questions(directory: Path, questions: Questions) -> None:
         for identity, text in questions.texts.items():
             file.write(_json({"_id": identity, "text": text, "metadata": {"origin": questions.origins[identity]}}))
     (directory / QRELS).parent.mkdir()
+    if not questions.grades:
+        (directory / UNJUDGED).write_text(_json({identity: {} for identity in questions.texts}), encoding="utf-8")
+        return
     with (directory / QRELS).open("w", encoding="utf-8") as file:
         file.write("query-id\tcorpus-id\tscore\n")
         for identity, judged in questions.grades.items():

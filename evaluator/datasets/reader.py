@@ -70,8 +70,18 @@ class DatasetCounts(Wire):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """`warnings`, and `left_out`, which keeps no figure from being quoted: what stands beside every figure."""
-        return (*self.warnings, *([self.left_out] if self.left_out else []))
+        """`warnings`, `unjudged`, and `left_out`, which keeps no figure from being quoted: to stand beside figures."""
+        return (*self.warnings, *(one for one in (self.unjudged, self.left_out) if one))
+
+    @property
+    def unjudged(self) -> str | None:
+        """The sentence on a dataset whose queries have no judgment yet; None where one has."""
+        if self.judgments:
+            return None
+        return (
+            "dataset: it judges no document, so that every figure of quality is 0 without added judgments; "
+            "`judge pool` begins with the documents that pipelines find"
+        )
 
     @property
     def left_out(self) -> str | None:
@@ -267,9 +277,9 @@ def _counted(
         raise DatasetError(f"{qrels}: judged, but not in {corpus.name}: {', '.join(sorted(missing)[:5])}")
     positives = [name for judged in grades.values() for name, grade in judged.items() if grade > 0]
     positives_missing = sum(name in missing for name in positives)
-    if not positives:
+    if not positives and any(grades.values()):
         raise DatasetError(f"{qrels}: no judgment above 0: every metric would be 0")
-    if positives_missing == len(positives):
+    if positives and positives_missing == len(positives):
         raise DatasetError(
             f"{qrels}: not one of the documents judged relevant is in {corpus.name}, for example {positives[0]!r}: "
             "every metric would be 0"

@@ -111,6 +111,8 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
 def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
     """Yields why a run is not valid, a sentence each."""
     yield from run.manifest.counts.warnings
+    if run.manifest.counts.unjudged and run.quality.added_judgments is None:
+        yield run.manifest.counts.unjudged
     for arm in run.ranked.arms:
         outcome = pipelines[arm.name]
         if outcome.errors:

@@ -243,3 +243,42 @@ def test_an_address_without_an_index_or_a_server_is_refused(tmp_path: Path, sour
 def test_a_password_in_an_address_is_refused_and_not_shown(tmp_path: Path) -> None:
     found = refusal(tmp_path, "http://me:secret@127.0.0.1:9/products", "--questions", 1)
     assert "secret" not in "".join(found)
+
+
+def test_questions_without_judgments_begin_with_a_pool(tmp_path: Path, manual: Path) -> None:
+    made, asked = tmp_path / "made", written(tmp_path / "q.csv", "query\ncan I return my order\nwhen is it open\n")
+    done = evaluator("from", manual, "--queries", asked, "--to", made)
+    assert (done.exit_code, done.stdout) == (0, f"{made}: 3 documents, 2 queries, 0 judgments\n")
+    assert "judge pool latest:bm25" in done.stderr
+    assert evaluator("stats", made).exit_code == 0
+
+    def run(*words: object, keys: str = "") -> Result:
+        return CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": f"{tmp_path}/runs"}, input=keys)
+
+    one = "can-i-return-my-order Q0 notes.txt 1 2 x\ncan-i-return-my-order Q0 returns.markdown 2 1 x\n"
+    other = one.replace(" 1 2 ", " 2 0 ")
+    files = [
+        written(tmp_path / f"{name}.trec", f"{content}when-is-it-open Q0 shop/hours.markdown 1 1 x\n")
+        for name, content in (("one", one), ("other", other))
+    ]
+    done = run("import", made, *files, "--depth", 10)
+    assert done.exit_code == 3
+    assert "judges no document" in done.stderr
+    report = next((tmp_path / "runs").glob("2*/report.json"))
+    assert json.loads(report.read_text())["pipelines"]["one"]["quality"]["nDCG@10"] == 0
+    session, qrels = tmp_path / "session", tmp_path / "mine.tsv"
+    assert run("judge", "pool", report.parent, "--session", session).exit_code == 0
+    # Either order of the pairs: the second question has one document, the first two.
+    pool = [json.loads(line) for line in (session / "pool.jsonl").read_text().splitlines()]
+    keys = "".join("0\n" if line["document"] == "notes.txt" else "2\n" for line in pool)
+    assert run("judge", "grade", session, "--judge", "ann", keys=keys).exit_code == 0
+    assert run("judge", "export", session, qrels).exit_code == 0
+    assert run("quality", "--run", report.parent, "--judgments", qrels).exit_code == 0
+    done = run("report", "--run", report.parent)
+    assert done.exit_code == 0, done.stderr
+    figures = json.loads(report.read_text())["pipelines"]
+    assert (figures["one"]["quality"]["MRR@10"], figures["other"]["quality"]["MRR@10"]) == (0.75, 1.0)
+    # As the collection's own judgments they replace the file that names the queries.
+    (made / "qrels" / "test.json").unlink()
+    (made / "qrels" / "test.tsv").write_bytes(qrels.read_bytes())
+    assert read_dataset(made).counts.positive_judgments == 2
