@@ -1,6 +1,7 @@
 """Commands of judging: make a pool, grade its pairs, look how far judges are and how they agree, export qrels."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -12,7 +13,6 @@ from evaluator.errors import WrongOption
 from evaluator.judging.agreement import group_agreement, judge_agreements
 from evaluator.judging.consensus import consensus_grades, disputed_pairs
 from evaluator.judging.export import export_judgments
-from evaluator.judging.judgment_log import MOST_GRADE
 from evaluator.judging.new_session import create_session
 from evaluator.judging.progress_page import (
     outlook_sentence,
@@ -28,7 +28,7 @@ from evaluator.progress import say, show
 
 judge = typer.Typer(no_args_is_help=True, help="Judges the documents that runs found and nobody has judged.")
 
-KEYS = "0 not relevant, 1 partly, 2 relevant, 3 answers in full; s skip, u undo, q quit"
+KEYS = {"s": "skip", "u": "undo", "q": "quit"}
 # How often the outlook is computed while a judge is at work: it takes about a second.
 OUTLOOK_EVERY = 10
 
@@ -124,12 +124,13 @@ def _graded(session: JudgingSession, judge: str, order: Order) -> int:
     """Reads keys until there is no pair, no input, or a q. Returns how many judgments of this call stand."""
     written, settled = 0, False
     current = session.next_pair(judge, order)
-    show(KEYS)
+    grades = {str(grade): meaning for grade, meaning in enumerate(session.file.scale)}
+    show(_keys(grades))
     while current is not None:
         if order == "impact" and written % OUTLOOK_EVERY == 0 and not settled:
             settled = _say_outlooks(session)
         _show_pair(current)
-        key = _key()
+        key = _key(grades)
         if key in ("", "q"):
             return written
         if key == "u":
@@ -164,16 +165,20 @@ def _show_pair(shown: ShownPair) -> None:
     show(f"\nQuery:    {shown.query}\nDocument: {shown.title or '(no title)'}\n\n{shown.text}\n")
 
 
-def _key() -> str:
+def _keys(grades: Mapping[str, str]) -> str:
+    return "; ".join(", ".join(f"{key} {what}" for key, what in some.items()) for some in (grades, KEYS))
+
+
+def _key(grades: Mapping[str, str]) -> str:
     """Reads lines until one is a key; returns an empty string where the input ends."""
     while True:
         sys.stdout.write("grade> ")
         sys.stdout.flush()
         line = sys.stdin.readline()
         key = line.strip().lower()
-        if not line or key in ("s", "u", "q", *map(str, range(MOST_GRADE + 1))):
+        if not line or key in grades or key in KEYS:
             return key
-        say(f"{key!r} is no key: {KEYS}")
+        say(f"{key!r} is no key: {_keys(grades)}")
 
 
 def _order(name: str) -> Order:

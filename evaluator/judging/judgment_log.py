@@ -17,12 +17,16 @@ from pydantic import Field, ValidationError, model_validator
 
 from evaluator.errors import EvaluationError
 from evaluator.judging.pool import PooledPair
-from services.contracts.base import NAME, Name, Wire
+from services.contracts.base import Wire
 from services.files.regular_file import read_regular
 
 Action = Literal["grade", "skip", "undo"]
 MOST_GRADE = 3
 SUFFIX = ".jsonl"
+# A judge's name is that of a file: lower case, so that two spellings are not two judges.
+JUDGE, MOST_CHARACTERS = "[a-z0-9][a-z0-9_-]*( [a-z0-9_-]+)*", 64
+JUDGE_RULE = f"lower case letters, digits, single spaces, - and _, at most {MOST_CHARACTERS}"
+JudgeName = Annotated[str, Field(pattern=f"^{JUDGE}$", max_length=MOST_CHARACTERS)]
 WAY_OUT = "mend or remove the line, or move the file out of the folder: the session then goes on without it"
 Grade = Annotated[int, Field(strict=True, ge=0, le=MOST_GRADE)]
 
@@ -34,7 +38,7 @@ class JudgmentLine(Wire):
     query: str
     document: str
     grade: Grade | None = None  # of the action `grade` alone
-    judge: Name
+    judge: JudgeName
     utc: str
 
     @model_validator(mode="after")
@@ -57,6 +61,11 @@ class StandingJudgments:
     skipped: Set[PooledPair]
 
 
+def is_judge_name(text: str) -> bool:
+    """Returns whether a text can be a judge's name: JUDGE_RULE."""
+    return len(text) <= MOST_CHARACTERS and re.fullmatch(JUDGE, text) is not None
+
+
 def judge_files(folder: Path) -> list[Path]:
     """Returns the files of the judges in a folder, in order of name.
 
@@ -68,10 +77,10 @@ def judge_files(folder: Path) -> list[Path]:
     except OSError as error:
         raise _no_folder(folder) from error
     for path in found:
-        if not re.fullmatch(NAME, path.stem) or not path.is_file():
+        if not is_judge_name(path.stem) or not path.is_file():
             raise EvaluationError(
-                f"{path}: is no file of a judge: these are named by lower case letters, digits, - and _, at most 64; "
-                "rename it, or move the file out of the folder"
+                f"{path}: is no file of a judge: these are named by {JUDGE_RULE}; rename it, or move the file out of "
+                "the folder"
             )
     return found
 

@@ -98,7 +98,7 @@ def create_session(
         queries=tuple(queries),
         pairs=len(kept),
         not_in_corpus=len(pairs) - len(kept),
-        known_grades=tuple(sorted({grade for judged in known.values() for grade in judged.values()})),
+        known_grades=tuple(sorted({grade for judged in merged.grades.values() for grade in judged.values()})),
     )
     made = folder or _new_folder(runs, experiment.directory.resolve().name)
     try:

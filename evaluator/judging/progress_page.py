@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.judging.agreement import GRADES, GroupAgreement, JudgeAgreement
 from evaluator.judging.consensus import DisputedPair
-from evaluator.judging.judgment_log import MOST_GRADE
 from evaluator.judging.outlook import CONFIDENCE, VerdictOutlook
 from evaluator.judging.session import JudgeProgress
-from evaluator.judging.session_files import SessionFile
+from evaluator.judging.session_files import SCALES, SessionFile
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.markdown_table import aligned
 from evaluator.pages.page_blocks import Block, Prose, Sentence, Table
@@ -26,13 +25,12 @@ def render_session(file: SessionFile) -> str:
 
 
 def scale_remark(file: SessionFile) -> str:
-    """Says where the collection's own grades stop below ours; nothing where they do not."""
-    known = file.known_grades
-    if not known or max(known) >= MOST_GRADE:
+    """Says why the grades end where those of the collection do; nothing where that is not below ours."""
+    if len(file.scale) == max(SCALES) + 1:
         return ""
     return (
-        f"The judgments so far have the grades {', '.join(map(str, known))}. The gain in nDCG is the grade: grade on "
-        "the scale of the collection, or its relevant documents count less than yours."
+        f"Grades end at {len(file.scale) - 1}, as in the judgments so far. The gain in nDCG is the grade: with higher "
+        "ones your relevant documents would count more than theirs."
     )
 
 
@@ -107,7 +105,9 @@ def _confusion(found: JudgeAgreement) -> Table:
     rows = [[f"{found.first} \\ {found.second}", *map(str, GRADES)]]
     rows += [[str(grade), *map(str, counts)] for grade, counts in zip(GRADES, found.confusion, strict=True)]
     caption = f"Pairs by grade of {found.first} (rows) and of {found.second} (columns)"
-    return Table(f"confusion-{found.first}-{found.second}", caption, rows)
+    # A file's name and an anchor: no spaces, and no dot is in the name of a judge.
+    first, second = (judge.replace(" ", ".") for judge in (found.first, found.second))
+    return Table(f"confusion-{first}-{second}", caption, rows)
 
 
 def _figure(value: float | None) -> str:

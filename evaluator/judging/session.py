@@ -4,7 +4,6 @@ Several processes may judge in one folder at once, each judge in a file of its o
 memory. Making a session is left to `evaluator.judging.new_session`.
 """
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +12,18 @@ from typing import Literal
 from pydantic import ValidationError
 
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, WrongOption
 from evaluator.judging.compared_pool import DEPTH, ComparedPool, compared_pool
 from evaluator.judging.consensus import JudgesGrades, consensus_grades
 from evaluator.judging.judge_next import JudgeNext
-from evaluator.judging.judgment_log import WAY_OUT, JudgmentLog, StandingJudgments, judge_files
+from evaluator.judging.judgment_log import (
+    JUDGE_RULE,
+    WAY_OUT,
+    JudgmentLog,
+    StandingJudgments,
+    is_judge_name,
+    judge_files,
+)
 from evaluator.judging.outlook import VerdictOutlook, grade_counts, verdict_outlooks
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session_files import (
@@ -39,7 +45,6 @@ from evaluator.judging.session_files import (
 )
 from evaluator.metrics.metric_formulas import QueryJudgments, ndcg
 from evaluator.metrics.quality import Grades, Rankings
-from services.contracts.base import NAME
 from services.files.regular_file import read_regular
 
 # pool: as drawn; others: the same without pairs that another judge has graded; impact: by `judge_next`, likewise.
@@ -166,8 +171,13 @@ class JudgingSession:
         return ShownPair(pair, self._queries[pair.query], document.title, document.text)
 
     def grade(self, judge: str, pair: PooledPair, grade: int) -> None:
-        """Writes a grade, which replaces an earlier one of this judge. Raises EvaluationError (see JudgmentLog)."""
+        """Writes a grade, which replaces an earlier one of this judge.
+
+        Raises WrongOption for a grade above those of the collection, and EvaluationError as JudgmentLog does.
+        """
         self.shown(pair)
+        if grade >= len(self.file.scale):
+            raise WrongOption(f"grade: {grade} is none here: grades end at {len(self.file.scale) - 1}")
         self._log(judge).append(pair, grade)
 
     def skip(self, judge: str, pair: PooledPair) -> None:
@@ -217,6 +227,6 @@ class JudgingSession:
         return JudgeNext(self._compared, self.known, self.pairs, {})
 
     def _log(self, judge: str) -> JudgmentLog:
-        if not re.fullmatch(NAME, judge):
-            raise EvaluationError(f"{judge!r} is no name of a judge: lower case letters, digits, - and _, at most 64")
+        if not is_judge_name(judge):
+            raise EvaluationError(f"{judge!r} is no name of a judge: {JUDGE_RULE}")
         return JudgmentLog(self.folder / JUDGES, judge)

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.errors import EvaluationError
+from evaluator.judging.judgment_log import MOST_GRADE
 from services.contracts.base import Count, Depth, Wire
 from services.files.disk_writes import write_whole
 from services.files.regular_file import open_regular, read_regular
@@ -26,6 +27,13 @@ QUERY_TEXTS, DOCUMENT_TEXTS, JUDGES = "queries.jsonl", "documents.jsonl", "judge
 
 RANKINGS_BY_PIPELINE = TypeAdapter(dict[str, dict[str, tuple[str, ...]]])
 KNOWN_GRADES = TypeAdapter(dict[str, dict[str, int]])
+
+# What the grades from 0 on mean, by the highest one.
+SCALES = {
+    1: ("not relevant", "relevant"),
+    2: ("not relevant", "partly", "relevant"),
+    MOST_GRADE: ("not relevant", "partly", "relevant", "answers in full"),
+}
 
 # As `write_lines` writes a DocumentText: the id before the texts.
 _ID_FIRST = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
@@ -59,6 +67,12 @@ class SessionFile(Wire):
     pairs: Count
     not_in_corpus: Count  # pooled documents that the corpus lacks: nobody can read them, so they are left out
     known_grades: tuple[int, ...]  # the different grades among the judgments before the pool
+
+    @property
+    def scale(self) -> tuple[str, ...]:
+        """What each grade means that a judge may give: they end where the known ones end, which set the gain."""
+        most = max(self.known_grades, default=MOST_GRADE)
+        return SCALES[min(most, MOST_GRADE) if most > 0 else MOST_GRADE]
 
 
 class QueryText(Wire):

@@ -8,9 +8,9 @@ from typing import Literal, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from evaluator.errors import WrongOption
-from evaluator.judging.judgment_log import MOST_GRADE
+from evaluator.judging.judgment_log import JUDGE_RULE, MOST_GRADE, is_judge_name
 from evaluator.judging.session import Order
-from services.contracts.base import NAME, Depth
+from services.contracts.base import Depth
 
 MOST_SEED = 10**12
 Deed = Literal["grade", "skip", "undo"]
@@ -44,11 +44,9 @@ def asked_session(pipelines: Sequence[str], fields: Mapping[str, str]) -> AskedS
 
 def judge_name(text: str) -> str:
     """Returns the name of a judge, which is that of a file. Raises WrongOption."""
-    name = text.strip()
-    if not re.fullmatch(NAME, name):
-        raise WrongOption(
-            f"judge: {name[:80]!r} is no name of a judge; take 1 to 64 lower case letters, digits, - and _"
-        )
+    name = " ".join(text.split())
+    if not is_judge_name(name):
+        raise WrongOption(f"judge: {name[:80]!r} is no name of a judge; take {JUDGE_RULE}")
     return name
 
 

@@ -23,7 +23,6 @@ from evaluator.pages.page_blocks import Block, Heading, Sentence, Verdict
 from evaluator.pages.sections import page_sections
 from evaluator.service.service_pages import ListedRun
 
-GRADES = tuple(enumerate(("not relevant", "partly", "relevant", "answers in full")))
 ORDERS: Mapping[Order, str] = {
     "pool": "as drawn, the same pairs for every judge: their agreement can be measured",
     "others": "as drawn, without what another judge has graded",
@@ -149,7 +148,7 @@ class JudgingPages:
         return self._rendered(
             "pair.html",
             pair=pair,
-            grades=GRADES,
+            grades=tuple(enumerate(pair.file.scale)),
             scale=scale_remark(pair.file),
             done=done,
             of=done + pair.progress.left,

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from evaluator.cli import app
 from evaluator.datasets.text_files import sha256
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, WrongOption
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session import JudgingSession
 from tests.support.later_release import add_later_fields
@@ -34,7 +34,7 @@ def evaluator(tmp_path: Path) -> Evaluator:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    return write_collection(tmp_path / "shop", QUERIES)
+    return write_collection(tmp_path / "shop", QUERIES, grade=3)
 
 
 @pytest.fixture
@@ -102,6 +102,29 @@ def test_keys_grade_skip_and_undo_and_a_session_goes_on(evaluator: Evaluator, fo
     shown = session.shown(first)
     assert f"Query:    {shown.query}" in done.stdout
     assert "good" not in done.stdout
+
+
+@pytest.mark.parametrize(("highest", "refused"), [(2, "3"), (1, "2")])
+def test_grades_end_where_those_of_the_collection_end(
+    evaluator: Evaluator, folder: Path, highest: int, refused: str
+) -> None:
+    made = json.loads((folder / "session.json").read_text())
+    (folder / "session.json").write_text(json.dumps({**made, "known_grades": [0, highest]}))
+    done = evaluator("judge", "grade", folder, "--judge", "ann", typed=typed(f"{refused}{highest}q"))
+    session = JudgingSession(folder)
+    assert f"'{refused}' is no key" in done.stderr
+    assert "answers in full" not in done.stdout
+    assert session.standing("ann").grades == {session.pairs[0]: highest}
+    with pytest.raises(WrongOption, match=f"grades end at {highest}"):
+        session.grade("ann", session.pairs[1], int(refused))
+
+
+def test_a_judges_name_may_have_spaces(evaluator: Evaluator, folder: Path) -> None:
+    done = evaluator("judge", "grade", folder, "--judge", "ann lee", typed=typed("2q"))
+    evaluator("judge", "grade", folder, "--judge", "bob", typed=typed("1q"))
+    assert done.exit_code == 0, done.output
+    assert JudgingSession(folder).judges == ("ann lee", "bob")
+    assert "ann lee 2, bob 1" in evaluator("judge", "show", folder).stdout
 
 
 def test_a_session_names_the_run_that_latest_was(evaluator: Evaluator, run: Path, tmp_path: Path) -> None:
@@ -209,6 +232,8 @@ def test_an_export_without_a_judgment_is_refused(evaluator: Evaluator, folder: P
         (("judge", "pool", "{run}", "--session", "{folder}"), "a new pool needs a new folder"),
         (("judge", "show", "{run}"), "no judging session there"),
         (("judge", "grade", "{folder}", "--judge", "../ann"), "is no name of a judge"),
+        (("judge", "grade", "{folder}", "--judge", "ann "), "is no name of a judge"),
+        (("judge", "grade", "{folder}", "--judge", "a" * 65), "is no name of a judge"),
         (("judge", "grade", "{folder}", "--judge", "ann", "--order", "best"), "there are pool, others, impact"),
     ],
 )

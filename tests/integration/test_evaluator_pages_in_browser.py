@@ -98,7 +98,7 @@ class Keys:
         await self.page.keyboard.type(text)
 
     async def grade(self, grade: str) -> None:
-        await expect(self.page.get_by_label("Keys 0 to 3")).to_be_visible()  # the script is there
+        await expect(self.page.get_by_label("Keys 0 to 2")).to_be_visible()  # the script is there
         await self.page.keyboard.press(grade)
 
 
@@ -144,7 +144,7 @@ async def test_a_reader_starts_watches_compares_judges_and_sees_other_figures(
         await expect(page.get_by_text("ann: 1 graded, 1 skipped")).to_be_visible()
         await hands.grade("u")
         await expect(page.get_by_text("ann: 1 graded, 0 skipped")).to_be_visible()
-        await hands.grade("3")
+        await hands.grade("1")
         await expect(page.get_by_text("ann: 2 graded, 0 skipped")).to_be_visible()
 
         await hands.press(page.get_by_role("link", name="the session"))
@@ -169,7 +169,7 @@ async def test_every_page_of_judging_by_two_judges_is_sound(
         await page.get_by_role("button", name="Make the session and begin").click()
         await page.wait_for_url("**/pair?*")
         session = page.url.partition("/pair")[0]
-        for judge, grades in (("ann", "0120"), ("bob", "0310")):
+        for judge, grades in (("ann", "0120"), ("bob", "0210")):
             await page.goto(f"{session}/pair?judge={judge}")
             for at, grade in enumerate(grades, start=1):
                 await Keys(page).grade(grade)
@@ -199,11 +199,11 @@ async def test_keys_are_left_alone_where_the_reader_says_so_and_while_one_types(
         await expect(page.get_by_text("dot: 0 graded")).to_be_visible()
         for key in ("Control+1", "Alt+2", "4"):
             await page.keyboard.press(key)
-        await page.get_by_label("Keys 0 to 3").uncheck()
+        await page.get_by_label("Keys 0 to 2").uncheck()
         await page.locator("h1").click()
         await page.keyboard.press("1")
         await page.reload()
-        await expect(page.get_by_label("Keys 0 to 3")).not_to_be_checked()
+        await expect(page.get_by_label("Keys 0 to 2")).not_to_be_checked()
         await expect(page.get_by_text("dot: 0 graded")).to_be_visible()
 
 
@@ -216,7 +216,7 @@ async def test_without_script_pairs_are_judged_by_buttons(browser: Browser, addr
         await page.get_by_role("button", name="skip").click()
         await page.get_by_role("button", name="undo").click()
         await expect(page.get_by_text("eve: 1 graded, 0 skipped")).to_be_visible()
-        await expect(page.get_by_label("Keys 0 to 3")).to_be_hidden()
+        await expect(page.get_by_label("Keys 0 to 2")).to_be_hidden()
 
 
 async def test_a_running_load_is_drawn_and_cancelled(browser: Browser, address: str, collection: Path) -> None:

@@ -20,7 +20,7 @@ def write_judged_run(folder: Path) -> Path:
 
     The text of f1 has a `|`, which separates the cells of Markdown.
     """
-    shop = write_collection(folder / "shop", QUERIES)
+    shop = write_collection(folder / "shop", QUERIES, grade=3)
     corpus, queries = shop / "corpus.jsonl", shop / "queries.jsonl"
     texts = corpus.read_text().replace('"_id": "f0", "title": ""', f'"_id": "f0", "title": "{HOSTILE}"')
     corpus.write_text(texts.replace('"filler 1"', '"filler | 1"'))

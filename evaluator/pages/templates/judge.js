@@ -1,5 +1,5 @@
 "use strict";
-// Presses the buttons of a pair by key: 0 to 3, s, u. Without it the buttons work all the same.
+// Presses the buttons of a pair by key: its grade, s or u. Without it the buttons work all the same.
 (() => {
   const KEYS_OFF = "evaluator.judging.keys-off";
   const keys = document.getElementById("keys");

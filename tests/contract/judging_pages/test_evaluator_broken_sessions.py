@@ -71,7 +71,7 @@ def _written(content: bytes) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("name", "put", "said"),
     [
-        ("ann copy.jsonl", _written(b""), "ann copy.jsonl: is no file of a judge: "),
+        ("ann  copy.jsonl", _written(b""), "ann  copy.jsonl: is no file of a judge: "),
         ("Ann.jsonl", _written(b""), "Ann.jsonl: is no file of a judge: "),
         (b"ann\xff.jsonl", _written(b""), "ann?.jsonl: is no file of a judge: "),
         ("bob.jsonl", _directory, "bob.jsonl: is no file of a judge: "),
@@ -83,6 +83,11 @@ def _written(content: bytes) -> Callable[[Path], None]:
             "bob.jsonl",
             _written(b'{"action":"skip","query":"q0","document":"nope","judge":"bob","utc":""}\n'),
             "bob.jsonl: q0 nope is not in this pool",
+        ),
+        (
+            "ann copy.jsonl",
+            _written(b'{"action":"skip","query":"q0","document":"f0","judge":"ann","utc":""}\n'),
+            "ann copy.jsonl:1: of the judge ann, in the file of ann copy",
         ),
         (
             "ann-old.jsonl",

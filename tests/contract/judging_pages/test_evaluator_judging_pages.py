@@ -78,6 +78,30 @@ async def test_judges_see_how_they_agree_and_what_they_dispute(client: httpx.Asy
     assert "You gave it 1." in pair.text
 
 
+async def test_a_judge_with_spaces_in_the_name_goes_on_and_is_compared(client: httpx.AsyncClient, run: str) -> None:
+    path = await begun(client, run, judge=" ann  lee ")
+    await judged(client, path, *"012")
+    await judged(client, path.replace("ann+lee", "bob"), *"002")
+    page = await client.get(f"/judge/{session_of(path)}")
+    (again, *_) = re.findall(r'href="(/judge/[^"]+judge=ann[^"]+document=[^"]+)"', page.text)
+    (table, *_) = re.findall(r'href="(/judge/[^"]+table=confusion[^"]+\.csv)"', page.text)
+    assert "You gave it 1." in (await client.get(html.unescape(again))).text
+    assert " " not in re.findall(r'id="(table-confusion[^"]+)"', page.text)[0]
+    assert (await client.get(html.unescape(table))).text.startswith("ann lee")
+
+
+async def test_only_grades_of_the_collection_are_offered_and_taken(
+    client: httpx.AsyncClient, run: str, runs: Path
+) -> None:
+    path = await begun(client, run)
+    file = runs / "judging" / session_of(path) / "session.json"
+    file.write_text(file.read_text().replace('"known_grades": [\n    3\n  ]', '"known_grades": [1, 2]'))
+    page = await client.get(path)
+    answer = await client.post(path.partition("?")[0], data={**hidden(page), "deed": "3"})
+    assert re.findall(r'name="deed" value="(\d)"', page.text) == ["0", "1", "2"]
+    assert (answer.status_code, "grades end at 2" in answer.text) == (422, True)
+
+
 async def test_a_run_is_measured_by_the_judgments_of_a_session_and_without_them_again(
     client: httpx.AsyncClient, run: str, runs: Path
 ) -> None:
