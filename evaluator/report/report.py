@@ -30,7 +30,7 @@ MEASURE_AGAIN = "End other programs and measure again. Gates, `compare` and reco
 class Report(StepFile):
     """Outcome of a run. `valid` only when no query was lost or degraded and nothing changed during the run.
 
-    `warnings` also hold remarks that leave a run valid: an interruption, a warm-up without answers.
+    `warnings` also hold remarks that leave a run valid: an interruption, a warm-up without answers, few judgments.
     """
 
     _carries_validity = model_validator(mode="wrap")(carry_validity)

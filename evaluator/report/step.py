@@ -23,6 +23,8 @@ from evaluator.runs.timing_validity import timing_doubts
 from evaluator.steps.validity import arm_faults
 from services.files.disk_writes import write_whole
 
+JUDGED, FEW_JUDGED = "judged@10", 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class ReportChoices:
@@ -131,7 +133,7 @@ def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator
 
 
 def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
-    """Yields what leaves a run valid: an interruption, a warm-up without answers."""
+    """Yields what leaves a run valid: an interruption, a warm-up without answers, few judgments."""
     if run.manifest.counts.left_out:
         yield run.manifest.counts.left_out
     if run.quality.added_judgments is not None:
@@ -140,7 +142,18 @@ def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterato
     yield from warmup_remarks(run.records, run.source)
     if run.ranked.compared_documents == 0:
         yield "no backend returns documents by id: only their number was compared with the corpus"
+    yield from _few_judgments({name: outcome.quality.get(JUDGED) for name, outcome in pipelines.items()})
     yield from cache_remarks(run.experiment.caches, {name: outcome.cached for name, outcome in pipelines.items()})
+
+
+def _few_judgments(shares: Mapping[str, float | None]) -> Iterator[str]:
+    """Yields a sentence where most of what pipelines show first has no judgment. `shares`: judged@10 by pipeline."""
+    few = [f"{name} {share:.2f}" for name, share in shares.items() if share is not None and share < FEW_JUDGED]
+    if few:
+        yield (
+            f"{JUDGED} is below one half ({', '.join(few)}): most of these documents have no judgment and count as not "
+            "relevant, whatever they are; `judge pool` collects them for judging"
+        )
 
 
 def _write_pages(folder: RunFolder, report: Report) -> None:

@@ -91,6 +91,17 @@ async def test_lost_queries_count_as_zero_and_make_the_run_invalid(
     assert report.warnings[0] == "bm25: LOST 2 of 4 queries (timeout 1, unavailable 1); they count as 0"
 
 
+async def test_few_judgments_are_remarked_on_and_leave_a_run_valid(stub: GatewayStub, tmp_path: Path) -> None:
+    experiment = planned(tmp_path, pipelines=["bm25"])
+    judged = "q1\td2\t1\nq2\td1\t1\nq3\td1\t0\nq4\td3\t1\n"
+    (tmp_path / "shop" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    report, folder = await evaluated(stub, experiment, tmp_path)
+    (remark,) = report.warnings
+    assert remark.startswith("judged@10 is below one half (bm25 0.38)")
+    assert report.valid
+    assert remark in (folder.path / "report.md").read_text()
+
+
 async def test_degraded_answers_are_counted_and_make_the_run_invalid(
     stub: GatewayStub, experiment: Experiment, tmp_path: Path
 ) -> None:
