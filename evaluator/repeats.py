@@ -27,7 +27,7 @@ from evaluator.thread_work import in_thread
 from services.contracts.base import Count, Wire
 from services.files.regular_file import read_regular
 
-REPEATS = "repeats.json"
+REPEATS, REPEATS_PAGE = "repeats.json", "repeats.md"
 LATENCIES = ("p50", "p95", "p99", "max")
 
 
@@ -100,7 +100,7 @@ def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
         pipelines=pipelines,
     )
     folders[-1].write(REPEATS, summary)
-    folders[-1].write_text("repeats.md", render_repeats_page(summary))
+    folders[-1].write_text(REPEATS_PAGE, render_repeats_page(summary))
     return summary
 
 

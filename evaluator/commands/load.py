@@ -41,7 +41,7 @@ from evaluator.load.step import load_step
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import expect_processes, parse_processes
 from evaluator.progress import say
-from evaluator.runs.run_folder import RunFolder
+from evaluator.runs.run_folder import LOAD_PAGE, RunFolder
 
 # Options that are no matter of the run's experiment.
 WITH_RUN = ("run", "between", "export", "junit", "gateway", "runs", "wait", "processes")
@@ -157,7 +157,7 @@ def load(
 
             report = with_gateway(gateway, wait, work)
         print_load(folder, report)
-        print(f"\nFigures: {folder.path / LOAD} (and load/ beside it)")
+        print(f"\nReport: {folder.path / LOAD_PAGE} (and {LOAD}, load/ beside it)")
         doubts = [] if report.timing_valid else ["times are not valid"]
         end_status(planned.name, doubts, report.gates, junit)
 

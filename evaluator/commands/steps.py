@@ -46,13 +46,21 @@ from evaluator.machine.process_costs import parse_processes
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import filled
 from evaluator.progress import say
-from evaluator.repeats import REPEATS, RepeatReport, evaluate_again, render_repeats, repeats_step
+from evaluator.repeats import REPEATS, REPEATS_PAGE, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report.page import render_table
 from evaluator.report.quality_section import verdicts
 from evaluator.report.recommendation import NO_BOUNDS, Bounds
 from evaluator.report.report import Report
 from evaluator.report.step import ReportChoices, report_step
-from evaluator.report.suite_folder import SUMMARY, create_runs, runs_of, runs_to_rank, suite_at, summary_step
+from evaluator.report.suite_folder import (
+    SUMMARY,
+    SUMMARY_PAGE,
+    create_runs,
+    runs_of,
+    runs_to_rank,
+    suite_at,
+    summary_step,
+)
 from evaluator.report.suite_summary import render_summary_table
 from evaluator.runs.run_folder import LATEST, RunFolder
 from evaluator.steps.prepared_run import expect_own_run
@@ -194,7 +202,7 @@ def _end(path: Path, reports: Mapping[str, Report], junit: Path | None = None) -
     if suite is not None:
         summary = summary_step(path, suite, reports)
         print(f"\n{summary.experiment}\n\n{render_summary_table(summary, next(iter(suite.metrics)))}")
-        print(f"\nSummary: {path.resolve() / SUMMARY} (and summary.md with all metrics beside it)")
+        print(f"\nSummary: {path.resolve() / SUMMARY_PAGE}, with all metrics (and {SUMMARY} beside it)")
         if not summary.valid:
             print("NOT ALL RUNS ARE VALID: " + ", ".join(name for name, report in reports.items() if not report.valid),
                   file=sys.stderr)  # fmt: skip
@@ -209,7 +217,7 @@ def print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
 
 def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:
     print(f"\n{summary.experiment}: {len(summary.runs)} runs\n\n{render_repeats(summary)}")
-    print(f"\nSummary: {folder.path / REPEATS} (and repeats.md, which links the runs)")
+    print(f"\nSummary: {folder.path / REPEATS_PAGE}, which links the runs (and {REPEATS} beside it)")
     if summary.identical:
         print("The quality of every query is the same in all runs.")
     for warning in summary.warnings:
@@ -265,7 +273,7 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
         print_load(folder, outcome.load)
     if outcome.recommendation is not None:
         print(f"\n{outcome.recommendation.text}")
-    print(f"\nReport: {folder.path / 'report.json'} (and report.html, report.md, runs/, manifest.json beside it)")
+    print(f"\nReport: {folder.path / 'report.html'} (and report.md, report.json, runs/, manifest.json beside it)")
     if outcome.remarks:
         print("\nNote:\n" + "\n".join(f"  {remark}" for remark in outcome.remarks), file=sys.stderr)
     # Printed last, so that the table is not quoted without it.

@@ -12,7 +12,7 @@ from evaluator.report.report import Report
 from evaluator.report.suite_summary import SuiteSummary, render_summary_page, summarise_suite
 from evaluator.runs.run_folder import SUITE, RunFolder, new_folder, removed_on_error
 
-SUMMARY = "summary.json"
+SUMMARY, SUMMARY_PAGE = "summary.json", "summary.md"
 
 
 def create_runs(runs: Path, plan: Experiment | Suite) -> Path:
@@ -52,5 +52,5 @@ def summary_step(path: Path, suite: Suite, reports: Mapping[str, Report]) -> Sui
     folder = RunFolder(path)
     summary = summarise_suite(suite, reports, folder.hashes(*(f"{name}/report.json" for name in reports)))
     folder.write(SUMMARY, summary)
-    folder.write_text("summary.md", render_summary_page(summary))
+    folder.write_text(SUMMARY_PAGE, render_summary_page(summary))
     return summary

@@ -45,7 +45,7 @@ def test_the_command_line_starts_without_web_framework_and_numbers() -> None:
     assert done.stdout == "none\n"
 
 
-def test_the_demo_prints_a_table_and_where_the_report_is(evaluator: Evaluator, tmp_path: Path) -> None:
+def test_the_demo_prints_a_table_and_the_page_to_open_first(evaluator: Evaluator, tmp_path: Path) -> None:
     done = evaluator("demo")
     assert done.exit_code == 0, done.output
     header, _, *rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("|")]
@@ -53,8 +53,9 @@ def test_the_demo_prints_a_table_and_where_the_report_is(evaluator: Evaluator, t
         "pipeline", "nDCG@10", "MRR@10", "P@10", "Recall@10", "judged@10", "p50 ms", "p95 ms",
     ]  # fmt: skip
     assert [row[0].strip() for row in rows] == ["bm25", "dense"]
-    assert (tmp_path / "runs" / "latest" / "report.json").is_file()
-    assert "report.json" in done.stdout
+    (place,) = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("Report: ")]
+    assert Path(place).name == "report.html"
+    assert Path(place).is_file()
 
 
 def test_a_run_that_lost_queries_says_so_last_and_exits_with_3(evaluator: Evaluator, stub: GatewayStub) -> None:

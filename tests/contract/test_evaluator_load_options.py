@@ -155,3 +155,15 @@ def test_a_load_that_is_terminated_ends_its_generators_and_leaves_no_task(gatewa
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 143
     assert not list((tmp_path / "tmp").glob("load-*"))
+
+
+async def test_a_load_prints_the_page_to_open_first(gateway: str, tmp_path: Path) -> None:
+    traffic = {"rates": [20], "seconds": 0.5, "warmup_seconds": 0}
+    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load=traffic, pipelines=["bm25"]))
+    async with connected(gateway) as client:
+        await ingest_step(client, folder)
+    words = ["load", "--run", str(folder.path), "--gateway", gateway]
+    done = await asyncio.to_thread(CliRunner().invoke, app, words)
+    (place,) = [line.split()[1] for line in done.output.splitlines() if line.startswith("Report: ")]
+    assert Path(place) == folder.path / "load.md"
+    assert folder.has("load.md")
