@@ -21,7 +21,7 @@ from deploy.local.demo_plan import demo_experiments, expect_measurable
 from deploy.local.footprint import footprints, table, write
 from deploy.local.outside_processes import outside_processes
 from deploy.local.paper_demo import collection_of, paper_options
-from deploy.local.ports import in_use, record_ports
+from deploy.local.ports import PortTaken, in_use, on_free_ports, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.readiness import wait_for_backends, wait_until_ready
 from deploy.local.running_stack import (
@@ -58,7 +58,7 @@ def launch(choices: Choices) -> None:
     busy = [f"{process} ({port})" for process, port in choices.ports.items() if in_use(port)]
     if busy:
         names = " and ".join(name.split(" ")[0].upper() + "_PORT" for name in busy)
-        raise StackProblem(f"The port of {', '.join(busy)} is in use: end what listens there, or set {names}.")
+        raise PortTaken(f"The port of {', '.join(busy)} is in use: end what listens there, or set {names}.")
     if choices.starts_elasticsearch:
         install(say)
     # failed_start reads this log: entries of an earlier run must not count.
@@ -183,11 +183,18 @@ def demo() -> int:
         paper = collection_of(os.environ) if asks_for_paper(os.environ) else None
         experiments = demo_experiments(os.environ)
         systems = demo_systems(os.environ, experiments[0].pipelines)
-        choices = choose({**os.environ, "SYSTEMS": ",".join(systems)}, DEMO, own_ports=True)
+        asked = {**os.environ, "SYSTEMS": ",".join(systems)}
+        choices = choose(asked, DEMO, own_ports=True)
         say_notices(choices)
         expect_measurable(experiments, {**os.environ, "GATEWAY_BACKENDS": choices.environment()["GATEWAY_BACKENDS"]})
-        try:
+
+        def launched() -> Choices:
+            choices = choose(asked, DEMO, own_ports=True)
             launch(choices)
+            return choices
+
+        try:
+            choices = on_free_ports(launched, say)
             earlier = RunFolder.every(runs_folder())
             options: list[str] = []
             if paper is not None:

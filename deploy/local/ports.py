@@ -2,8 +2,9 @@
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from deploy.local.problem import StackProblem
 from services.files.disk_writes import write_whole
@@ -23,6 +24,13 @@ DEFAULT_PORTS = {
 # A further stack takes the documented ports plus a multiple of STEP: 8010 to 8017, 8019.
 STEP, LAST_STEP = 10, 100
 RECORD = "ports.json"
+# Of a start on free ports: between their choice and their use any program may take one, also for a call of its own.
+TRIES = 3
+Started = TypeVar("Started")
+
+
+class PortTaken(StackProblem):
+    """Raised where a port of the stack belongs to another program."""
 
 
 class ReservedPorts:
@@ -44,6 +52,16 @@ class ReservedPorts:
         held.bind((HOST, 0))
         self._sockets.append(held)
         return int(held.getsockname()[1])
+
+
+def on_free_ports(start: Callable[[], Started], say: Callable[[str], None]) -> Started:
+    """Calls `start`, which chooses free ports, and calls it again where one was taken; TRIES times in all."""
+    for _ in range(TRIES - 1):
+        try:
+            return start()
+        except PortTaken as problem:
+            say(f"{problem}\nStarting again, on other ports.")
+    return start()
 
 
 def port_block(directory: Path) -> Mapping[str, int]:

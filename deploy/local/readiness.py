@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from deploy.local import supervision
 from deploy.local.choices import Choices
+from deploy.local.ports import PortTaken
 from deploy.local.problem import StackProblem
 from deploy.local.stack_access import access_to, opener
 from evaluator.errors import EvaluationError
@@ -50,7 +51,10 @@ def not_ready(url: str, context: ssl.SSLContext) -> str | None:
 
 
 def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
-    """Waits until every process is ready. Raises StackProblem with the end of its log when one ends."""
+    """Waits until every process is ready. Raises StackProblem with the end of its log when one ends.
+
+    It is a PortTaken where that log ends with a port that another program has.
+    """
     context = _context(choices)
     start = last_said = time.monotonic()
     waiting = [process for process in choices.ports if process != "elasticsearch"]
@@ -62,7 +66,8 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
             return
         dead = supervision.failed_start(choices.directory)
         if dead is not None:
-            raise StackProblem(f"{dead} does not start. Its log ends with:\n{_tail(choices, dead)}")
+            said = f"{dead} does not start. Its log ends with:\n{_tail(choices, dead)}"
+            raise (PortTaken if "address already in use" in said.lower() else StackProblem)(said)
         if supervision.pid(choices.directory) is None:
             raise StackProblem(f"The supervisor has ended: {choices.directory}/logs/supervisord.log says why.")
         now = time.monotonic()
