@@ -90,7 +90,7 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
         caches=experiment.caches,
         valid=not faults,
-        warnings=(*faults, *_remarks(run, pipelines)),
+        warnings=(*faults, *_remarks(run, pipelines), *(() if faults else _few_judgments(pipelines))),
         timing_valid=not doubts if len(without_times) < len(ranked.arms) else None,
         timing_reasons=doubts,
         conditions=run.conditions,
@@ -133,7 +133,7 @@ def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator
 
 
 def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
-    """Yields what leaves a run valid: an interruption, a warm-up without answers, few judgments."""
+    """Yields what leaves a run valid: an interruption, a warm-up without answers."""
     if run.manifest.counts.left_out:
         yield run.manifest.counts.left_out
     if run.quality.added_judgments is not None:
@@ -142,12 +142,12 @@ def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterato
     yield from warmup_remarks(run.records, run.source)
     if run.ranked.compared_documents == 0:
         yield "no backend returns documents by id: only their number was compared with the corpus"
-    yield from _few_judgments({name: outcome.quality.get(JUDGED) for name, outcome in pipelines.items()})
     yield from cache_remarks(run.experiment.caches, {name: outcome.cached for name, outcome in pipelines.items()})
 
 
-def _few_judgments(shares: Mapping[str, float | None]) -> Iterator[str]:
-    """Yields a sentence where most of what pipelines show first has no judgment. `shares`: judged@10 by pipeline."""
+def _few_judgments(pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
+    """Yields a sentence where most of what pipelines show first has no judgment; it leaves a run valid."""
+    shares = {name: outcome.quality.get(JUDGED) for name, outcome in pipelines.items()}
     few = [f"{name} {share:.2f}" for name, share in shares.items() if share is not None and share < FEW_JUDGED]
     if few:
         yield (

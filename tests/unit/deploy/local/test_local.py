@@ -13,9 +13,9 @@ from deploy.local import settings_digest
 from deploy.local.__main__ import addresses, notices, run_since
 from deploy.local.checks import SETTINGS, expect_startable, unknown_settings, unread_variables
 from deploy.local.choices import ROOT, choose
-from deploy.local.ports import DEFAULT_PORTS, TRIES, PortTaken, on_free_ports, record_ports
+from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import readable_reasons, wait_for_backends, wait_until_ready
+from deploy.local.readiness import readable_reasons, wait_for_backends
 from deploy.local.running_stack import load_command
 from deploy.local.stacks import Stack, requested_stack
 from deploy.local.supervision import configuration, failed_start, pid, processes
@@ -377,47 +377,6 @@ def test_the_first_exit_with_a_fault_ends_the_start_and_a_kill_does_not(
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "supervisord.log").write_text(log)
     assert failed_start(tmp_path) == process
-
-
-@pytest.mark.parametrize(
-    ("message", "taken"),
-    [
-        ("[Errno 98] error while attempting to bind on address ('127.0.0.1', 45999): address already in use", True),
-        ("DENSE_MODEL=gpt: there is no such model", False),
-    ],
-)
-def test_a_port_that_another_program_took_is_told_from_what_a_second_start_does_not_mend(
-    tmp_path: Path, message: str, taken: bool
-) -> None:
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "supervisord.log").write_text("exited: dense (exit status 1; not expected)\n")
-    (tmp_path / "logs" / "dense.log").write_text(json.dumps({"message": message}) + "\n")
-    with pytest.raises(StackProblem) as problem:
-        wait_until_ready(choose({}, tmp_path, own_ports=True), print)
-    assert (isinstance(problem.value, PortTaken), message in str(problem.value)) == (taken, True)
-
-
-def test_a_start_whose_port_was_taken_is_tried_again_on_others(tmp_path: Path) -> None:
-    chosen: list[int] = []
-
-    def start() -> int:
-        chosen.append(choose({}, tmp_path, own_ports=True).ports["dense"])
-        if len(chosen) < TRIES:
-            raise PortTaken(f"The port of dense ({chosen[-1]}) is in use.")
-        return chosen[-1]
-
-    assert on_free_ports(start, print) == chosen[TRIES - 1]
-
-
-def test_a_start_is_given_up_where_a_port_is_taken_every_time() -> None:
-    said: list[str] = []
-
-    def start() -> None:
-        raise PortTaken("The port of dense is in use.")
-
-    with pytest.raises(PortTaken):
-        on_free_ports(start, said.append)
-    assert len(said) == TRIES - 1
 
 
 def test_the_processes_of_a_stack_are_told_to_the_evaluator_with_their_servers(tmp_path: Path) -> None:
