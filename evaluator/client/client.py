@@ -26,7 +26,7 @@ from services.contracts.collections import (
 )
 from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest
 from services.contracts.health import Health
-from services.contracts.pipelines import PipelineView
+from services.contracts.pipelines import PipelineList, PipelineView
 from services.contracts.problem import Problem
 from services.contracts.query import SearchAnswer, SearchRequest
 
@@ -116,6 +116,11 @@ class GatewayClient:
     async def pipeline(self, name: str) -> PipelineView:
         """Returns a pipeline that the gateway serves by name."""
         return await self._call(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)
+
+    async def pipelines(self) -> tuple[str, ...]:
+        """Returns the names of the pipelines that the gateway serves."""
+        served = await self._call(PipelineList, "GET", "/v1/pipelines", PROBE_DEADLINE_MS)
+        return tuple(view.name for view in served.pipelines)
 
     async def search(
         self, collection: str, request: SearchRequest, deadline_ms: int = QUERY_DEADLINE_MS, *, caches: bool = False

@@ -1,12 +1,12 @@
 """Reads an experiment from the fields of the form that starts one: a bundled experiment and what to change of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evaluator.datasets.catalogue import holds_set
 from evaluator.errors import EvaluationError
-from evaluator.experiments.experiment import Experiment, bundled_directory, read_experiment
+from evaluator.experiments.experiment import Experiment, bundled_directory, read_experiment, selected_pipelines
 from evaluator.experiments.suite import Suite, read_plan
 from evaluator.service.served_datasets import ServedDatasets
 
@@ -41,8 +41,10 @@ def _fault(path: Path, datasets: ServedDatasets) -> str:
     return "" if holds_set(plan.directory) else f"{plan.dataset} is not on this machine"
 
 
-def form_experiment(fields: Mapping[str, str], datasets: ServedDatasets) -> Experiment:
-    """Reads the fields `experiment`, `dataset`, `pipelines` (with commas) and `queries`; empty ones change nothing.
+def form_experiment(
+    fields: Mapping[str, str], pipelines: Sequence[str], metrics: Sequence[str], datasets: ServedDatasets
+) -> Experiment:
+    """Reads the fields `experiment`, `dataset` and `queries`, and what was ticked; empty ones change nothing.
 
     A pipeline that the experiment does not define is one that the gateway serves. Raises EvaluationError.
     """
@@ -59,11 +61,12 @@ def form_experiment(fields: Mapping[str, str], datasets: ServedDatasets) -> Expe
             overrides["queries"] = int(queries)
         except ValueError as error:
             raise EvaluationError(f"queries: {queries} is no number; leave it empty for all judged queries") from error
+    if metrics:
+        overrides["metrics"] = list(metrics)
     base = _one(_plan(path, datasets, **overrides))
-    if names := [one.strip() for one in fields.get("pipelines", "").split(",") if one.strip()]:
-        own = dict(zip(base.arms, base.pipelines, strict=True))
-        base = _one(_plan(path, datasets, **overrides, pipelines=[own.get(one, one) for one in names]))
-    return base
+    if not pipelines:
+        return base
+    return _one(_plan(path, datasets, **overrides, pipelines=selected_pipelines(base, pipelines)))
 
 
 def _plan(path: Path, datasets: ServedDatasets, **overrides: object) -> Experiment | Suite:

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from pydantic import ValidationError
 
-from evaluator.client.client import connected
+from evaluator.client.client import GatewayError, connected
 from evaluator.client.gateway_access import GatewayAccess
 from evaluator.command_line import command_line
 from evaluator.datasets.reader import expect_files
@@ -87,6 +87,14 @@ class Jobs:
         async with connected(self._gateway, self._transport, self._access) as client:
             await expect_pipelines(client, placed)
         return placed
+
+    async def served_pipelines(self) -> tuple[str, ...]:
+        """Returns the names of the gateway's pipelines; none where no gateway answers."""
+        try:
+            async with connected(self._gateway, self._transport, self._access) as client:
+                return await client.pipelines()
+        except GatewayError:
+            return ()
 
     def start(self, experiment: Experiment) -> JobState:
         """Opens a run folder and starts an experiment that `startable` has returned.

@@ -1,7 +1,7 @@
 """HTTP routes of the pages: list of runs, a run, its progress, comparisons, the form that starts an experiment."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -32,7 +32,7 @@ from evaluator.service.page_answers import (
     table_answer,
 )
 from evaluator.service.served_datasets import ServedDatasets
-from evaluator.service.service_pages import ServicePages
+from evaluator.service.service_pages import NewForm, ServicePages
 from evaluator.service.shown_runs import blocks_of, listed_runs, shown_run
 from evaluator.steps.shown_step import ShownStep
 from services.chassis.access.form_tokens import FromReader
@@ -142,15 +142,17 @@ def page_routes(
     @handled(scope="search", page=True)
     @answers.as_page
     async def new(reader: FromReader) -> Response:
-        return await asyncio.to_thread(answers.form_page, _new(pages, datasets, _EMPTY, ""), reader)
+        form = NewForm(await jobs.served_pipelines())
+        return await asyncio.to_thread(answers.form_page, _new(pages, datasets, form), reader)
 
     @routes.post("/new", include_in_schema=False)
     @handled(scope="admin", form=True, page=True)
     @answers.as_page
     async def start(request: Request, reader: FromReader) -> Response:
         fields = await answers.form_fields(request, reader)
+        pipelines, metrics = tuple(fields.getlist("pipelines")), tuple(fields.getlist("metrics"))
         try:
-            experiment = await asyncio.to_thread(form_experiment, fields, datasets)
+            experiment = await asyncio.to_thread(form_experiment, fields, pipelines, metrics, datasets)
             state = jobs.start(await jobs.startable(experiment))
         except ExperimentRunning as error:
             problem, status = str(error), 409
@@ -163,8 +165,8 @@ def page_routes(
         else:
             note_run(request.scope, state.id)
             return see_other(f"/runs/{state.id}")
-        page = _new(pages, datasets, {**_EMPTY, **fields}, problem)
-        return await asyncio.to_thread(answers.form_page, page, reader, status)
+        form = NewForm(await jobs.served_pipelines(), fields, pipelines, metrics, problem)
+        return await asyncio.to_thread(answers.form_page, _new(pages, datasets, form), reader, status)
 
     @routes.post("/cancel/{run:path}", include_in_schema=False)
     @handled(scope="admin", slow=True, form=True, page=True)
@@ -190,9 +192,6 @@ def page_routes(
     return routes
 
 
-_EMPTY: Mapping[str, str] = {"experiment": "", "dataset": "", "pipelines": "", "queries": ""}
-
-
 def _runs(jobs: Jobs, pages: ServicePages, page: int) -> Response:
     names = jobs.names()
     last = max(1, -(-len(names) // A_PAGE))
@@ -210,5 +209,5 @@ def _step(jobs: Jobs, pages: ServicePages, run: str, step: ShownStep[Any], table
     return table_answer(found.blocks, table) if table else html_answer(pages.step(run, found))
 
 
-def _new(pages: ServicePages, datasets: ServedDatasets, fields: Mapping[str, str], error: str) -> Callable[[str], str]:
-    return lambda token: pages.new(bundled_experiments(datasets), datasets.names(), fields, token, error)
+def _new(pages: ServicePages, datasets: ServedDatasets, form: NewForm) -> Callable[[str], str]:
+    return lambda token: pages.new(bundled_experiments(datasets), datasets.names(), form, token)

@@ -1,7 +1,7 @@
 """Renders the pages of the evaluator's service. Knows no HTTP: routes decide what is asked and what it answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jinja2 import Environment
@@ -9,6 +9,7 @@ from jinja2 import Environment
 from evaluator.comparison.comparing import ComparisonReport
 from evaluator.comparison.comparison_page import comparison_blocks, example_scores, example_table, examples_shown
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
+from evaluator.metrics.metric_table import DEFAULT_METRICS
 from evaluator.pages.page_blocks import Block, ChartImage, Table
 from evaluator.pages.sections import page_sections
 from evaluator.pages.step_page import StepPage
@@ -17,6 +18,9 @@ from evaluator.report.report import Report
 from evaluator.service.form_experiment import BundledExperiment
 from evaluator.service.job_state import JobState
 from evaluator.steps.shown_step import ShownStep
+
+# Those of the form that starts an experiment; a file of one may name any of the table.
+METRICS = (*DEFAULT_METRICS, "Recall@10", "success@10", "bpref")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,20 @@ class ShownRun:
     stale: str = ""
     measuring: bool = False
     steps: Sequence[ShownStep[Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewForm:
+    """The form that starts an experiment, as it was filled in. `served`: the gateway's pipelines; none: no answer.
+
+    `error`: what was wrong, empty at first.
+    """
+
+    served: tuple[str, ...]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    pipelines: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    error: str = ""
 
 
 class ServicePages:
@@ -111,23 +129,18 @@ class ServicePages:
         why = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
         return self._rendered("waiting.html", here="", title="Comparing", why=why, runs=runs)
 
-    def new(
-        self,
-        experiments: Sequence[BundledExperiment],
-        datasets: Sequence[str],
-        fields: Mapping[str, str],
-        token: str,
-        error: str,
-    ) -> str:
-        """Renders the form that starts an experiment. `fields`: what was filled in before; `error`: what was wrong."""
+    def new(self, experiments: Sequence[BundledExperiment], datasets: Sequence[str], form: NewForm, token: str) -> str:
+        """Renders the form that starts an experiment. What was sent can be chosen too: it comes back ticked."""
+        own = [name for experiment in experiments for name in experiment.pipelines]
         return self._rendered(
             "new.html",
             here="/new",
             experiments=experiments,
             datasets=datasets,
-            fields=fields,
+            pipelines=dict.fromkeys([*form.served, *own, *form.pipelines]),
+            metrics=dict.fromkeys([*METRICS, *form.metrics]),
+            form=form,
             token=token,
-            error=error,
         )
 
     def problem(self, status: int, title: str, detail: str) -> str:

@@ -10,6 +10,8 @@ import pytest
 
 from evaluator.experiments.experiment import Experiment
 from evaluator.runs.run_folder import RunFolder
+from evaluator.service.app import build_app
+from evaluator.settings import EvaluatorSettings
 from services.chassis.access.page_headers import PAGE_HEADERS
 from tests.support.evaluator_service import ended, evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
@@ -167,19 +169,51 @@ async def test_only_runs_that_are_here_are_compared(query: str, tmp_path: Path) 
     assert 'role="alert"' in answer.text
 
 
-async def test_the_form_starts_a_bundled_experiment_with_the_dataset_pipelines_and_queries_it_is_given(
+async def test_the_form_lists_what_there_is_to_choose_from(tmp_path: Path) -> None:
+    def choices(page: str, name: str) -> list[str]:
+        return re.findall(rf'type="checkbox" name="{name}" value="([^"]*)"', page)
+
+    write_shop(tmp_path / "shop")
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        page = (await client.get("/new")).text
+    assert choices(page, "pipelines")[:3] == ["bm25", "dense", "hybrid"]
+    assert {"hybrid-rerank"} < set(choices(page, "pipelines"))  # of a bundled experiment
+    assert choices(page, "metrics")[:2] == ["nDCG@10", "MRR@10"]
+    assert '<option value="shop">' in page
+    assert "does not answer" not in page
+
+
+async def test_the_form_is_there_without_a_gateway(tmp_path: Path) -> None:
+    app = build_app(EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9"))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
+    ):
+        page = (await client.get("/new")).text
+    assert "The gateway does not answer" in page
+    assert 'value="hybrid-rerank"' in page
+
+
+async def test_the_form_starts_a_bundled_experiment_with_what_it_is_given(
     tmp_path: Path,
 ) -> None:
     shop = write_shop(tmp_path / "shop")
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         page = await client.get("/new")
-        fields = {"experiment": "scifact", "dataset": str(shop), "pipelines": "hybrid, bm25", "queries": "2"}
+        fields = {
+            "experiment": "scifact",
+            "dataset": str(shop),
+            "pipelines": ["hybrid", "bm25"],
+            "metrics": ["MRR@10", "bpref"],
+            "queries": "2",
+        }
         started = await client.post("/new", data={"token": token_of(page), **fields})
         run = started.headers["location"].removeprefix("/runs/")
         assert (await ended(client, run))["state"] == "done"
         report = (await client.get(f"/v1/experiments/{run}/report")).json()
     assert started.status_code == 303
     assert (report["dataset"], list(report["pipelines"]), report["sample"]) == ("shop", ["hybrid", "bm25"], 2)
+    assert list(report["pipelines"]["bm25"]["quality"]) == ["MRR@10", "bpref"]
 
 
 @pytest.mark.parametrize(
@@ -191,6 +225,8 @@ async def test_the_form_starts_a_bundled_experiment_with_the_dataset_pipelines_a
         ({"experiment": "demo", "dataset": "\0"}, 422, "is not served"),
         ({"experiment": "demo", "dataset": "x" * 5_000}, 422, "is not served"),
         ({"experiment": "demo", "pipelines": "bm26"}, 404, "there are bm25, dense, hybrid"),
+        ({"experiment": "demo", "pipelines": "mine.yaml"}, 422, "pipelines.0"),  # no file is read for a form
+        ({"experiment": "demo", "metrics": "nDGC@10"}, 422, "nDGC@10"),
     ],
 )
 async def test_a_form_that_cannot_start_comes_back_with_the_reason_and_what_was_filled_in(

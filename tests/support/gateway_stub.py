@@ -50,7 +50,7 @@ from services.contracts.documents import (
     ServiceOutcome,
 )
 from services.contracts.health import Check
-from services.contracts.pipelines import Pipeline, PipelineView, Retrieve
+from services.contracts.pipelines import Pipeline, PipelineList, PipelineView, Retrieve
 from services.contracts.query import Degradation, PipelineRef, SearchAnswer, SearchHit, SearchRequest
 
 PIPELINES = {
@@ -321,6 +321,12 @@ async def _search(request: Request, body: SearchRequest, x_request_id: Annotated
         stub.hanging = True
         await asyncio.Event().wait()
     return stub.search(body, x_request_id)
+
+
+@ROUTES.get("/v1/pipelines")
+@handled(scope="search")
+async def _pipelines() -> PipelineList:
+    return PipelineList(pipelines=tuple([await _pipeline(name) for name in PIPELINES]))
 
 
 @ROUTES.get("/v1/pipelines/{name}")
