@@ -227,7 +227,7 @@ class CapacityMultiple(Wire):
     goodput: FiniteFloat  # answers in time a second
     ndcg_a_second: FiniteFloat  # nDCG@10 summed over the requests of a second; late and lost ones add 0
     p95_ms: FiniteFloat | None
-    p99_ms: FiniteFloat | None = None  # null below 662 requests, and where the times are not valid
+    p99_ms: FiniteFloat | None = None  # null below 662 requests
     timing_valid: bool
 
 

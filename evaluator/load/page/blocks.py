@@ -72,7 +72,7 @@ def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
 def figure_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     """Yields a row a point, the best pipelines, and what else the points have: steps, loading, ratios, repeats, costs.
 
-    A point whose times are not valid is marked, and so is each of its times; its p99 is missing.
+    A point whose times are not valid is marked, and so is each of its times.
     """
     yield Table("load", "Every pipeline under each kind of traffic", load_rows(load))
     yield from _chart_images({"rates.svg": "nDCG@10 and p99 against the offered rate"}, charts)

@@ -77,7 +77,8 @@ def _latency_panel(drawing: Drawing, report: CapacityReport, x: Scale) -> None:
         for measured, run in groupby(zip(points, times, strict=True), key=lambda pair: pair[1] is not None):
             if measured:
                 line = [(x.at(one.rate), y.at(ms or 0.0), one.timing_valid) for one, ms in run]
-                drawing.line([(across, down) for across, down, _ in line], f"line {colour(number)}")
+                look = "" if all(valid for *_, valid in line) else " dashed"
+                drawing.line([(across, down) for across, down, _ in line], f"line {colour(number)}{look}")
                 for across, down, valid in line:
                     (drawing.mark if valid else drawing.cross)(number, across, down)
                 label = [(number, name, line[-1][1])]
@@ -102,7 +103,7 @@ def _notes(report: CapacityReport) -> list[str]:
     if any(one.p99_ms is not None for one in report.found.measured):
         notes.append("Hollow: p99 of a measurement of the search.")
     if any(one.p99_ms is None for one in report.multiples):
-        notes.append("p99 needs 662 requests and valid times.")
+        notes.append("p99 needs 662 requests.")
     if not all(one.timing_valid for one in report.multiples):
         notes.append("Cross: times not valid (load.md says why); beyond the capacity they depend on the duration.")
     return notes

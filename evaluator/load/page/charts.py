@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
@@ -79,7 +79,7 @@ def spectrum_chart(traffic: str, points: Sequence[LoadPointReport], spectra: Map
     drawing.text(LEFT, top - 14, "ms")
     note = "A line ends where fewer than seven requests are left beyond it."
     if not all(point.timing_valid for point in points):
-        note += f" Dashed, {DOUBTFUL}: times not valid, drawn to p95."
+        note += f" Dashed, {DOUBTFUL}: times that do not hold."
     drawing.text(LEFT, bottom + 62, note, "soft")
     return drawing.svg()
 
@@ -88,7 +88,7 @@ def drawn_share(point: LoadPointReport) -> float:
     """Returns the greatest share of the requests whose latency is drawn: as p99, it needs enough beyond it."""
     n = point.latency_ms.n
     most = max(0.0, 1 - LEAST_BEYOND / n) if n else 0.0
-    return most if point.timing_valid and point.loop == "open" else min(most, 0.95)
+    return most if point.loop == "open" else min(most, 0.95)
 
 
 def _quality_panel(
@@ -130,26 +130,36 @@ def _tail_panel(
         # A line does not cross a point without p99.
         for measured, run in groupby(_of(points, name), key=lambda one: _p99(one) is not None):
             if measured:
-                places = []
+                places, held = [], []
                 for one in run:
-                    place = x.at(one.rate or 0.0)
-                    drawing.line([(place, y.at(bound)) for bound in _interval(one)], f"line thin {colour(number)}")
+                    place, look = x.at(one.rate or 0.0), "" if one.timing_valid else " dashed"
+                    drawing.line(
+                        [(place, y.at(bound)) for bound in _interval(one)], f"line thin {colour(number)}{look}"
+                    )
                     places.append((place, y.at(_p99(one) or 0.0)))
-                label = _series(drawing, number, name, places)
+                    held.append(one.timing_valid)
+                label = _series(drawing, number, name, places, held)
         labels += label
     drawing.series_labels(RIGHT + 20, labels, top, top + PANEL)
 
 
 def _series(
-    drawing: Drawing, number: int, name: str, line: Sequence[tuple[float, float]]
+    drawing: Drawing, number: int, name: str, line: Sequence[tuple[float, float]], held: Sequence[bool] = ()
 ) -> list[tuple[int, str, float]]:
-    """Draws a line with its marks; returns its label, if there is anything to name."""
+    """Draws a line with its marks; returns its label, if there is anything to name.
+
+    `held`: whether the time of each place holds; without it, all do. Beside one that does not, the line is dashed.
+    """
     if not line:
         return []
-    drawing.line(line, f"line {colour(number)}")
-    for place in line:
-        drawing.mark(number, *place)
-    return [(number, name, line[-1][1])]
+    if all(held):
+        drawing.line(line, f"line {colour(number)}")
+    for (one, sure), (other, other_sure) in pairwise(zip(line, held, strict=False)):
+        if not all(held):
+            drawing.line([one, other], f"line {colour(number)}{'' if sure and other_sure else ' dashed'}")
+    for place, sure in zip(line, held or [True] * len(line), strict=True):
+        drawing.mark(number, *place, "mark" if sure else "hollow")
+    return [(number, name if all(held) else f"{name} {DOUBTFUL}", line[-1][1])]
 
 
 def _missing_band(
@@ -166,20 +176,18 @@ def _missing_band(
     for row, name in enumerate(missing):
         y = top + 11 + row * LEGEND_PX
         for point in _of(points, name):
-            if _p99(point) is None and point.timing_valid:
+            if _p99(point) is None:
                 drawing.mark(numbers[name], x.at(point.rate or 0.0), y, "hollow")
-            elif not point.timing_valid:
-                drawing.cross(numbers[name], x.at(point.rate or 0.0), y)
         drawing.text(RIGHT + 30, y + 4, name, "soft")
 
 
 def _legend_of_missing(points: Sequence[LoadPointReport]) -> str:
-    """Explains the marks that the band contains."""
+    """Explains the marks of points without p99, and of times that do not hold."""
     notes = []
-    if any(not point.timing_valid for point in points):
-        notes.append("Cross: times not valid, so no p99 (load.md says why).")
-    if any(point.timing_valid and _p99(point) is None for point in points):
-        notes.append("Hollow: fewer than 662 requests, so no p99.")
+    if any(_p99(point) is None for point in points):
+        notes.append("No p99: fewer than 662 requests.")
+    if any(not point.timing_valid and _p99(point) is not None for point in points):
+        notes.append(f"Dashed, {DOUBTFUL}: times that do not hold (load.md has the reasons).")
     return " ".join(notes)
 
 
@@ -204,7 +212,11 @@ def _of(points: Sequence[LoadPointReport], pipeline: str) -> list[LoadPointRepor
 
 
 def _p99(point: LoadPointReport) -> float | None:
-    return point.latency_ms.p99.held_ms
+    return point.latency_ms.p99.unchecked_ms
+
+
+def _mark(point: LoadPointReport) -> str:
+    return "" if point.timing_valid else DOUBTFUL
 
 
 def _interval(point: LoadPointReport) -> tuple[float, float]:
@@ -222,7 +234,7 @@ def _described(points: Sequence[LoadPointReport]) -> str:
         ndcg, tail = point.quality.ndcg_at_10, _p99(point)
         return (
             f"{point.pipeline} at {point.rate:g}/s: nDCG@10 {'–' if ndcg is None else f'{ndcg:.4f}'}, "
-            f"p99 {'none' if tail is None else f'{chart_number(tail)} ms'}"
+            f"p99 {'none' if tail is None else f'{chart_number(tail)}{_mark(point)} ms'}"
         )
 
     return "; ".join(described(point) for point in points)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from evaluator.load.points.point_cost import missing_cpu
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
-from evaluator.runs.latency import DOUBTFUL
+from evaluator.runs.latency import DOUBTFUL, Timed
 
 HEADER = (
     "pipeline", "rate", "in time/s", "p50 ms", "p95 ms", "p99 ms", "max ms",
     "nDCG@10", "requests", "late", "failed", "dropped", "degraded", "re-ranked", "timing",
 )  # fmt: skip
 
-PERCENTILES = f"p99 needs 662 requests, p99.9 needs 7,000; neither is given where times are not valid ({DOUBTFUL})."
+PERCENTILES = f"p99 needs 662 requests, p99.9 needs 7,000. {DOUBTFUL}: times that do not hold."
 TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
 
 
@@ -30,10 +30,10 @@ def percentile_rows(report: LoadReport) -> list[list[str]]:
         cells = []
         for name in names:
             time, interval = getattr(figures, name), figures.intervals.get(name)
-            within = (
-                "" if time.unchecked_ms is None or interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})"
+            ends = [Timed(ms, point.timing_valid).cell() for ms in interval or ()]
+            cells.append(
+                f"{time.cell()} ({' to '.join(ends)})" if ends and time.unchecked_ms is not None else time.cell()
             )
-            cells.append(f"{time.cell()}{within}")
         rows.append([point.pipeline, point.traffic_in_words, *cells, figures.max.cell(), str(figures.n)])
     return rows
 

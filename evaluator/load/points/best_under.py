@@ -65,7 +65,7 @@ def under_bound(
     pipeline: str, ndcg_at_10: float | None, latency: LoadPercentiles, degraded_share: float, bound_ms: float
 ) -> PipelineUnderBound:
     """Judges a pipeline by the figures of its requests."""
-    interval = latency.intervals.get("p99")
+    interval = latency.intervals.get("p99") if latency.p99.held_ms is not None else None
     outcome = _outcome(interval, bound_ms)
     return PipelineUnderBound(
         pipeline=pipeline,

@@ -22,8 +22,8 @@ class LoadPercentiles(Wire):
     p50: Timed
     p90: Timed
     p95: Timed
-    p99: Timed  # null below 662 samples, and where the timing is not valid
-    p99_9: Timed  # null below 7,000 samples, and where the timing is not valid
+    p99: Timed  # null below 662 samples, and of a closed loop
+    p99_9: Timed  # null below 7,000 samples, and of a closed loop
     max: Timed
     n: Count
     # By name of the percentile: 95 %, from order statistics (binomial). Null where no sample is far enough out.

@@ -128,7 +128,7 @@ def point_report(
         *cache_faults(target.caches, {arm.name: cached}),
         *loading_faults(loading),
     )
-    tail = not faults and traffic.loop == "open"
+    tail = traffic.loop == "open"
     cost, cost_reason = point_cost(loaded)
     return LoadPointReport(
         pipeline=arm.name,

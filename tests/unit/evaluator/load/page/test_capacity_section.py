@@ -55,7 +55,7 @@ def test_the_tail_is_drawn_where_it_was_measured_and_a_time_that_is_not_valid_is
     assert elements(svg, "hollow c3") == 7  # every measurement of the search
     assert "Hollow: p99 of a measurement of the search." in texts(svg)
     assert any(text.startswith("Cross: times not valid") for text in texts(svg))
-    assert "p99 needs 662 requests and valid times." in texts(svg)
+    assert "p99 needs 662 requests." in texts(svg)
 
 
 def test_a_search_without_a_capacity_has_no_chart_and_its_sentence_stands_in_the_section() -> None:

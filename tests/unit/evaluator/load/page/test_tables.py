@@ -1,5 +1,7 @@
 """The sentences beside the table of a load."""
 
+import re
+
 import pytest
 
 from evaluator.client.cached_results import CacheUse
@@ -10,6 +12,7 @@ from evaluator.load.page.tables import (
     load_rows,
     load_warnings,
     loading_rows,
+    percentile_rows,
     ratio_rows,
     repeat_rows,
 )
@@ -47,6 +50,13 @@ def test_the_table_tells_the_shares_of_degraded_answers_and_of_candidates_that_w
     ):
         assert load_rows(load_report(point.model_copy(update={"quality": quality})))[-1][-3:-1] == shown
     assert load_rows(load_report(load_point(n=5, lost=5)))[-1][-3:-1] == ["–", "–"]
+
+
+def test_a_time_that_does_not_hold_is_marked_and_so_are_the_ends_of_its_interval() -> None:
+    header, row = percentile_rows(load_report(load_point(foreign=0.4)))
+    cells = dict(zip(header, row, strict=True))
+    assert re.fullmatch(r"[\d.]+\? \([\d.]+\? to [\d.]+\?\)", cells["p99"]), cells["p99"]
+    assert "?" not in "".join(percentile_rows(load_report(load_point()))[1])
 
 
 def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evaluator.load.points.best_under import under_bound
+from evaluator.load.report import gated_point
 from evaluator.load.statistics.stationarity import HalfMedians, half_medians
 from evaluator.load.statistics.validity import GeneratorFigures, generator_figures, load_faults, machine_remarks
 from evaluator.machine.machine_conditions import MachineConditions
@@ -139,12 +141,16 @@ def test_too_few_requests_have_no_halves() -> None:
     assert half_medians([[1.0, 2.0, 3.0]]) is None
 
 
-def test_without_valid_times_no_tail_is_told() -> None:
+def test_a_tail_that_does_not_hold_is_marked_and_bounds_nothing() -> None:
     clean, busy = load_point(), load_point(foreign=0.5)
     assert clean.timing_valid
     assert clean.latency_ms.p99.held_ms is not None
     assert not busy.timing_valid
-    assert (busy.latency_ms.p99.unchecked_ms, busy.service_ms.p99.unchecked_ms) == (None, None)
+    assert (busy.latency_ms.p99.held_ms, busy.service_ms.p99.held_ms) == (None, None)
+    assert busy.latency_ms.p99.cell() == f"{clean.latency_ms.p99.cell()}?"
+    assert gated_point(busy, None).p99_ms is None
+    under = under_bound("hybrid", 0.7, busy.latency_ms, 0.0, bound_ms=10_000)
+    assert (under.outcome, under.p99_interval, under.reason) == ("cannot tell", None, "its times are not valid")
     assert busy.latency_ms.p50.unchecked_ms == clean.latency_ms.p50.held_ms
     assert busy.latency_ms.p50.held_ms is None
     assert busy.quality == clean.quality
@@ -180,7 +186,7 @@ def test_faulty_counters_of_the_machine_make_the_times_of_a_point_invalid(
     point = load_point(f"busy-{seed}", n=700, conditions=found)
     assert not point.timing_valid
     assert CALLED[counter] in point.timing_faults[-1]
-    assert point.latency_ms.p99.unchecked_ms is None
+    assert point.latency_ms.p99.held_ms is None
 
 
 @pytest.mark.parametrize(
