@@ -17,8 +17,8 @@ from deploy.models.bert_graph import BertConfig, bert_model
 from workshop.training.weights import Weights, read_weights
 
 
-def cross_encoder_graph(weights: Weights) -> onnx.ModelProto:
-    """Builds the graph of a BERT with pooler and classifier; its output is `logits`, fp32 [batch, 1]."""
+def encoder_graph(weights: Weights) -> onnx.ModelProto:
+    """Builds the graph of a BERT; its output is `last_hidden_state`, fp32 [batch, tokens, width]."""
     layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
     config = BertConfig(
         architectures=("BertModel",),
@@ -28,7 +28,12 @@ def cross_encoder_graph(weights: Weights) -> onnx.ModelProto:
         num_attention_heads=12,
         num_hidden_layers=layers,
     )
-    model = bert_model(config, weights)
+    return bert_model(config, weights)
+
+
+def cross_encoder_graph(weights: Weights) -> onnx.ModelProto:
+    """Builds the graph of a BERT with pooler and classifier; its output is `logits`, fp32 [batch, 1]."""
+    model = encoder_graph(weights)
     graph = model.graph
     for name in ("pooler.dense.weight", "pooler.dense.bias", "classifier.weight", "classifier.bias"):
         graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(weights[name]), name))
