@@ -1,5 +1,6 @@
 """Reads and checks what `make demo` is to measure, as the evaluator will, so that nothing starts in vain."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from deploy.local.problem import StackProblem
@@ -30,7 +31,8 @@ def demo_experiments(environment: Mapping[str, str]) -> tuple[Experiment, ...]:
     try:
         return experiments_of(overridden_plan("demo", **given))
     except EvaluationError as error:
-        raise StackProblem(f"{error}; nothing was started.") from error
+        named = re.sub(r"^--(\w+) ", lambda option: f"{option[1].upper()}=", str(error))
+        raise StackProblem(f"{named}; nothing was started.") from error
 
 
 def expect_measurable(experiments: Sequence[Experiment], environment: Mapping[str, str]) -> None:

@@ -21,7 +21,8 @@ LEAST_LETTERS = 0.7
 # Documents drawn for each proposal: some have no sentence that no other one has.
 CANDIDATES = 3
 
-_ENDS = re.compile(r"(?<=[.!?])\s+|\n+")
+# A single line break stands within a sentence: many texts are wrapped.
+_ENDS = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
 
 class KnownItem(NamedTuple):
@@ -70,8 +71,10 @@ def _sentences(document: Document) -> list[str]:
 
 
 def _is_prose(sentence: str) -> bool:
+    """Returns whether a sentence can be a query; one that begins in lower case is the rest of `e.g. this`."""
     letters = sum(one.isalpha() or one.isspace() for one in sentence)
-    return LEAST_WORDS <= len(sentence.split()) <= MOST_WORDS and letters >= LEAST_LETTERS * len(sentence)
+    words = len(sentence.split())
+    return LEAST_WORDS <= words <= MOST_WORDS and letters >= LEAST_LETTERS * len(sentence) and not sentence[0].islower()
 
 
 def _hash(seed: int, text: str) -> str:

@@ -29,17 +29,17 @@ _TAGS = re.compile(r"<!--.*?-->|<[^<>]*>", re.DOTALL)
 
 @dataclass(slots=True)
 class TextSection:
-    """A heading (none at the start of a file) and the lines of text below it, without marks of Markdown."""
+    """A heading (none at the start of a file) and the paragraphs below it, without marks of Markdown."""
 
     line: int
     level: int  # of the heading: 1 to 6; 0 without one
     heading: str
-    lines: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """The text, without empty lines around it."""
-        return "\n".join(self.lines).strip()
+        """The paragraphs, with an empty line between them."""
+        return "\n\n".join(self.parts).strip()
 
 
 def text_documents(source: Path, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
@@ -80,7 +80,7 @@ def _raise(error: OSError) -> NoReturn:
 def _documents(path: Path, identity: str, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
     content = re.sub(r"\r\n?", "\n", HashedLines(path).text())
     if path.suffix.lower() not in MARKDOWN:
-        title, sections = "", [TextSection(1, 0, "", content.split("\n"))]
+        title, sections = "", [TextSection(1, 0, "", [content])]
     else:
         title, sections = _markdown_sections(content)
     if by_heading:
@@ -88,7 +88,7 @@ def _documents(path: Path, identity: str, notes: ReadingNotes, *, by_heading: bo
         return
     if not title and (first := next((one for one in sections if one.heading), None)) is not None:
         title, first.heading = first.heading, ""
-    text = "\n".join(part for one in sections for part in (one.heading, one.text) if part)
+    text = "\n\n".join(part for one in sections for part in (one.heading, one.text) if part)
     if text or title:
         yield f"{path}:1", {"_id": identity, "title": title or path.stem, "text": text}
     else:
@@ -136,10 +136,10 @@ def _markdown_sections(content: str) -> tuple[str, list[TextSection]]:
         elif opened in ("td_open", "th_open"):
             cells.append(_plain(token))
         elif token.type == "tr_close":
-            sections[-1].lines.append(" ".join(cells))
+            sections[-1].parts.append(" ".join(cells))
             cells.clear()
         elif token.type in ("inline", "fence", "code_block", "html_block"):
-            sections[-1].lines.append(_plain(token))
+            sections[-1].parts.append(_plain(token))
         before = token
     return named[2] if named else "", sections
 
@@ -155,5 +155,5 @@ def _plain(token: "Token") -> str:
 
 def _inline(token: "Token") -> str:
     if token.type in ("softbreak", "hardbreak"):
-        return "\n"
+        return " " if token.type == "softbreak" else "\n"
     return token.content if token.type in ("text", "code_inline", "image") else ""

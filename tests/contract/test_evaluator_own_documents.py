@@ -9,6 +9,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from evaluator.cli import app
+from evaluator.comparison.query_slices import query_slices
 from evaluator.datasets.reader import Dataset, read_dataset
 
 
@@ -37,8 +38,8 @@ def manual(tmp_path: Path) -> Path:
     written(
         folder / "returns.markdown",
         "---\ntitle: 'Sending back'\ntags: [a]\n---\n\nRead [this](http://x.example) first.\n\n# Parcels\n\n"
-        "A **parcel** may be sent back within 30 days.\n\n```\n# no heading\n```\n\n## Costs\n\n| who | pays |\n|-|-|\n"
-        "| the shop | nothing |\n",
+        "A **parcel** may be\nsent back within 30 days.\n\n```\n# no heading\n```\n\n## Costs\n\n| who | pays |\n"
+        "|-|-|\n| the shop | nothing |\n",
     )
     written(
         folder / "shop" / "hours.markdown",
@@ -69,8 +70,8 @@ def test_a_folder_and_a_table_of_questions_become_a_collection(tmp_path: Path, m
         "notes.txt": ("notes", "Bring the\nkey back."),
         "returns.markdown": (
             "Sending back",
-            "Read this first.\nParcels\nA parcel may be sent back within 30 days.\n# no heading\nCosts\nwho pays\n"
-            "the shop nothing",
+            "Read this first.\n\nParcels\n\nA parcel may be sent back within 30 days.\n\n# no heading\n\nCosts\n\n"
+            "who pays\n\nthe shop nothing",
         ),
         "shop/hours.markdown": ("Opening hours", "The shop is open from nine to five on every working day."),
     }
@@ -91,7 +92,7 @@ def test_headings_are_documents_whose_ids_stay_when_others_come(tmp_path: Path, 
     assert evaluator(*words, tmp_path / "one").exit_code == 0
     before = documents(tmp_path / "one")
     assert before["returns.markdown"] == ("Sending back", "Read this first.")
-    assert before["returns.markdown#costs"] == ("Sending back > Parcels > Costs", "who pays\nthe shop nothing")
+    assert before["returns.markdown#costs"] == ("Sending back > Parcels > Costs", "who pays\n\nthe shop nothing")
     assert before.keys() == {
         "returns.markdown",
         "returns.markdown#parcels",
@@ -243,6 +244,14 @@ def test_an_address_without_an_index_or_a_server_is_refused(tmp_path: Path, sour
 def test_a_password_in_an_address_is_refused_and_not_shown(tmp_path: Path) -> None:
     found = refusal(tmp_path, "http://me:secret@127.0.0.1:9/products", "--questions", 1)
     assert "secret" not in "".join(found)
+
+
+def test_a_comparison_shows_proposed_and_given_questions_apart(tmp_path: Path, manual: Path, asked: Path) -> None:
+    done = evaluator("from", manual, "--queries", asked, "--questions", 9, "--to", tmp_path / "made")
+    assert "2 of 9 known-item queries" in done.stderr
+    read = read_dataset(tmp_path / "made")
+    found = query_slices(tmp_path / "made" / "queries.jsonl", list(read.judgments))
+    assert {value: len(queries) for value, queries in found["origin"].items()} == {"given": 2, "known-item": 2}
 
 
 def test_questions_without_judgments_begin_with_a_pool(tmp_path: Path, manual: Path) -> None:

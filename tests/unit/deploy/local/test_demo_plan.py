@@ -51,9 +51,9 @@ def test_what_can_be_measured_passes(shop: Path) -> None:
     ("wrong", "named"),
     [
         ({"DATASET": "not-there"}, "not-there"),
-        ({"METRICS": "nDGC@10"}, "nDGC@10"),
-        ({"QUERIES": "many"}, "--queries many"),
-        ({"TOP": "0"}, "--top 0"),
+        ({"METRICS": "nDGC@10"}, "METRICS=nDGC@10: "),
+        ({"QUERIES": "many"}, "QUERIES=many: "),
+        ({"TOP": "0"}, "TOP=0: "),
         ({"PRESET": "mine"}, "mine"),
         ({"PIPELINES": "hybrid,hybird"}, "'hybird'; known: bm25"),
         ({"PIPELINES": "splade"}, "'sparse'"),
