@@ -84,7 +84,7 @@ def recommend(
             [
                 _why(pipeline, standings, tuple(contending), by, bounds),
                 _cost(pipelines[pipeline]),
-                *_open_question(standings[pipeline], standings),
+                *_open_question(pipeline, standings, tuple(contending)),
             ]
         ),
     )
@@ -148,15 +148,22 @@ def _cost(outcome: PipelineReport) -> str:
     return f"Its cost: {', '.join(known)}." if known else "Its cost was not measured."
 
 
-def _open_question(standing: Standing, standings: Mapping[str, Standing]) -> tuple[str, ...]:
-    if standing.mean == standings[standing.best].mean:
+def _open_question(pipeline: str, standings: Mapping[str, Standing], contending: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns what the queries leave open about the recommended pipeline, and how many more would settle it."""
+    mine = standings[pipeline]
+    others = [name for name in contending if name != pipeline]
+    if not others:
         return ()
-    asked = f"Not known: whether {standing.best}, which has the highest mean, is better"
-    more = (standing.queries_to_tell or 0) - standing.queries
+    if mine.mean < standings[mine.best].mean:
+        asked, apart = f"Not known: whether {mine.best}, which has the highest mean, is better", [mine]
+    else:
+        asked, apart = f"Not known: whether it is better than {_listed(others)}", [standings[name] for name in others]
+    more = max((one.queries_to_tell or 0) for one in apart) - mine.queries
     if more <= 0:
         return (f"{asked}.",)
     judged = f"{more:,} more judged {'query' if more == 1 else 'queries'}"
-    return (f"{asked}; about {judged} would tell, if the difference stays as it is.",)
+    stay = "difference stays as it is" if len(apart) == 1 else "differences stay as they are"
+    return (f"{asked}; about {judged} would tell, if the {stay}.",)
 
 
 def _listed(parts: list[str]) -> str:

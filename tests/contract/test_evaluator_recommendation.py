@@ -64,6 +64,8 @@ def test_of_those_that_cannot_be_told_from_the_best_the_cheapest_is_recommended(
     found = report.recommendation
     assert found is not None
     assert (found.pipeline, set(found.contenders), found.chosen_by) == (best, {"one", "two"}, "quality")
+    assert f"Not known: whether it is better than {other}; about " in found.text
+    assert "more judged queries would tell" in found.text
 
     def chosen(pipelines: dict[str, PipelineReport], bounds: Bounds = NO_BOUNDS) -> Recommendation:
         found = recommend(pipelines, run.figures, run.ranked.depth, run.experiment.seed, bounds)
