@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from evaluator.deadlines.sweep import DEADLINES, AtDeadline, DeadlineReport, DeadlinesFile
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import Block, Caution, Heading, Sentence, Table
-from evaluator.runs.latency import Timed
+from evaluator.runs.latency import MARKED, Timed
 from evaluator.steps.shown_step import ShownStep
 
 
@@ -21,7 +21,7 @@ def deadline_blocks(found: DeadlinesFile) -> Iterator[Block]:
         yield Sentence(caption)
         yield Table(f"deadlines-{report.pipeline}", caption, _rows(report, valid=found.timing_valid))
     for reason in found.timing_reasons:
-        yield Caution(f"TIMING NOT VALID: {reason}")
+        yield Caution(f"Times: {MARKED}, because {reason}")
 
 
 def _section(found: DeadlinesFile, charts: Collection[str]) -> list[Block]:

@@ -15,7 +15,7 @@ from evaluator.metrics.conventions import Conventions
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.recommendation import Recommendation
 from evaluator.runs.interruptions import LatencySource
-from evaluator.runs.latency import DOUBTFUL, carry_validity
+from evaluator.runs.latency import MARKED, carry_validity
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import StepFile
 from evaluator.steps.ingest import IngestReport
@@ -106,7 +106,7 @@ class Report(StepFile):
     @property
     def _times(self) -> str:
         if not self.times_hold:
-            return f"marked with {DOUBTFUL}"
+            return MARKED
         if self.timing_valid:
             return "valid"
         return "not checked" if any(outcome.latency_ms.n for outcome in self.pipelines.values()) else "none"

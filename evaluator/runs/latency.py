@@ -24,6 +24,7 @@ MIN_SAMPLES_FOR_P99 = 662
 # By so much the later half's median may differ from the earlier half's, besides what chance explains.
 DRIFT_LIMIT = 0.10
 DOUBTFUL = "?"  # behind every time that does not hold
+MARKED = f"marked with {DOUBTFUL}"  # the status of such times
 _carried: ContextVar[bool | None] = ContextVar("validity of the times that are being read", default=None)
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -99,5 +99,5 @@ async def test_times_that_are_not_valid_are_marked_and_end_the_command_with_3(
     told = capsys.readouterr()
     row = [line.split("|")[1:-1] for line in told.out.splitlines() if line.startswith("| ")][2]
     assert [cell.strip()[-1] for cell in row[-3:]] == ["?"] * 3
-    assert "**TIMING NOT VALID: busy**" in told.out
+    assert "**Times: marked with ?, because busy**" in told.out
     assert "Exit status 3: times are not valid." in told.err

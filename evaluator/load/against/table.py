@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from evaluator.load.against.report import AgainstPoint, AgainstReport, StackFigures
 from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import MARKED
 
 HEADER = (
     "pipeline",
@@ -44,7 +45,7 @@ def _cells(one: StackFigures) -> Iterator[str]:
 def _sentences(point: AgainstPoint) -> Iterator[str]:
     name = f"{point.pipeline} at {point.rate:g}/s"
     for fault in point.timing_faults:
-        yield f"{name}: TIMING NOT VALID: {fault}"
+        yield f"{name}: times {MARKED}, because {fault}"
     if point.speed is not None:
         left_out = f" {point.left_out} of {point.pairs} pairs of slices left out: the machine was busy."
         yield f"{name}: {point.speed.sentence}{left_out if point.left_out else ''}"

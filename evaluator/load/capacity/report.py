@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from evaluator.load.capacity.search import VERIFICATIONS, CapacityMultiple, CapacityReport, FoundCapacity
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.pages.markdown_table import aligned
-from evaluator.runs.latency import Timed
+from evaluator.runs.latency import MARKED, Timed
 from evaluator.runs.run_folder import StepFile
 
 CAPACITY = "capacity.json"
@@ -85,7 +85,7 @@ def multiple_rows(report: CapacityReport) -> list[tuple[str, ...]]:
     figures += [
         (f"{one.multiple:g}x", f"{one.rate:g}/s", f"{one.goodput:.1f}", f"{one.ndcg_a_second:.1f}",
          *(Timed(ms, one.timing_valid).cell() for ms in (one.p95_ms, one.p99_ms)),
-         "valid" if one.timing_valid else "NOT VALID")
+         "valid" if one.timing_valid else MARKED)
         for one in report.multiples
     ]  # fmt: skip
     return figures

@@ -20,6 +20,7 @@ from evaluator.machine.machine_windows import joined_conditions
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import Block, Bullets, FoldedBlocks, Heading, Prose, Sentence, Table
 from evaluator.runs.breakdown import FAILED_OF_A_KIND, SlowAnswer
+from evaluator.runs.latency import MARKED
 from evaluator.runs.run_folder import LOAD_PAGE, RunFolder, writable
 from services.files.disk_writes import write_whole
 
@@ -246,7 +247,7 @@ def _measured(report: LoadReport) -> list[list[str]]:
             [
                 point.pipeline,
                 point.traffic_in_words,
-                "valid" if point.timing_valid else "NOT VALID",
+                "valid" if point.timing_valid else MARKED,
                 "–" if lag is None else f"{lag:.2f}",
                 f"{point.generators.cpu:.1%}",
                 "real-time" if point.generators.real_time else "normal",

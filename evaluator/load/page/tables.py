@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from evaluator.load.points.point_cost import missing_cpu
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
-from evaluator.runs.latency import DOUBTFUL, Timed
+from evaluator.runs.latency import DOUBTFUL, MARKED, Timed
 
 HEADER = (
     "pipeline", "rate", "in time/s", "p50 ms", "p95 ms", "p99 ms", "max ms",
@@ -43,7 +43,7 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
     for point in report.points:
         name = f"{point.pipeline} at {point.traffic_in_words}"
         for fault in point.timing_faults:
-            yield f"{name}: TIMING NOT VALID: {fault}"
+            yield f"{name}: times {MARKED}, because {fault}"
         if point.counts.failed:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(point.counts.errors_by_kind.items()))
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"
@@ -146,7 +146,7 @@ def _row(point: LoadPointReport) -> list[str]:
         str(point.counts.dropped),
         _share(point.quality.degraded_share if point.counts.answered else None),
         _share(point.quality.reranked_share),
-        "valid" if point.timing_valid else "NOT VALID",
+        "valid" if point.timing_valid else MARKED,
     ]
 
 
