@@ -53,6 +53,7 @@ def make_collection(
 
     `proposals`: how many known-item queries are added to those of the file.
     """
+    _expect_used(sources, fields, by_heading=by_heading)
     notes, names, questions = ReadingNotes(), DocumentNames(), Questions()
     with new_directory(directory) as made:
         _write_corpus(made / CORPUS, _documents(sources, fields, notes, by_heading=by_heading), names, notes)
@@ -106,7 +107,7 @@ def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_headi
         return index_documents(source, fields, notes)
     path = Path(source)
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if path.is_dir() or path.suffix.lower() in text_sources.TEXTS:
+    if _is_text(path):
         return text_documents(path, notes, by_heading=by_heading)
     if suffix in field_sources.TABLES:
         return table_documents(path, fields, notes)
@@ -114,6 +115,19 @@ def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_headi
         return object_documents(path, fields, notes)
     known = ", ".join([*text_sources.TEXTS, *field_sources.TABLES, *field_sources.OBJECTS])
     raise DatasetError(f"{source}: neither a folder, nor an address, nor a file whose name ends with {known}")
+
+
+def _is_text(path: Path) -> bool:
+    return path.is_dir() or path.suffix.lower() in text_sources.TEXTS
+
+
+def _expect_used(sources: Sequence[str], fields: FieldNames, *, by_heading: bool) -> None:
+    """Raises WrongOption for an option that none of the sources heeds."""
+    texts = [_is_text(Path(source)) for source in sources]
+    if fields.given and all(texts):
+        raise WrongOption("--id, --title, --text: no source has fields; leave them out for Markdown and text")
+    if by_heading and not any(texts):
+        raise WrongOption("--by heading: no source is Markdown; leave it out for documents with fields")
 
 
 @contextmanager

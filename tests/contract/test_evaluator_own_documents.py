@@ -207,6 +207,13 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, manual: Pat
     assert evaluator("from", manual, "--queries", asked, "--to", tmp_path / "empty").exit_code == 0
 
 
+def test_an_option_that_no_source_heeds_is_refused(tmp_path: Path, manual: Path) -> None:
+    table = written(tmp_path / "a.csv", "id,text\n1,one\n")
+    for words in ([manual, "--title", "name"], [table, "--by", "heading"]):
+        done = evaluator("from", *words, "--questions", 1, "--to", tmp_path / "made")
+        assert (done.exit_code, words[1] in done.stderr) == (2, True)
+
+
 def test_without_questions_nothing_is_made(tmp_path: Path, manual: Path) -> None:
     done = evaluator("from", manual, "--to", tmp_path / "made")
     assert (done.exit_code, (tmp_path / "made").exists()) == (2, False)
