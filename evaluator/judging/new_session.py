@@ -35,8 +35,9 @@ from evaluator.judging.session_files import (
     SessionFile,
     write_lines,
 )
+from evaluator.metrics.quality import Grades
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.run_judgments import judgments_with_added
+from evaluator.steps.run_judgments import judgments_of, judgments_with_added
 from services.files.disk_writes import write_whole
 
 FOLDER = "judging"  # in the folder of all runs
@@ -77,7 +78,7 @@ def create_session(
         lists = {
             one.label: {query: tuple(one.rankings.get(query, ()))[:depth] for query in queries} for one in rankings
         }
-        merged = judgments_with_added(rankings[0].folder, added)
+        merged, own = judgments_with_added(rankings[0].folder, added), judgments_of(rankings[0].folder)
         sources = tuple(map(_source, rankings))
         experiment = rankings[0].experiment
     pairs = pooled_pairs(list(lists.values()), merged.grades, queries, top, seed)
@@ -98,7 +99,8 @@ def create_session(
         queries=tuple(queries),
         pairs=len(kept),
         not_in_corpus=len(pairs) - len(kept),
-        known_grades=tuple(sorted({grade for judged in merged.grades.values() for grade in judged.values()})),
+        # Grades that judges happened to give set no scale where the collection has none of its own.
+        known_grades=_grades(merged.grades) if any(grade > 0 for grade in _grades(own)) else (),
     )
     made = folder or _new_folder(runs, experiment.directory.resolve().name)
     try:
@@ -115,6 +117,10 @@ def create_session(
             shutil.rmtree(made, ignore_errors=True)
         raise
     return NewSession(made, file, notes)
+
+
+def _grades(judged: Grades) -> tuple[int, ...]:
+    return tuple(sorted({grade for of_query in judged.values() for grade in of_query.values()}))
 
 
 def _source(ranking: ComparedRanking) -> PoolSource:

@@ -66,7 +66,8 @@ class SessionFile(Wire):
     queries: tuple[str, ...]  # judged queries that all sources were asked, in their order
     pairs: Count
     not_in_corpus: Count  # pooled documents that the corpus lacks: nobody can read them, so they are left out
-    known_grades: tuple[int, ...]  # the different grades among the judgments before the pool
+    # The different grades among the judgments before the pool; none where the dataset has no relevant document.
+    known_grades: tuple[int, ...]
 
     @property
     def scale(self) -> tuple[str, ...]:

@@ -119,6 +119,21 @@ def test_grades_end_where_those_of_the_collection_end(
         session.grade("ann", session.pairs[1], int(refused))
 
 
+def test_grades_of_an_earlier_session_set_no_scale_where_the_collection_has_none(
+    evaluator: Evaluator, tmp_path: Path
+) -> None:
+    bare = write_collection(tmp_path / "bare", QUERIES)
+    (bare / "qrels" / "test.tsv").unlink()
+    (bare / "qrels" / "test.json").write_text(json.dumps({f"q{number}": {} for number in range(QUERIES)}))
+    evaluator("import", bare, *write_three_rankings(tmp_path).values(), "--depth", 10)
+    run, folders = next((tmp_path / "runs").glob("2*")), (tmp_path / "first", tmp_path / "second")
+    evaluator("judge", "pool", run, "--top", 3, "--session", folders[0])
+    evaluator("judge", "grade", folders[0], "--judge", "ann", typed=typed("1q"))
+    evaluator("judge", "export", folders[0], tmp_path / "one.qrels")
+    evaluator("judge", "pool", run, "--top", 3, "--session", folders[1], "--judgments", tmp_path / "one.qrels")
+    assert [len(JudgingSession(folder).file.scale) for folder in folders] == [4, 4]
+
+
 def test_a_judges_name_may_have_spaces(evaluator: Evaluator, folder: Path) -> None:
     done = evaluator("judge", "grade", folder, "--judge", "ann lee", typed=typed("2q"))
     evaluator("judge", "grade", folder, "--judge", "bob", typed=typed("1q"))

@@ -15,7 +15,6 @@ from evaluator.report.page import render_report_html, render_report_markdown
 from evaluator.report.quality_latency_chart import quality_latency_chart
 from evaluator.report.report import Report
 from evaluator.report.sections import report_blocks, report_charts
-from evaluator.runs.latency import summarise
 from evaluator.runs.run_folder import RunFolder
 from tests.support.charted_blocks import charts_without_table, flat
 from tests.support.gateway_stub import GatewayStub, write_shop
@@ -131,21 +130,6 @@ async def test_quality_against_latency_is_drawn_dashed_where_times_do_not_hold(
     assert sum("? ms)" in one for one in texts(dashed)) == 2
     page = render_report_html(doubtful, report_charts(doubtful))
     assert "Times: marked with ?, because it was busy." in page
-
-
-async def test_a_p99_that_does_not_hold_and_both_ends_of_its_interval_are_marked(
-    run: tuple[Report, RunFolder],
-) -> None:
-    tails = run[0].model_copy(
-        update={
-            "pipelines": {
-                name: one.model_copy(update={"latency_ms": summarise([float(ms) for ms in range(1, 1_001)])})
-                for name, one in run[0].pipelines.items()
-            }
-        }
-    )
-    tables = {one.name: one.rows for one in tables_of(report_blocks(with_timing_valid(tails, "it was busy")))}
-    assert tables["latency"][1][1:4] == ["990.0?", "983.0? to 997.0?", "1000.0?"]
 
 
 async def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Report, RunFolder]) -> None:
