@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 # Keep what Python compiled: the tests start hundreds of processes, and collecting them compiles for 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # What a person writes behind `make demo` and `make up`.
-export ENGINE LEXICAL DENSE SYSTEMS SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
+export ENGINE LEXICAL DENSE SYSTEMS PRECISION SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
 
 ##@ Set up
 .PHONY: help
@@ -41,7 +41,7 @@ lock: $(VENV)/.installed ## resolve the newest allowed versions into requirement
 		--output-file deploy/requirements-gpu.lock
 
 .PHONY: models
-models: $(VENV)/.installed ## fetch, verify and prepare the default models, or those of MODELS="name ...", in .models/
+models: $(VENV)/.installed ## fetch, verify and prepare the default models, or those of MODELS="name ...", in .models/ [PRECISION=]
 	@$(BIN)/python -m deploy.models.fetch $(MODELS)
 
 .PHONY: dataset
@@ -54,11 +54,11 @@ browser: $(VENV)/.installed ## provide a Chromium for the tests of pages: an ins
 
 ##@ Run
 .PHONY: demo
-demo: models ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE= SYSTEMS= SECURE=]
+demo: $(VENV)/.installed ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE= SYSTEMS= PRECISION= SECURE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up
-up: models ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= SYSTEMS= SECURE= STACK= GATEWAY_PORT= ...]
+up: $(VENV)/.installed ## start every process and serve the collection `demo` [LEXICAL= DENSE= ENGINE= SYSTEMS= PRECISION= SECURE= STACK= GATEWAY_PORT= ...]
 	@$(BIN)/python -m deploy.local up
 
 .PHONY: down
@@ -78,6 +78,9 @@ elasticsearch-stop: $(VENV)/.installed ## end what `make elasticsearch` started
 	@$(BIN)/python -m deploy.elasticsearch stop
 
 ##@ Test
+# What tests expect of figures and names of models is fp32's, on every CPU.
+test test-integration soak bench-rerank check-extras: export PRECISION := fp32
+
 .PHONY: test
 test: models ## run every test that needs no server
 	$(BIN)/python -m pytest -m "not integration and not acceptance" -n 2

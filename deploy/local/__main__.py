@@ -30,9 +30,11 @@ from deploy.local.running_stack import (
     reread_pipelines,
     served_pipelines,
 )
+from deploy.local.served_models import with_models
 from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
 from deploy.local.systems import asks_for_paper, bring_models, demo_systems, memory_notices
 from deploy.local.with_elasticsearch import elasticsearch_variables
+from deploy.models.precision import read_cpuinfo
 from evaluator.machine.measured_processes import record_stack
 from evaluator.runs.run_folder import RunFolder
 from services.files.disk_writes import end_command
@@ -48,12 +50,18 @@ def evaluator(choices: Choices, *arguments: str) -> int:
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
+def chosen(environment: Mapping[str, str], directory: Path, *, own_ports: bool, name: str = "") -> Choices:
+    """Returns the choices of a stack, with its models."""
+    choices = choose(environment, directory, own_ports=own_ports, name=name)
+    return with_models(choices, environment, read_cpuinfo())
+
+
 def launch(choices: Choices) -> None:
     """Checks the settings, starts the stack and waits until it is ready; stops everything on failure."""
     if choices.secure is not None:
         choices.secure.make(choices.hosts.values())
     environment = {**os.environ, **choices.environment()}
-    bring_models(environment, choices.systems)
+    bring_models(environment, choices.ports)
     expect_startable(environment, choices.ports)
     busy = [f"{process} ({port})" for process, port in choices.ports.items() if in_use(port)]
     if busy:
@@ -94,7 +102,9 @@ def say_notices(choices: Choices) -> None:
 
 
 def notices(choices: Choices) -> Iterator[str]:
-    """Yields a line for each variable that is replaced or ignored."""
+    """Yields the precision of the models, and a line for each variable that is replaced or ignored."""
+    if choices.precision:
+        yield choices.precision
     for name, backend in choices.backends.items():
         instead = "" if name not in OWN_BACKENDS else f", so no {name} service is started here"
         yield f"GATEWAY_BACKENDS: {name} ({backend.family}) is at {backend.url}{instead}."
@@ -114,7 +124,7 @@ def up() -> int:
     with exclusive(
         stack.directory, f"Another `{stack.command('up')}` is at work in this checkout: wait until it has ended."
     ):
-        choices = choose(os.environ, stack.directory, own_ports=False, name=stack.name)
+        choices = chosen(os.environ, stack.directory, own_ports=False, name=stack.name)
         say_notices(choices)
         if supervision.pid(stack.directory) is not None:
             settings_digest.expect_same(choices, os.environ, stack)
@@ -184,12 +194,12 @@ def demo() -> int:
         experiments = demo_experiments(os.environ)
         systems = demo_systems(os.environ, experiments[0].pipelines)
         asked = {**os.environ, "SYSTEMS": ",".join(systems)}
-        choices = choose(asked, DEMO, own_ports=True)
+        choices = chosen(asked, DEMO, own_ports=True)
         say_notices(choices)
         expect_measurable(experiments, {**os.environ, "GATEWAY_BACKENDS": choices.environment()["GATEWAY_BACKENDS"]})
 
         def launched() -> Choices:
-            choices = choose(asked, DEMO, own_ports=True)
+            choices = chosen(asked, DEMO, own_ports=True)
             launch(choices)
             return choices
 

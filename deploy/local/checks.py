@@ -52,6 +52,7 @@ CHOICES = frozenset(
         "LEXICAL",
         "DENSE",
         "SYSTEMS",
+        "PRECISION",
         "STACK",
         "DATASET",
         "PIPELINES",

@@ -48,6 +48,8 @@ class Choices:
     encrypted: frozenset[str] = frozenset()  # processes whose port speaks TLS
     metrics_ports: Mapping[str, int] = field(default_factory=dict)  # of processes whose /metrics is apart
     secure: SecureFiles | None = None  # with SECURE=1
+    models: Mapping[str, str] = field(default_factory=dict)  # by service, where `with_models` has chosen one
+    precision: str = ""  # the sentence about them
 
     @property
     def systems(self) -> tuple[str, ...]:
@@ -114,6 +116,7 @@ class Choices:
             own[f"{service.upper()}_STORE"] = store
             own[f"{service.upper()}_DIRECTORY"] = self.directories[service]
             own[f"{service.upper()}_PREFIX"] = self.prefixes[service]
+        own |= {f"{service.upper()}_MODEL": model for service, model in self.models.items()}
         # glibc keeps an arena a thread; two keep a process with both models at 387 MB instead of 446, for the same CPU.
         own["MALLOC_ARENA_MAX"] = self.arenas
         own |= {

@@ -1,4 +1,4 @@
-"""Chooses the services that a stack starts on request: SYSTEMS, and what the pipelines of a demo need."""
+"""Chooses the services that a stack starts on request: SYSTEMS, what a demo needs; brings the models of all."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -12,12 +12,15 @@ from services.chassis.settings.configuration import BadSettings, read_settings
 from services.contracts.query import AskedPipeline
 from services.dense.settings import BgeSettings, DenseSettings, E5Settings
 from services.late_interaction.settings import LateInteractionSettings
+from services.reranker.settings import RerankerSettings
 from services.sparse.settings import SparseSettings
 
 # The memory of a service in MiB while `make demo` loads and searches its collection: a measured peak.
 SYSTEMS: Mapping[str, int] = {"sparse": 181, "late_interaction": 537, "dense_bge": 388, "dense_e5": 394}
 PAPER = "paper"  # of SYSTEMS: all of them
-_SETTINGS: Mapping[str, type[SparseSettings | LateInteractionSettings | DenseSettings]] = {
+_SETTINGS: Mapping[str, type[DenseSettings | SparseSettings | LateInteractionSettings | RerankerSettings]] = {
+    "dense": DenseSettings,
+    "reranker": RerankerSettings,
     "sparse": SparseSettings,
     "late_interaction": LateInteractionSettings,
     "dense_bge": BgeSettings,
@@ -57,15 +60,16 @@ def demo_systems(environment: Mapping[str, str], pipelines: Iterable[AskedPipeli
     return tuple(name for name in SYSTEMS if name in requested or name in needed)
 
 
-def bring_models(environment: Mapping[str, str], systems: Sequence[str]) -> None:
-    """Fetches and verifies the models of these services, as `make models` does the usual ones. Raises StackProblem."""
+def bring_models(environment: Mapping[str, str], processes: Iterable[str]) -> None:
+    """Fetches and verifies the models of these processes, as `make models` does. Raises StackProblem."""
     with replaced_environment(environment):
-        for name in systems:
+        for name in (process for process in processes if process in _SETTINGS):
             try:
                 settings = read_settings(_SETTINGS[name])
             except BadSettings:
                 continue  # the check before the start names the fault
-            if settings.encoder == "onnx" and fetch_models([settings.model, "--directory", str(settings.models)]):
+            runs_on = settings.scorer if isinstance(settings, RerankerSettings) else settings.encoder
+            if runs_on == "onnx" and fetch_models([settings.model, "--directory", str(settings.models)]):
                 raise StackProblem(f"The model of {name} could not be fetched (see above); nothing was started.")
 
 

@@ -9,9 +9,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from deploy.models.precision import MODELS, choose_precision, read_cpuinfo
 from deploy.models.prepare import prepare
 from deploy.models.sources import HUB, MAVEN, FetchOptions, deliver, describe
 from services.files.disk_writes import end_command
@@ -120,6 +121,17 @@ def _replace_folder(new: Path, folder: Path, old: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def _default_names(profiles: Mapping[str, FetchedProfile], report: Report) -> list[str]:
+    """Returns the default models, in the precision of this machine, and reports it. Raises ModelError."""
+    names = [name for name, profile in profiles.items() if profile.default]
+    precisions = {of_service["fp32"]: of_service for of_service in MODELS.values()}
+    if precisions.keys().isdisjoint(names):
+        return names  # of another list
+    choice = choose_precision(os.environ, read_cpuinfo())
+    report(choice.sentence)
+    return [precisions[name][choice.precision] if name in precisions else name for name in names]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns 0 when every requested model is there, 1 otherwise."""
     parser = argparse.ArgumentParser(
@@ -140,7 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     try:
         profiles = load_profiles(chosen.models)
-        names = chosen.names or [name for name, profile in profiles.items() if profile.default]
+        names = chosen.names or _default_names(profiles, report)
         unknown = [name for name in names if name not in profiles]
         if unknown:
             raise ModelError(f"{chosen.models} lists no model {', '.join(unknown)}; it has {', '.join(profiles)}.")

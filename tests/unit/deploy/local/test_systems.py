@@ -102,12 +102,18 @@ def test_a_demo_starts_what_its_pipelines_need(given: dict[str, str], started: t
     assert demo_systems(given, demo_experiments(given)[0].pipelines) == started
 
 
-def test_a_service_that_is_not_started_needs_no_model_and_one_that_is_gets_it(tmp_path: Path) -> None:
-    given = {"SPARSE_MODELS": str(tmp_path), "SPARSE_ENCODER": "hashing"}
-    bring_models(given, ("sparse",))
+@pytest.mark.parametrize(
+    ("service", "without_model"), [("sparse", "hashing"), ("dense", "hashing"), ("reranker", "overlap")]
+)
+def test_a_service_that_runs_no_model_needs_none_and_another_one_gets_it(
+    service: str, without_model: str, tmp_path: Path
+) -> None:
+    name, runs_on = service.upper(), "SCORER" if service == "reranker" else "ENCODER"
+    given = {f"{name}_MODELS": str(tmp_path), f"{name}_{runs_on}": without_model}
+    bring_models(given, ("gateway", service))
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(StackProblem, match="The model of sparse could not be fetched"):
-        bring_models({**given, "SPARSE_ENCODER": "onnx", "SPARSE_MODEL": "unheard-of"}, ("sparse",))
+    with pytest.raises(StackProblem, match=f"The model of {service} could not be fetched"):
+        bring_models({**given, f"{name}_{runs_on}": "onnx", f"{name}_MODEL": "unheard-of"}, (service,))
 
 
 @pytest.mark.parametrize("service", ["sparse", "late_interaction"])
