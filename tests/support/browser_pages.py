@@ -16,6 +16,42 @@ ARGUMENTS = ("--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127
 # axe would fetch style sheets again by script, which a strict policy forbids; the page has loaded them.
 AXE_OPTIONS = {"resultTypes": ["violations"], "preload": False}
 HEIGHT = 900
+# Texts with a digit that the reader cannot see, and that no visible cue leads to: each with the box that hides it.
+# What is folded away or hidden from sight by design has no rectangle of its own, or stands in `.hidden`.
+OUT_OF_SIGHT = r"""
+() => {
+  const found = [];
+  const seen = (one) => {
+    const box = one.getBoundingClientRect();
+    return one.checkVisibility() && box.width > 0 && box.left >= -1 && box.right <= innerWidth + 1;
+  };
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    const holder = text.parentElement;
+    if (!/\d/.test(text.data) || !holder.checkVisibility() || holder.closest(".hidden, title, desc")) continue;
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    for (const place of range.getClientRects()) {
+      let within = false;
+      let fault = "";
+      for (let box = holder.closest("div, figure, pre, section, main, body"); box; box = box.parentElement) {
+        const style = getComputedStyle(box);
+        if (box === document.documentElement || style.overflowX === "visible") continue; // then so is overflowY
+        const edge = box.getBoundingClientRect();
+        const aside = place.right > edge.left + box.clientWidth + 1 || place.left < edge.left - 1;
+        const below = place.bottom > edge.top + box.clientHeight + 1 || place.top < edge.top - 1;
+        within ||= aside;
+        const cued = style.overflowX !== "hidden" && [...box.querySelectorAll(".cue")].some(seen);
+        if (below) fault = "cut off below";
+        else if (aside && !cued) fault = "cut off aside without a cue";
+      }
+      if (!within && (place.right > innerWidth + 1 || place.left < -1)) fault = "outside the window";
+      if (fault) found.push(`${fault}: ${text.data.trim().slice(0, 40)}`);
+    }
+  }
+  return found;
+}
+"""
 
 
 @asynccontextmanager
@@ -92,3 +128,8 @@ async def accessibility_violations(page: Page) -> list[str]:
 async def overflow_px(page: Page) -> int:
     """Returns by how many pixels a page is wider than its window, which would then scroll sideways."""
     return int(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+async def figures_out_of_sight(page: Page) -> list[str]:
+    """Returns the figures outside the window, or cut off by a box, that no cue in sight leads to."""
+    return list(map(str, await page.evaluate(OUT_OF_SIGHT)))

@@ -12,7 +12,7 @@ from evaluator.experiments.experiment import bundled_directory
 from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
 from tests.support.backends import opened_stack
-from tests.support.browser_pages import accessibility_violations, overflow_px
+from tests.support.browser_pages import accessibility_violations, figures_out_of_sight, overflow_px
 from tests.support.served import on_a_port
 
 SCRIPT = "<script>document.title = 'it ran'</script>"
@@ -64,8 +64,13 @@ async def evaluator_on_a_port(runs: Path, datasets: Path) -> AsyncIterator[str]:
 
 
 async def expect_sound(page: Page) -> None:
-    """Checks what holds for every page: axe finds nothing, nothing scrolls sideways, no text of data was run."""
+    """Checks what holds for every page: axe finds nothing, it does not scroll sideways, no text of data was run.
+
+    Every figure is in the window, or in a box that shows in words that it scrolls.
+    """
     violations = await accessibility_violations(page)
     assert violations == [], f"{page.url}: {violations}"
     assert await overflow_px(page) == 0, page.url
+    hidden = await figures_out_of_sight(page)
+    assert hidden == [], f"{page.url}: {len(hidden)} figures are out of sight: {hidden[:5]}"
     assert await page.title() != "it ran"
