@@ -153,6 +153,11 @@ class RunFolder:
         """Returns the file with an arm's rankings in TREC format."""
         return self.path / "runs" / f"{arm}.trec"
 
+    @property
+    def asked(self) -> bool:
+        """Whether a query of the run was answered, also in a step that has not ended."""
+        return any((self.path / "answers").glob("*.jsonl"))
+
     def per_query(self, arm: str) -> Path:
         """Returns the file with an arm's metrics by query."""
         return self.path / "quality" / f"{arm}.jsonl"

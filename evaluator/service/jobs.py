@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 STATE = "state.json"
 # Last files of commands that need no ranking, and their names.
 MEASURED_ALONE = {"load.json": "load", "against.json": "load", "deadlines.json": "deadlines"}
+INGESTED = "ingest.json"
 # Steps that only compute, in a thread, whose end a cancelled one would wait for (thread_work.py).
 COMPUTED = ("quality", "report")
 LIVE_KEPT = 120  # seconds of a load that are shown while it runs
@@ -165,6 +166,8 @@ class Jobs:
             ended = None if folder.has("rank.json") else next(filter(folder.has, MEASURED_ALONE), None)
             if ended is not None:
                 return JobState(id=run, state="done", step=MEASURED_ALONE[ended])
+            if folder.has(INGESTED) and not folder.has("rank.json") and not folder.asked:  # `make up`, or `ingest`
+                return JobState(id=run, state="done", step="ingest")
             return JobState(id=run, state="interrupted", step="unknown")
         if last.state == "running":
             detail = f"the service ended while it ran{_way_on(folder, last.step)}"

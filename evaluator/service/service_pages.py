@@ -25,13 +25,16 @@ METRICS = (*DEFAULT_METRICS, "Recall@10", "success@10", "bpref")
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A run in the list. `dataset` and `pipelines` are empty where its experiment cannot be read."""
+    """A run in the list. `name`: its experiment and when it began. `verdict`: empty where it has no report.
+
+    `dataset` and `pipelines` are empty where its experiment cannot be read.
+    """
 
     state: JobState
     name: str
-    started: str
     dataset: str
     pipelines: tuple[str, ...]
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from evaluator.attribution.page import ATTRIBUTION_STEP
@@ -12,6 +14,7 @@ from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.load.page.live_chart import live_chart, live_rows
 from evaluator.pages.page_blocks import Block, Table
 from evaluator.replay.page import REPLAY_STEP
+from evaluator.report.report import Report
 from evaluator.report.sections import report_blocks, report_charts, step_charts
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
@@ -30,10 +33,10 @@ def listed_runs(jobs: Jobs, names: Sequence[str]) -> list[ListedRun]:
         listed.append(
             ListedRun(
                 state=state,
-                name=_name(state.id),
-                started=_started(state.id),
+                name=f"{_name(state.id)}, {_started(state.id)}",
                 dataset=experiment.dataset_name if experiment else "",
                 pipelines=experiment.arms if experiment else (),
+                verdict=_verdict(jobs.folder(state.id)) if state.state == "done" else "",
             )
         )
     return listed
@@ -84,6 +87,34 @@ def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Bloc
         *(() if load is None else LOAD_STEP.section(load, svgs)),
         *(() if deadlines is None else DEADLINES_STEP.section(deadlines, svgs)),
     ]
+
+
+def _verdict(folder: RunFolder) -> str:
+    """Returns what the report of a run recommends; empty where it has none that this release reads."""
+    try:
+        written = (folder.path / "report.json").stat().st_mtime_ns
+    except OSError:
+        return ""
+    return _verdict_written(folder.path, written)
+
+
+@lru_cache(maxsize=1_000)
+def _verdict_written(path: Path, _written: int) -> str:
+    """Reads a report once for as long as its file stays the same: a list shows 50, and one may have megabytes."""
+    try:
+        report = RunFolder(path).read_stale("report.json", Report)
+    except EvaluationError:
+        return ""  # the page of the run gives the reason
+    chosen, names = report.recommendation, list(report.pipelines)
+    if not report.valid:
+        return "not valid"
+    if chosen is None:
+        return "one pipeline" if len(names) == 1 else ""
+    if chosen.pipeline is None:
+        return "no pipeline within the bounds"
+    if len(chosen.contenders) == 1:
+        return f"ship {chosen.pipeline}, the best of {len(names)}"
+    return f"ship {chosen.pipeline}; {len(chosen.contenders)} of {len(names)} cannot be told apart"
 
 
 def _experiment(folder: RunFolder) -> Experiment | None:

@@ -64,6 +64,20 @@ async def test_the_list_shows_the_newest_run_first_and_a_page_at_a_time(
     assert beyond == [404, 404, 422]
 
 
+async def test_the_list_shows_dataset_verdict_and_a_name_of_its_own_of_every_run(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        runs = [await finished(client, body) for _ in range(2)]
+        shutil.move(tmp_path / "runs" / runs[0], tmp_path / "runs" / f"20260101T000000000Z{runs[0][19:]}")
+        shown = (await client.get("/")).text
+        report = (await client.get(f"/v1/experiments/{runs[1]}/report")).json()
+    names = re.findall(r'href="/runs/[^"]+">([^<]+)</a>', shown)
+    assert (len(names), len(set(names))) == (2, 2)
+    assert shown.count('data-label="Dataset">shop<') == 2
+    assert shown.count(f'data-label="Verdict">ship {report["recommendation"]["pipeline"]}') == 2
+
+
 async def test_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         assert "There is no run here yet" in (await client.get("/")).text
@@ -309,7 +323,7 @@ async def test_a_run_of_several_datasets_has_its_pages(body: dict[str, object], 
         (tmp_path / "runs" / suite / "suite.json").touch()
         listed = await client.get("/")
         page = await client.get(f"/runs/{suite}/progress")
-    assert f'href="/runs/{suite}/progress">both/progress</a>' in listed.text
+    assert f'href="/runs/{suite}/progress">both/progress, 2026-01-01 00:00:00</a>' in listed.text
     assert "<h1>small: shop, split test</h1>" in page.text
 
 

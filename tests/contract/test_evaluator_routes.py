@@ -145,6 +145,20 @@ async def test_a_load_of_the_command_line_is_done_when_its_last_file_is_there(
         assert (found.json()["state"], found.json()["step"]) == ("done", "load")
 
 
+async def test_a_loaded_collection_is_done_until_a_query_of_it_was_answered(
+    body: dict[str, object], tmp_path: Path
+) -> None:
+    folder = RunFolder.create(tmp_path / "runs", Experiment.model_validate(body))
+    folder.write_text("ingest.json", "{}")
+    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
+        found = (await client.get(f"/v1/experiments/{folder.name}")).json()
+        assert (found["state"], found["step"]) == ("done", "ingest")
+        folder.answers("bm25").parent.mkdir()
+        folder.answers("bm25").touch()
+        found = (await client.get(f"/v1/experiments/{folder.name}")).json()
+        assert (found["state"], found["step"]) == ("interrupted", "unknown")
+
+
 async def test_a_run_that_a_command_measures_is_running(body: dict[str, object], tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     run, other = (RunFolder.create(runs, Experiment.model_validate(body)).name for _ in range(2))

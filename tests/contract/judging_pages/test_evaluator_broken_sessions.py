@@ -48,7 +48,7 @@ async def test_files_of_editors_and_systems_beside_those_of_judges_are_left_alon
     page, listed = await client.get(f"/judge/{session.name}"), await client.get("/judge")
     answer = await pressed(client, run, session.name)
     assert (page.status_code, listed.status_code, answer.status_code) == (200, 200, 303)
-    assert 'class="words">ann</td>' in listed.text
+    assert 'data-label="Judges">ann</td>' in listed.text
     assert "Go on as ann in" in page.text
     assert "somebody" not in page.text
 
