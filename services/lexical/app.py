@@ -26,6 +26,7 @@ def open_engine(settings: LexicalSettings, clock: Callable[[], float] = time.tim
             return EdgeEngine(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations), clock)
         case "elasticsearch":
             from services.lexical.elasticsearch_client import ElasticsearchClients, open_client
+            from services.lexical.elasticsearch_mapping import ShardCounts
             from services.lexical.engine_elasticsearch import ElasticsearchEngine
 
             client = open_client(
@@ -35,9 +36,8 @@ def open_engine(settings: LexicalSettings, clock: Callable[[], float] = time.tim
                 settings.most_at_once,
             )
             clients = ElasticsearchClients.of(client, _revealed(settings.elasticsearch_search_api_key))
-            return ElasticsearchEngine(
-                clients, settings.index_prefix, settings.replicas, settings.most_generations, clock
-            )
+            counts = ShardCounts(settings.shards, settings.replicas)
+            return ElasticsearchEngine(clients, settings.index_prefix, counts, settings.most_generations, clock)
 
 
 def _revealed(key: SecretStr | None) -> str | None:

@@ -13,9 +13,8 @@ from services.contracts.generations import is_generation, name_of
 from services.lexical.elasticsearch_answers import INDEX_DESCRIPTIONS, IndexDescription, Statistics
 from services.lexical.elasticsearch_client import within_deadline
 from services.lexical.elasticsearch_errors import elasticsearch_errors, unknown_collection
-from services.lexical.elasticsearch_mapping import ANALYSIS, IndexMeta, Json, meta_of
+from services.lexical.elasticsearch_mapping import IndexMeta, Json, meta_of, stamp_beside
 from services.lexical.elasticsearch_reading import largest_document
-from services.lexical.stamp import stamp_of
 from services.storage.stamps import refuse_other_stamp
 
 # Seconds for which a generation is cached: another replica may delete it and begin it again, or publish it.
@@ -80,7 +79,7 @@ class ElasticsearchCatalog:
         if held is None or time.monotonic() - moment > REMEMBERED_S:
             held = await self.held(generation)
             self._remembered[generation] = time.monotonic(), held
-        refuse_other_stamp(generation, held.meta.stamp, stamp_of(held.declaration, ANALYSIS))
+        refuse_other_stamp(generation, held.meta.stamp, stamp_beside(held.meta.stamp, held.declaration))
         return held
 
     async def largest(self, generation: str) -> int | None:

@@ -1,12 +1,14 @@
 """Builds the index of a generation in Elasticsearch: a sub-field for each preset, with its own similarity. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.contracts.collections import CollectionDeclaration, FieldKind, LexicalPreset
 from services.lexical.presets import declared_presets, fields_of
+from services.lexical.stamp import stamp_of
 
 # Part of the stamp: changing the number requires a new index.
 ANALYSIS = "elasticsearch-english-1"
@@ -14,6 +16,18 @@ ANALYSIS = "elasticsearch-english-1"
 _TYPES: Mapping[FieldKind, str] = {"keyword": "keyword", "number": "double", "date": "double"}
 
 Json = Mapping[str, object]
+_SHARDS = "shards"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCounts:
+    """The shards of a new index, and the copies of each beside the first."""
+
+    shards: int = 1
+    replicas: int = 0
+
+
+ONE_SHARD = ShardCounts()
 
 
 class IndexMeta(BaseModel):
@@ -43,17 +57,27 @@ def meta_of(kept: Json, prefix: str) -> IndexMeta | None:
     return meta if meta.prefix in (None, prefix) else None
 
 
-def index_body(meta: IndexMeta, replicas: int) -> Mapping[str, Json]:
-    """Returns `settings` and `mappings` of a new index.
+def stamp_of_new(declaration: CollectionDeclaration, shards: int) -> dict[str, str]:
+    """Returns the stamp of a new index.
 
-    It has one shard, so that term statistics are those of the whole collection, and no refreshes until it is published.
+    It names more than one shard: an earlier release would score each by its own term statistics, and so refuses it.
     """
+    return {**stamp_of(declaration, ANALYSIS), **({} if shards == 1 else {_SHARDS: str(shards)})}
+
+
+def stamp_beside(there: Mapping[str, str], declaration: CollectionDeclaration) -> dict[str, str]:
+    """Returns the stamp that a declaration asks of an index with the stamp `there`, whatever its number of shards."""
+    return {**stamp_of(declaration, ANALYSIS), **{key: count for key, count in there.items() if key == _SHARDS}}
+
+
+def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
+    """Returns `settings` and `mappings` of a new index, which is not refreshed until it is published."""
     presets = declared_presets(meta.declaration)
     expanded: list[str] = sorted(meta.declaration.expansions)
     return {
         "settings": {
-            "number_of_shards": 1,
-            "number_of_replicas": replicas,
+            "number_of_shards": counts.shards,
+            "number_of_replicas": counts.replicas,
             "refresh_interval": "-1",
             # How long the version of a deleted document is kept: longer than any write of it can be in flight.
             "gc_deletes": "10m",

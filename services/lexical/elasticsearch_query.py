@@ -1,5 +1,6 @@
 """Translates presets and filters into queries of Elasticsearch. Pure."""
 
+import zlib
 from collections.abc import Sequence
 
 from services.contracts.collections import LexicalPreset
@@ -24,6 +25,15 @@ def search_query(
             "must_not": [{"ids": {"values": list(exclude_ids)}}] if exclude_ids else [],
         }
     }
+
+
+def copy_preference(text: str) -> str:
+    """Returns the `preference` of a query, by which Elasticsearch chooses a copy of each shard.
+
+    Copies differ in merged segments and so in term statistics: a query that is repeated gets the same copy, and
+    different queries are spread over all.
+    """
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _scoring(preset: LexicalPreset, text: str) -> Json:

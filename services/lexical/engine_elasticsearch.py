@@ -24,11 +24,17 @@ from services.lexical.elasticsearch_documents import (
     page_of_ids,
 )
 from services.lexical.elasticsearch_errors import cause_of, elasticsearch_errors
-from services.lexical.elasticsearch_mapping import ANALYSIS, IndexMeta, index_body
-from services.lexical.elasticsearch_query import ORDER, search_query
+from services.lexical.elasticsearch_mapping import (
+    ONE_SHARD,
+    IndexMeta,
+    ShardCounts,
+    index_body,
+    stamp_beside,
+    stamp_of_new,
+)
+from services.lexical.elasticsearch_query import ORDER, copy_preference, search_query
 from services.lexical.elasticsearch_reading import get_documents
 from services.lexical.presets import chosen_preset
-from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
@@ -44,8 +50,8 @@ MOVES = 3
 SEARCH_PARAMS = {
     "allow_partial_search_results": "false",
     "request_cache": "false",
-    # Copies of a shard differ in merged segments and so in term statistics: always query the same copy.
-    "preference": "lexical",
+    # Scores every shard by the term statistics of the whole index. Elasticsearch skips the step where there is one.
+    "search_type": "dfs_query_then_fetch",
     "filter_path": "timed_out,_shards.failed,hits.hits.sort",
 }
 
@@ -57,7 +63,7 @@ class ElasticsearchEngine:
         self,
         clients: ElasticsearchClients,
         prefix: str,
-        replicas: int,
+        counts: ShardCounts = ONE_SHARD,
         most_generations: int = DEFAULT_MOST_GENERATIONS,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -66,7 +72,7 @@ class ElasticsearchEngine:
         self._clients = clients
         self._reading, self._writing = clients.reading, clients.writing
         self._catalog = ElasticsearchCatalog(clients.reading, prefix)
-        self._replicas = replicas
+        self._counts = counts
         self._most_generations = most_generations
         self._version: str | None = None
 
@@ -84,9 +90,9 @@ class ElasticsearchEngine:
         self, generation: str, declaration: CollectionDeclaration, build: str | None = None, owner: str | None = None
     ) -> CollectionState:
         """Creates the index, or finds the existing one and checks its stamp and build."""
-        stamp = stamp_of(declaration, ANALYSIS)
+        stamp = stamp_of_new(declaration, self._counts.shards)
         wanted = IndexMeta(prefix=self._catalog.prefix, declaration=declaration, stamp=stamp, build=build, owner=owner)
-        body = index_body(wanted, self._replicas)
+        body = index_body(wanted, self._counts)
         refuse_one_more(generation, await self._catalog.all(), self._most_generations)
         with elasticsearch_errors(generation, writes=True):
             try:
@@ -107,7 +113,7 @@ class ElasticsearchEngine:
                 f"The index {index} is there and not ours (or a newer release made it); set LEXICAL_INDEX_PREFIX to a "
                 "name of its own, or remove it."
             ) from error
-        refuse_other_stamp(generation, held.meta.stamp, wanted.stamp)
+        refuse_other_stamp(generation, held.meta.stamp, stamp_beside(held.meta.stamp, declaration))
         refuse_other_build(generation, held.meta.build, build)
         if (more := with_more_backends(held.declaration, declaration)) is not None:
             meta = {**held.kept, "declaration": more.model_dump(mode="json")}
@@ -231,7 +237,7 @@ class ElasticsearchEngine:
                     "track_total_hits": False,
                     "timeout": f"{current_deadline().remaining_ms + CLOCK_MS}ms",
                 },
-                SEARCH_PARAMS,
+                {**SEARCH_PARAMS, "preference": copy_preference(asked.query)},
             )
             found = HitsAnswer.model_validate(answer)
         if found.timed_out:

@@ -43,7 +43,10 @@ class LexicalSettings(ServiceSettings):
         pattern=r"^([a-z0-9][a-z0-9_.-]{0,63})?$",
         description="Put before the names of indices and aliases, where an Elasticsearch is shared.",
     )
-    replicas: int = Field(0, ge=0, le=9, description="Copies of each Elasticsearch index beside the first.")
+    shards: int = Field(
+        1, ge=1, le=64, description="Parts of each new Elasticsearch index; rankings and scores are those of one part."
+    )
+    replicas: int = Field(0, ge=0, le=9, description="Copies of each new Elasticsearch index beside the first.")
     elasticsearch_url: Address = Field(
         "http://127.0.0.1:9200",
         validation_alias="ELASTICSEARCH_URL",

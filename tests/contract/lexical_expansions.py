@@ -57,7 +57,7 @@ class ExpansionSuite:
             for one, text in NOTES.items()
         }
         for query in ("brake", "cable wheel", "cable brake brake"):
-            expected = bm25(repeated, query, 9.0, 0.4)
+            expected = bm25(repeated, query, 12.0, 0.75)
             assert await scores(engine, generation, query, preset="deepct") == pytest.approx(expected, rel=1e-5)
 
     async def test_equal_frequencies_score_as_the_text_where_k1_grows_with_them(self, engine: LexicalEngine) -> None:

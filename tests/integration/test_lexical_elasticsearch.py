@@ -15,7 +15,9 @@ from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
 from services.lexical.document_collector import ReadOptions
+from services.lexical.elasticsearch_query import ORDER, search_query
 from services.lexical.engine import LexicalEngine
+from services.lexical.presets import BUILT_IN
 from services.lexical.settings import LexicalSettings
 from tests.contract.lexical_engine import LexicalEngineSuite
 from tests.support.lexical_notes import (
@@ -66,6 +68,19 @@ class TestElasticsearch(LexicalEngineSuite):
     """Every promise, on the server."""
 
 
+class TestThreeShards(LexicalEngineSuite):
+    """Every promise, also where an index has several shards."""
+
+    @pytest.fixture
+    def opener(self, opener: ElasticsearchOpener) -> ElasticsearchOpener:
+        return in_shards(opener, 3)
+
+
+def in_shards(opener: ElasticsearchOpener, shards: int) -> ElasticsearchOpener:
+    """The same server and prefix, with another number of shards for new indices."""
+    return ElasticsearchOpener(opener.settings.model_copy(update={"shards": shards}), opener.client)
+
+
 @pytest.fixture
 async def engine(opener: ElasticsearchOpener) -> AsyncIterator[LexicalEngine]:
     engine = await opener.open()
@@ -90,6 +105,49 @@ async def test_finishing_leaves_one_segment(engine: LexicalEngine, opener: Elast
     index = f"{opener.settings.index_prefix}notes@1"
     segments = await opener.client.indices.segments(index=index)
     assert segments.body["indices"][index]["shards"]["0"][0]["num_search_segments"] == 1
+
+
+async def test_three_shards_rank_and_score_as_one_does(opener: ElasticsearchOpener) -> None:
+    draw = random.Random(11)
+    words = [f"word{number}" for number in range(60)]
+    often = [1 / (place + 1) for place in range(60)]
+    texts = [" ".join(draw.choices(words, often, k=draw.randint(2, 30))) for _ in range(150)]
+    held = [  # each text twice: a tie, whose documents are in different shards more often than not
+        Document(id=f"d{number:03}", title=text[:12], text=text) for number, text in enumerate([*texts, *texts])
+    ]
+    queries = [" ".join(draw.choices(words, k=draw.randint(1, 6))) for _ in range(40)]
+    rankings = {}
+    for shards in (1, 3):
+        engine = await in_shards(opener, shards).open()
+        generation = await filled(engine, held, generation=f"notes@{shards}")
+        rankings[shards] = [
+            [(hit.id, hit.score) for hit in await engine.search(generation, request_for(query, preset=preset, top=top))]
+            for query in queries
+            for preset in ("beir", "anserini-flat", "anserini-multifield")
+            for top in (7, 1000)
+        ]
+        await engine.close()
+    assert rankings[3] == rankings[1]
+    assert any(len(ranking) > 100 for ranking in rankings[1])
+    # By the term statistics of each shard alone, the same index ranks otherwise.
+    alone = await opener.client.search(
+        index=f"{opener.settings.index_prefix}notes@3",
+        query=search_query(BUILT_IN["beir"], queries[0], (), ()),
+        sort=list(ORDER),
+        size=7,
+    )
+    assert [tuple(hit["sort"][::-1]) for hit in alone["hits"]["hits"]] != rankings[1][0]
+
+
+async def test_an_index_keeps_its_shards_under_another_setting(opener: ElasticsearchOpener) -> None:
+    three, one = await in_shards(opener, 3).open(), await opener.open()
+    generation = await filled(three, documents(NOTES))
+    assert (await filled(one, documents(NOTES))) == generation
+    assert await found(one, generation, "wobbles") == ["n3"]
+    assert [state.stamp.get("shards") for state in await one.states()] == ["3"]
+    assert "shards" not in (await one.begin("notes@2", ALL_PRESETS)).stamp
+    for engine in (three, one):
+        await engine.close()
 
 
 async def test_writing_to_an_index_that_was_just_removed_does_not_bring_it_back(
