@@ -5,24 +5,17 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import not_
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import Field, FiniteFloat
 
 from evaluator.client.client import GatewayClient, GatewayError
-from evaluator.client.retries import ATTEMPTS, Sleep, with_retries
-from evaluator.datasets.corpus import (
-    CORPUS_FIELDS,
-    MOST_DOCUMENT_BYTES,
-    MOST_DOCUMENT_VALUES,
-    metadata_values,
-    sent_json,
-)
+from evaluator.client.retries import Sleep
+from evaluator.datasets.corpus import CORPUS_FIELDS
 from evaluator.datasets.reader import Dataset
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
@@ -31,7 +24,8 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.machine.process_costs import ProcessCost
 from evaluator.progress import ShownProgress, progress, say
 from evaluator.runs.run_folder import StepFile
-from services.contracts.base import Count, Wire
+from evaluator.steps.corpus_batches import BackendLoad, LoadTally, send_batches, with_counted_retries
+from services.contracts.base import Count
 from services.contracts.collections import (
     BeginCollection,
     CollectionBegun,
@@ -41,23 +35,10 @@ from services.contracts.collections import (
     PublishRequest,
     VectorState,
 )
-from services.contracts.documents import Document, FanOutReport, IndexReport
 from services.contracts.expansions import ExpansionMethod
 
-MAX_BATCH_DOCUMENTS = 64
-MAX_BATCH_BYTES = MOST_DOCUMENT_BYTES
 ADDITION_POLL_S = 1.0
 PUBLISH_ATTEMPTS = 60  # of two minutes each, enough for the vector index of a few million documents
-
-T = TypeVar("T")
-
-
-class BackendLoad(Wire):
-    """Documents indexed, unchanged and encoded by one backend, over all batches."""
-
-    indexed: Count = 0
-    unchanged: Count = 0
-    encoded: Count = 0
 
 
 class IngestReport(StepFile):
@@ -85,15 +66,6 @@ class IngestReport(StepFile):
         return cpu_ms / self.documents if whole and cpu_ms is not None else None
 
 
-@dataclass(slots=True)
-class _LoadTally:
-    batches: int = 0
-    retries: int = 0
-    stripped: int = 0
-    undeclared: set[str] = field(default_factory=set)
-    backends: dict[str, BackendLoad] = field(default_factory=dict)
-
-
 async def ingest(
     client: GatewayClient,
     experiment: Experiment,
@@ -111,7 +83,7 @@ async def ingest(
     other messages.
     """
     started = time.perf_counter()
-    tally, target = _LoadTally(), experiment.target
+    tally, target = LoadTally(), experiment.target
     files = tuple(map(Path, experiment.expansions))
     expansions = expansion_hashes(experiment)
     declaration = _declaration(experiment, dataset, declared_models(files))
@@ -121,11 +93,10 @@ async def ingest(
     if dataset.counts.fields_not_read:
         unread = ", ".join(dataset.counts.fields_not_read)
         tell(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
-    begun = await _with_retries(lambda: client.begin(target, wanted), tally, sleep)
+    begun = await with_counted_retries(lambda: client.begin(target, wanted), tally, sleep)
     documents = expanded(dataset.documents(), files) if files else dataset.documents()
     with shown(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
-        async for sent in _index_all(client, target, batches(documents, build), tally, sleep):
-            advance(sent)
+        await send_batches(client, target, documents, build, tally, sleep, advance)
     if tally.undeclared:
         tell(
             f"Kept, but no search can filter by it, because {target} does not declare it: metadata "
@@ -136,14 +107,14 @@ async def ingest(
     await _wait_until_added(client, target, wanted, begun, tally, sleep, tell)
     publication = PublishRequest(build=build, expected_documents=dataset.counts.documents)
     try:
-        published = await _with_retries(
+        published = await with_counted_retries(
             lambda: client.publish(target, publication), tally, sleep, attempts=PUBLISH_ATTEMPTS
         )
     except GatewayError as error:
         if error.status != 409:
             raise
         raise EvaluationError(f"{target} was not published: {error} --rebuild loads it anew.") from error
-    view = await _with_retries(lambda: client.collection(target), tally, sleep)
+    view = await with_counted_retries(lambda: client.collection(target), tally, sleep)
     counts = {"published": published.documents}
     counts |= {name: state.documents for name, state in live_states(view).items()}
     wrong = {name: count for name, count in counts.items() if count != dataset.counts.documents}
@@ -174,7 +145,7 @@ async def _wait_until_added(
     target: str,
     wanted: BeginCollection,
     begun: CollectionBegun,
-    tally: _LoadTally,
+    tally: LoadTally,
     sleep: Sleep,
     tell: Callable[[str], None],
 ) -> None:
@@ -184,21 +155,21 @@ async def _wait_until_added(
         tell(f"Adding {addition.backend} to {begun.generation} ...")
     while begun.adding:
         await sleep(ADDITION_POLL_S)
-        begun = await _with_retries(lambda: client.begin(target, wanted), tally, sleep)
+        begun = await with_counted_retries(lambda: client.begin(target, wanted), tally, sleep)
         for addition in begun.adding:
             if addition.problem is not None:
                 raise EvaluationError(f"{target}: {addition.backend} could not be added: {addition.problem}")
 
 
 async def _needed_backends(
-    client: GatewayClient, experiment: Experiment, tally: _LoadTally, sleep: Sleep
+    client: GatewayClient, experiment: Experiment, tally: LoadTally, sleep: Sleep
 ) -> tuple[str, ...] | None:
     """Returns the storing backends that the pipelines use; None where the gateway's release does not name them."""
-    storing = (await _with_retries(client.collections, tally, sleep)).backends
+    storing = (await with_counted_retries(client.collections, tally, sleep)).backends
     used: set[str] = set()
     for asked in experiment.pipelines:
         if isinstance(asked, str):
-            used.update((await _with_retries(partial(client.pipeline, asked), tally, sleep)).pipeline.backends)
+            used.update((await with_counted_retries(partial(client.pipeline, asked), tally, sleep)).pipeline.backends)
         else:
             used.update(asked.backends)
     return tuple(name for name in storing if name in used) or None
@@ -237,90 +208,3 @@ def live_states(view: CollectionView) -> dict[str, CollectionState]:
         for state in backend.generations
         if state.generation == view.live
     }
-
-
-def batches(
-    documents: Iterable[Document],
-    build: str,
-    most_documents: int = MAX_BATCH_DOCUMENTS,
-    most_bytes: int = MAX_BATCH_BYTES,
-) -> Iterator[tuple[int, bytes]]:
-    """Yields (number of documents, DocumentsRequest body) of consecutive documents for a build.
-
-    A document above `most_bytes` alone raises EvaluationError: the wire would refuse it.
-    """
-    parts: list[bytes] = []
-    size = values = 0
-    for document in documents:
-        part = sent_json(document)
-        if len(part) > most_bytes:
-            raise EvaluationError(f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent")
-        held = metadata_values(document)
-        taken = len(part) + _repeated_characters(document)
-        full = len(parts) == most_documents or size + taken > most_bytes or values + held > MOST_DOCUMENT_VALUES
-        if parts and full:
-            yield len(parts), _body(build, parts)
-            parts, size, values = [], 0, 0
-        parts.append(part)
-        size += taken + 1
-        values += held
-    if parts:
-        yield len(parts), _body(build, parts)
-
-
-def _repeated_characters(document: Document) -> int:
-    """Counts what an engine makes of word frequencies: Elasticsearch takes requests of 100 MB."""
-    held = None if document.expansions is None else document.expansions.deepct
-    return 0 if held is None else held.repeated_characters
-
-
-def _body(build: str, parts: list[bytes]) -> bytes:
-    return b'{"build":"' + build.encode() + b'","documents":[' + b",".join(parts) + b"]}"
-
-
-async def _index_all(
-    client: GatewayClient, target: str, bodies: Iterable[tuple[int, bytes]], tally: _LoadTally, sleep: Sleep
-) -> AsyncIterator[int]:
-    for count, body in bodies:
-        report = await _with_retries(partial(_index_batch, client, target, body), tally, sleep)
-        tally.batches += 1
-        tally.stripped += report.stripped_characters
-        tally.undeclared.update(report.undeclared_metadata)
-        for outcome in report.services:
-            if isinstance(outcome.report, IndexReport):
-                before = tally.backends.get(outcome.backend, BackendLoad())
-                tally.backends[outcome.backend] = BackendLoad(
-                    indexed=before.indexed + outcome.report.indexed,
-                    unchanged=before.unchanged + outcome.report.unchanged,
-                    encoded=before.encoded + outcome.report.encoded,
-                )
-        yield count
-
-
-async def _index_batch(client: GatewayClient, target: str, body: bytes) -> FanOutReport:
-    report = await client.index(target, body)
-    if report.complete:
-        return report
-    failed: list[str] = []
-    refused: list[str] = []
-    waiting: list[str] = []
-    for outcome in report.services:
-        if outcome.status == "failed":
-            failed.append(f"{outcome.backend}: {outcome.reason}")
-        elif isinstance(outcome.report, IndexReport):
-            for item in outcome.report.errors:
-                (waiting if item.retryable else refused).append(f"{outcome.backend}: {item.id}: {item.reason}")
-    # Failed services and full queues are worth a retry, which is idempotent; a refused document stays refused.
-    final = refused and not failed
-    kind, status = ("documents-refused", 422) if final else ("incomplete", 503) if failed else ("overloaded", 429)
-    reasons = "; ".join([*failed, *refused[:3], *([] if final else waiting[:3])])
-    raise GatewayError(kind, f"a batch was not taken whole: {reasons}", status=status)
-
-
-async def _with_retries(
-    call: Callable[[], Awaitable[T]], tally: _LoadTally, sleep: Sleep, attempts: int = ATTEMPTS
-) -> T:
-    def count() -> None:
-        tally.retries += 1
-
-    return await with_retries(call, "ingest", sleep, attempts=attempts, on_retry=count)

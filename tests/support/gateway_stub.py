@@ -67,6 +67,7 @@ PIPELINES = {
     }.items()
 }
 
+RETRY_AFTER_S = 3  # of a batch above `most_loading`
 BURST = 20  # searches that a drive may send too early
 
 
@@ -100,6 +101,9 @@ class GatewayStub:
     model: dict[str, str] = field(default_factory=dict)  # what the stamp of `dense` has beyond this one
     search_delay_s: float = 0.0  # delay of each answer to a search
     load_delay_s: float = 0.0  # delay of each answer to a batch
+    most_loading: int | None = None  # batches at once; refuses what is more
+    loading: int = 0  # batches at once, now
+    highest_loading: int = 0
     most_searches_a_second: float | None = None  # of each drive of a load; refuses what is more, but for BURST of them
     batches: list[int] = field(default_factory=list)
     others: dict[str, "GatewayStub"] = field(default_factory=dict)  # collections beside this one, by name
@@ -291,8 +295,15 @@ async def _view(request: Request, name: str) -> CollectionView:
 @handled(scope="search")
 async def _load(request: Request, name: str, body: DocumentsRequest) -> FanOutReport:
     held = _stub(request).named(name)
-    await asyncio.sleep(held.load_delay_s)
-    return held.load(body)
+    if held.loading == held.most_loading:
+        raise Overloaded("too many batches", retry_after_s=RETRY_AFTER_S)
+    held.loading += 1
+    held.highest_loading = max(held.highest_loading, held.loading)
+    try:
+        await asyncio.sleep(held.load_delay_s)
+        return held.load(body)
+    finally:
+        held.loading -= 1
 
 
 @ROUTES.post(f"{COLLECTION}/documents/get")

@@ -1,0 +1,103 @@
+"""The loader keeps several batches in flight, slows down where it is refused, and loses nothing."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from evaluator.errors import EvaluationError
+from evaluator.experiments.experiment import Experiment
+from evaluator.progress import Advance
+from evaluator.steps.corpus_batches import MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
+from evaluator.steps.ingest import ingest
+from evaluator.steps.prepared_run import load_dataset
+from tests.support.gateway_stub import RETRY_AFTER_S, GatewayStub
+from tests.support.small_runs import planned, reached
+
+DOCUMENTS = 3_000
+IDS = {f"d{number}" for number in range(DOCUMENTS)}
+
+
+@pytest.fixture
+def stub() -> GatewayStub:
+    return GatewayStub(load_delay_s=0.1)
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    wanted = planned(tmp_path)
+    lines = (json.dumps({"_id": f"d{number}", "text": f"bell {number}"}) for number in range(DOCUMENTS))
+    (tmp_path / "shop" / "corpus.jsonl").write_text("\n".join(lines))
+    return wanted
+
+
+async def test_several_batches_are_in_flight_and_each_document_is_counted_once(
+    stub: GatewayStub, experiment: Experiment
+) -> None:
+    counted: list[int] = []
+
+    @contextmanager
+    def shown(_label: str, _total: int, _unit: str) -> Iterator[Advance]:
+        yield lambda count, _lost=0: counted.append(count)
+
+    async with reached(stub) as client:
+        report = await ingest(client, experiment, load_dataset(experiment), shown=shown)
+    assert 1 < stub.highest_loading <= MOST_IN_FLIGHT
+    assert stub.documents.keys() == IDS
+    assert sum(counted) == sum(stub.batches) == report.documents == DOCUMENTS
+    assert report.backends["dense"].indexed == DOCUMENTS
+    assert report.batches == len(stub.batches)
+    assert max(stub.batches) == MOST_BATCH_DOCUMENTS
+
+
+async def test_refused_for_too_many_batches_it_waits_as_asked_and_loses_nothing(
+    stub: GatewayStub, experiment: Experiment
+) -> None:
+    stub.most_loading = 2
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(2 * stub.load_delay_s)
+
+    async with reached(stub) as client:
+        report = await ingest(client, experiment, load_dataset(experiment), sleep)
+    assert stub.documents.keys() == IDS
+    assert report.retries == len(waits) > 0
+    assert min(waits) >= RETRY_AFTER_S
+    assert len(waits) < len(stub.batches)  # four in flight all the time would be refused two of four times
+
+
+async def test_a_load_that_ended_midway_is_completed_by_the_next_one(stub: GatewayStub, experiment: Experiment) -> None:
+    async with reached(stub) as client:
+        killed = asyncio.create_task(ingest(client, experiment, load_dataset(experiment)))
+        async with asyncio.timeout(30):
+            while len(stub.batches) < 5:  # noqa: ASYNC110  # the stub has no event for it
+                await asyncio.sleep(0.001)
+        killed.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killed
+        held = len(stub.documents)
+        report = await ingest(client, experiment, load_dataset(experiment))
+    assert 0 < held < DOCUMENTS
+    assert stub.documents.keys() == IDS
+    assert report.backends["dense"].model_dump() == {
+        "indexed": DOCUMENTS - held,
+        "unchanged": held,
+        "encoded": DOCUMENTS - held,
+    }
+
+
+async def test_after_an_error_no_batch_is_in_flight(stub: GatewayStub, experiment: Experiment) -> None:
+    stub.refused_documents = {"d700"}
+    async with reached(stub) as client:
+        with pytest.raises(EvaluationError, match="d700"):
+            await ingest(client, experiment, load_dataset(experiment))
+        arrived = len(stub.batches)
+        assert stub.loading == 0
+        await asyncio.sleep(4 * stub.load_delay_s)
+    assert len(stub.batches) == arrived
+    assert sum(stub.batches) < DOCUMENTS

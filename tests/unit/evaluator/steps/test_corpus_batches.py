@@ -1,0 +1,48 @@
+"""The pace of a load: smaller batches where calls are slow, fewer in flight where they are refused."""
+
+from evaluator.client.client import GatewayError
+from evaluator.steps.corpus_batches import (
+    FIRST_BATCH_DOCUMENTS,
+    MOST_BATCH_DOCUMENTS,
+    MOST_IN_FLIGHT,
+    SLOW_S,
+    LoadPace,
+)
+
+CALL_S = 120.0
+
+
+def loaded(pace: LoadPace, document_s: float, rounds: int = 30) -> float:
+    """Loads in rounds with an encoder that takes `document_s` a document; returns the longest call's seconds."""
+    longest = 0.0
+    for _ in range(rounds):
+        sizes = [pace.documents] * pace.in_flight
+        seconds = sum(sizes) * document_s
+        longest = max(longest, seconds)
+        for size in sizes:
+            pace.taken(size, seconds)
+    return longest
+
+
+def test_with_a_quick_encoder_batches_and_their_number_grow_to_their_most() -> None:
+    pace = LoadPace()
+    assert (pace.documents, pace.in_flight) == (FIRST_BATCH_DOCUMENTS, 1)
+    loaded(pace, 0.0005)
+    assert (pace.documents, pace.in_flight) == (MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT)
+
+
+def test_with_an_encoder_of_a_second_a_document_no_call_comes_near_its_time_limit() -> None:
+    pace = LoadPace()
+    assert loaded(pace, 1.0) < CALL_S / 1.5
+    assert pace.documents * MOST_IN_FLIGHT <= SLOW_S
+
+
+def test_a_time_out_halves_the_batches_and_a_refusal_those_in_flight() -> None:
+    pace = LoadPace()
+    loaded(pace, 0.0005)
+    pace.failed(256, GatewayError("timeout", "no answer"))
+    pace.failed(256, GatewayError("timeout", "no answer"))  # in flight with the first
+    assert (pace.documents, pace.in_flight) == (128, MOST_IN_FLIGHT)
+    for _ in range(5):
+        pace.failed(128, GatewayError("overloaded", "full", status=429))
+    assert (pace.documents, pace.in_flight) == (128, 1)
