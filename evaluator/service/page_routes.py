@@ -17,6 +17,7 @@ from evaluator.errors import EvaluationError
 from evaluator.pages.environment import PAGE_FILES, page_file, style_sheet
 from evaluator.replay.page import REPLAY_STEP
 from evaluator.runs.run_folder import WRITTEN_BY
+from evaluator.service.compared_choice import compared_choice, ordered_words
 from evaluator.service.comparison_cache import ComparisonCache
 from evaluator.service.form_experiment import bundled_experiments, form_experiment
 from evaluator.service.job_state import COMPARED_RUN
@@ -43,7 +44,7 @@ from services.chassis.requests.audit import note_run
 from services.chassis.requests.handling import handled
 
 A_PAGE = 50  # runs
-MOST_COMPARED = 16
+MOST_COMPARED = 64  # runs, or pipelines of them
 
 
 def page_routes(
@@ -114,15 +115,19 @@ def page_routes(
     @handled(scope="search", slow=True, page=True)
     @answers.as_page
     async def compare(
-        runs: Annotated[Sequence[str], Query()] = (), metric: str = "nDCG@10", examples: str = "3", table: str = ""
+        runs: Annotated[Sequence[str], Query()] = (),
+        metric: str = "nDCG@10",
+        baseline: str = "",
+        examples: str = "3",
+        table: str = "",
     ) -> Response:
-        words = list(dict.fromkeys(runs))
-        if not 1 <= len(words) <= MOST_COMPARED:
+        if not 1 <= len(set(runs)) <= MOST_COMPARED:
             raise BadInput(f"Choose 1 to {MOST_COMPARED} runs to compare; the list of runs has a box for each.")
-        for word in words:
+        for word in (*runs, *filter(None, [baseline])):
             if not COMPARED_RUN.fullmatch(word):
                 raise NotFound(f"{word} is no run here; the list of runs has all.")
             known_run(jobs, word.partition(":")[0])
+        words = await asyncio.to_thread(ordered_words, jobs, runs, baseline)
         try:
             settings = ComparisonSettings(metric=metric.strip(), examples=page_number(examples))
         except ValidationError as error:
@@ -136,7 +141,8 @@ def page_routes(
             return table_answer([*comparison_blocks(report), *example_blocks(report)], table)
         again = [("metric", settings.metric), ("examples", settings.examples), ("table", "")]
         files = "/compare?" + urlencode([*(("runs", word) for word in words), *again])
-        return html_answer(await asyncio.to_thread(pages.comparison, report, words, files))
+        choice = await asyncio.to_thread(compared_choice, jobs, words)
+        return html_answer(await asyncio.to_thread(pages.comparison, report, choice, words, files))
 
     @routes.get("/new", include_in_schema=False)
     @handled(scope="search", page=True)

@@ -61,6 +61,29 @@ class ShownRun:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferedRun:
+    """A run whose pipelines can be ticked. `words`: a pair of `RUN:PIPELINE` and the pipeline's name for each."""
+
+    title: str
+    words: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedChoice:
+    """The form of a comparison, as it is filled in. `others`: runs over the same dataset that are not compared."""
+
+    runs: tuple[OfferedRun, ...]
+    others: tuple[OfferedRun, ...]
+    ticked: frozenset[str]
+    baseline: str
+
+    @property
+    def every(self) -> tuple[OfferedRun, ...]:
+        """All runs, whose pipelines can be the baseline."""
+        return (*self.runs, *self.others)
+
+
+@dataclass(frozen=True, slots=True)
 class NewForm:
     """The form that starts an experiment, as it was filled in. `served`: the gateway's pipelines; none: no answer.
 
@@ -103,8 +126,9 @@ class ServicePages:
         """Renders the page of a step of a run."""
         return self._rendered("step.html", here="", run=run, page=page, sections=page_sections(page.blocks, page.svgs))
 
-    def comparison(self, report: ComparisonReport, runs: Sequence[str], files: str) -> str:
-        """Renders a comparison. `files`: the address of its tables, to which the name of a file is added."""
+    def comparison(self, report: ComparisonReport, choice: ComparedChoice, words: Sequence[str], files: str) -> str:
+        """Renders a comparison of what the words name. `files`: the address of its tables, before the name of one."""
+        metric = report.pairs[0].verdict.metric
         chart = differences_chart([PairDifferences(pair.verdict, pair.differences) for pair in report.pairs])
         blocks: list[Block] = comparison_blocks(report)
         if chart is not None:
@@ -121,7 +145,10 @@ class ServicePages:
             "compare.html",
             here="",
             report=report,
-            runs=runs,
+            choice=choice,
+            metric=metric,
+            metrics=dict.fromkeys([*METRICS, metric]),
+            runs=dict.fromkeys(word.partition(":")[0] for word in words),
             files=files,
             sections=page_sections(blocks, {"differences": chart or ""}),
             examples=examples,

@@ -33,7 +33,7 @@ def listed_runs(jobs: Jobs, names: Sequence[str]) -> list[ListedRun]:
         listed.append(
             ListedRun(
                 state=state,
-                name=f"{_name(state.id)}, {_started(state.id)}",
+                name=run_title(state.id),
                 dataset=experiment.dataset_name if experiment else "",
                 pipelines=experiment.arms if experiment else (),
                 verdict=_verdict(jobs.folder(state.id)) if state.state == "done" else "",
@@ -59,7 +59,7 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
             blocks = _blocks_without_report(folder, svgs)
     return ShownRun(
         state=state,
-        name=f"{_name(run)}, {_started(run)} UTC",
+        name=f"{run_title(run)} UTC",
         report=report,
         svgs=svgs,
         blocks=blocks,
@@ -123,6 +123,11 @@ def _experiment(folder: RunFolder) -> Experiment | None:
         return folder.experiment
     except EvaluationError:
         return None
+
+
+def run_title(run: str) -> str:
+    """Returns the name of a run for readers: its experiment, and when it began in UTC."""
+    return f"{_name(run)}, {_started(run)}"
 
 
 def _name(run: str) -> str:

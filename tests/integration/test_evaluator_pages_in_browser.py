@@ -130,6 +130,13 @@ async def test_a_reader_starts_watches_compares_judges_and_sees_other_figures(
         await expect(page.get_by_role("heading", name="Comparison: nDCG@10")).to_be_visible(timeout=SLOW_MS)
         await expect(page.get_by_role("heading", name=SCRIPT).first).to_be_visible()
         await expect_sound(page)
+        await hands.press(page.locator(".choose > summary"))
+        await page.get_by_label("Baseline").select_option("dense")
+        await page.get_by_label("Metric", exact=True).select_option("MRR@10")
+        await expect_sound(page)
+        await hands.press(page.get_by_role("button", name="Compare"))
+        await expect(page.get_by_role("heading", name="Comparison: MRR@10")).to_be_visible(timeout=SLOW_MS)
+        await expect(page.locator("#baseline")).to_have_value(f"{run}:dense")
 
         await hands.press(page.get_by_role("link", name=run))
         await hands.press(page.get_by_role("link", name="Judge what nobody has judged"))
