@@ -39,6 +39,7 @@ def search_routes(executor: Executor) -> APIRouter:
     @routes.post("/v1/collections/{collection}/search", response_model=SearchAnswer, tags=["search"])
     @handled("own", scope="search")
     async def search(collection: CollectionName, request: SearchRequest, received: Request) -> Response:
+        """Returns the best documents for a query, by a pipeline."""
         answer = await executor.search(collection, request, client_of(received.scope))
         # Serialised here: FastAPI would validate every hit a second time. Parts not asked for are left out.
         return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
@@ -53,16 +54,19 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
     @routes.get("/v1/pipelines", tags=["pipelines"])
     @handled("control", scope="search")
     async def list_pipelines() -> PipelineList:
+        """Lists the pipelines, with their stages."""
         return catalog.views()
 
     @routes.post("/v1/pipelines/reload", tags=["pipelines"])
     @handled("control", scope="admin")
     async def reload_pipelines() -> PipelineChanges:
+        """Reads the files of the pipelines again, and lists what changed."""
         return await reload(catalog)
 
     @routes.get("/v1/pipelines/{name}", tags=["pipelines"])
     @handled("control", scope="search")
     async def get_pipeline(name: PipelineName) -> PipelineView:
+        """Returns one pipeline, with its stages."""
         return catalog.view(name)
 
     return routes
@@ -75,11 +79,13 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
     @routes.get("/v1/collections", tags=["collections"])
     @handled("control", scope="search", logged=False)
     async def list_collections() -> CollectionList:
+        """Lists the collections, with their generations."""
         return await collections.all()
 
     @routes.get("/v1/collections/{collection}", tags=["collections"])
     @handled("control", scope="search")
     async def get_collection(collection: CollectionName, received: Request) -> CollectionView:
+        """Returns one collection, with its generations."""
         return await collections.one(collection, caller_of(received.scope))
 
     @routes.put("/v1/collections/{collection}", tags=["collections"])
@@ -87,37 +93,44 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
     async def begin_collection(
         collection: CollectionName, received: Request, declaration: BeginCollection | None = None
     ) -> CollectionBegun:
+        """Begins a generation of a collection, or continues the one that is being built."""
         return await collections.begin(collection, declaration or BeginCollection(), caller_of(received.scope))
 
     @routes.delete("/v1/collections/{collection}", status_code=204, tags=["collections"])
     @handled("write", scope="admin")
     async def delete_collection(collection: CollectionName) -> None:
+        """Deletes a collection with all its generations."""
         await collections.remove(collection)
 
     @routes.post("/v1/collections/{collection}/publish", tags=["collections"])
     @handled("write", scope="index", slow=True)
     async def publish(collection: CollectionName, received: Request, asked: PublishRequest | None = None) -> Published:
+        """Finishes the generation that was built, and makes it live."""
         return await publishing.publish(collection, asked or PublishRequest(), caller_of(received.scope))
 
     @routes.post("/v1/collections/{collection}/rollback", tags=["collections"])
     @handled("write", scope="index")
     async def roll_back(collection: CollectionName) -> Published:
+        """Makes the previous generation live again."""
         return await publishing.roll_back(collection)
 
     @routes.post("/v1/collections/{collection}/documents", tags=["documents"])
     @handled("write", scope="index", slow=True)
     async def index_documents(collection: CollectionName, batch: DocumentsRequest, received: Request) -> FanOutReport:
+        """Adds documents to a collection, or replaces them."""
         return await indexing.index(collection, batch, caller_of(received.scope))
 
     @routes.post("/v1/collections/{collection}/documents/get", response_model=DocumentsAnswer, tags=["documents"])
     @handled(scope="search")
     async def get_documents(collection: CollectionName, ids: IdsRequest) -> Response:
+        """Returns documents by their ids."""
         answer = await indexing.get_documents(collection, ids)
         return Response(answer.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
 
     @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
     @handled("write", scope="index")
     async def delete_documents(collection: CollectionName, ids: DeleteRequest, received: Request) -> FanOutReport:
+        """Deletes documents by their ids."""
         return await indexing.delete_documents(collection, ids, caller_of(received.scope))
 
     return routes

@@ -49,7 +49,9 @@ def page_routes(executor: Executor, catalog: Catalog, generations: Generations, 
     @handled("control", scope="search", page=True)
     async def list_routes(received: Request) -> Response:
         paths = received.app.openapi()["paths"]
-        listed = [(method.upper(), path, one["summary"]) for path, of in paths.items() for method, one in of.items()]
+        listed = [
+            (method.upper(), path, one["description"]) for path, of in paths.items() for method, one in of.items()
+        ]
         return files.page("docs.html", listed=listed)
 
     @routes.get("/page/{name}", include_in_schema=False)

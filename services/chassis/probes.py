@@ -60,11 +60,13 @@ def probe_router(
     @router.get("/livez")
     @handled(scope="open")
     async def livez() -> Health:
+        """Answers while the process runs."""
         return Health(service=service, status="alive")
 
     @router.get("/readyz", responses={503: {"model": Health}})
     @handled(scope="open")
     async def readyz(response: Response) -> Health:
+        """Checks whether the service can do its work; 503 if it cannot."""
         checks = await shared.checks()
         status = "ready" if all(check.ok for check in checks) else "not_ready"
         if lifecycle.draining:
@@ -85,6 +87,7 @@ def probe_router(
         @router.get("/metrics", response_class=Response)
         @handled(scope="open")
         async def metrics() -> Response:
+            """Returns the metrics in the format of Prometheus."""
             return Response(instruments.exposition(), media_type=EXPOSITION)
 
     return router

@@ -11,7 +11,13 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.support.backends import Stack, opened_stack
-from tests.support.browser_pages import accessibility_violations, opened_browser, opened_page, overflow_px
+from tests.support.browser_pages import (
+    accessibility_violations,
+    figures_out_of_sight,
+    opened_browser,
+    opened_page,
+    overflow_px,
+)
 from tests.support.served import on_a_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -65,6 +71,7 @@ async def test_a_query_is_typed_and_compared_and_axe_finds_no_fault(
         for summary in await page.locator("summary").all():
             await summary.click()
         assert await accessibility_violations(page) == []
+        assert await figures_out_of_sight(page) == []
         assert await overflow_px(page) == 0
 
 
@@ -205,6 +212,7 @@ async def test_the_list_of_routes_leads_to_the_description_of_the_api(browser: B
     async with opened_page(browser, 390) as page:
         await page.goto(f"{address}docs")
         assert await accessibility_violations(page) == []
+        assert await figures_out_of_sight(page) == []
         assert await overflow_px(page) == 0
         await page.get_by_role("link", name="openapi.json").click()
         await expect(page.locator("body")).to_contain_text('"openapi"')
