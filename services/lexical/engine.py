@@ -95,7 +95,7 @@ class LexicalEngine(Protocol):
         ...
 
     async def finish(self, generation: str) -> CollectionState:
-        """Makes everything searchable and the index compact. After a deadline, call it again."""
+        """Makes everything searchable, and the index of a build compact. After a deadline, call it again."""
         ...
 
     async def digest(self, generation: str) -> str:

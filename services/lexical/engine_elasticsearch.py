@@ -177,13 +177,19 @@ class ElasticsearchEngine:
             return await page_of_ids(self._reading, self._catalog.index(generation), asked)
 
     async def finish(self, generation: str) -> CollectionState:
-        """Merges to one segment and refreshes. A merge continues in Elasticsearch after a deadline."""
+        """Refreshes, and merges a build to one segment a shard, which continues in Elasticsearch after a deadline.
+
+        A published generation is left to Elasticsearch's own merges: one publish of a few writes would rewrite it all,
+        to a segment that is too large to be merged again as its documents are replaced.
+        """
         held = await self._catalog.usable(generation)
         index = self._catalog.index(generation)
         with elasticsearch_errors(generation, writes=True):
-            merged = await within_deadline(self._writing).indices.forcemerge(index=index, max_num_segments=1)
-            refreshed = await within_deadline(self._writing).indices.refresh(index=index)
-            for answer in (merged, refreshed):
+            answers = []
+            if not held.published:
+                answers.append(await within_deadline(self._writing).indices.forcemerge(index=index, max_num_segments=1))
+            answers.append(await within_deadline(self._writing).indices.refresh(index=index))
+            for answer in answers:
                 if BroadcastAnswer.model_validate(answer.body).shards.failed:
                     raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
         return await self._state(held)

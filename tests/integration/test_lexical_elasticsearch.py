@@ -99,12 +99,24 @@ async def test_the_published_generation_goes_by_the_collections_name(
         assert list((await opener.client.indices.get_alias(name=f"{prefix}notes")).body) == [f"{prefix}{generation}"]
 
 
-async def test_finishing_leaves_one_segment(engine: LexicalEngine, opener: ElasticsearchOpener) -> None:
+async def test_finishing_merges_a_build_and_not_a_live_generation(
+    engine: LexicalEngine, opener: ElasticsearchOpener
+) -> None:
     for note in NOTES:
         await filled(engine, documents({note: NOTES[note]}))
     index = f"{opener.settings.index_prefix}notes@1"
+    assert await segments_of(opener, index) == 1
+    await engine.publish("notes@1")
+    for number in range(3):
+        await engine.index("notes@1", documents({f"more{number}": "brake"}))
+    assert await segments_of(opener, index) > 1
+    await engine.finish("notes@1")
+    assert await segments_of(opener, index) > 1
+
+
+async def segments_of(opener: ElasticsearchOpener, index: str) -> int:
     segments = await opener.client.indices.segments(index=index)
-    assert segments.body["indices"][index]["shards"]["0"][0]["num_search_segments"] == 1
+    return int(segments.body["indices"][index]["shards"]["0"][0]["num_search_segments"])
 
 
 async def test_three_shards_rank_and_score_as_one_does(opener: ElasticsearchOpener) -> None:
