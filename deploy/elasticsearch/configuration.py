@@ -17,6 +17,7 @@ CERTIFICATES = "tls"
 KEYSTORE = "http.p12"
 AUTHORITY = "ca.pem"
 _HEAP = "1g"
+_HEAP_OF_NODES = "512m"
 
 _LOGGING = """\
 status = error
@@ -45,6 +46,26 @@ class ServerDirectories:
         return self.logs / "http.ports"
 
 
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The place of a server among those of its cluster: its number, from 1, and the transport port of each."""
+
+    number: int
+    transport_ports: tuple[int, ...]
+
+    def settings(self) -> dict[str, str | bool | list[str]]:
+        """Returns what elasticsearch.yml has for it in place of a single node's."""
+        names = [f"node-{number}" for number in range(1, len(self.transport_ports) + 1)]
+        return {
+            "discovery.type": "multi-node",
+            "node.name": names[self.number - 1],
+            "transport.port": str(self.transport_ports[self.number - 1]),
+            "discovery.seed_hosts": [f"{HOST}:{port}" for port in self.transport_ports],
+            # Read at the first start alone.
+            "cluster.initial_master_nodes": names,
+        }
+
+
 def make_server_directories(asked: Path, installation: Installation) -> ServerDirectories:
     """Makes a server's directories under `asked` or its substitute (account.private_directory)."""
     account = installation.account
@@ -71,6 +92,7 @@ def configure(
     port: int | None,
     extra: Mapping[str, str | bool | list[str]],
     certificate: Path | None = None,
+    membership: Membership | None = None,
 ) -> None:
     """Rewrites the configuration from the distribution's and ours, and gives it to the server's user at the end.
 
@@ -92,12 +114,13 @@ def configure(
         # other files. Writes to a full disk still fail.
         "cluster.routing.allocation.disk.threshold_enabled": False,
         **extra,
+        **({} if membership is None else membership.settings()),
     }
     # JSON is YAML, and quotes any character of a path.
     lines = (f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
     write_whole(places.config / "elasticsearch.yml", "".join(lines))
     write_whole(places.config / "log4j2.properties", _LOGGING)
-    write_whole(places.config / "jvm.options", _jvm_options(places))
+    write_whole(places.config / "jvm.options", _jvm_options(places, _HEAP if membership is None else _HEAP_OF_NODES))
     if certificate is not None:
         # Elasticsearch reads files only below its configuration.
         (places.config / CERTIFICATES).mkdir()
@@ -106,12 +129,12 @@ def configure(
     make_private_directory(places.config, installation.account)
 
 
-def _jvm_options(places: ServerDirectories) -> str:
+def _jvm_options(places: ServerDirectories, heap: str) -> str:
     """Returns the distribution's options and ours, without its GC log, whose folder is read only."""
     theirs = (places.config / "jvm.options").read_text(encoding="utf-8").splitlines()
     ours = [
-        f"-Xms{_HEAP}",
-        f"-Xmx{_HEAP}",
+        f"-Xms{heap}",
+        f"-Xmx{heap}",
         "-XX:-HeapDumpOnOutOfMemoryError",
         f"-XX:ErrorFile={places.logs}/hs_err_pid%p.log",
     ]

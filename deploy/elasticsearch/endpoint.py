@@ -33,10 +33,11 @@ class Endpoint:
         return lines
 
 
-def is_healthy(endpoint: Endpoint, password: str | None) -> bool:
-    """Returns whether a server answers there with a green or yellow cluster."""
+def is_healthy(endpoint: Endpoint, password: str | None, nodes: int = 1) -> bool:
+    """Returns whether a server answers there with a green or yellow cluster of this many nodes."""
     try:
-        return _ask(endpoint, "/_cluster/health", password, None).get("status") in {"green", "yellow"}
+        health = _ask(endpoint, "/_cluster/health", password, None)
+        return health.get("status") in {"green", "yellow"} and health.get("number_of_nodes") == nodes
     except (OSError, ValueError):  # not listening yet, not authenticating yet, not JSON
         return False
 

@@ -13,14 +13,21 @@ from pathlib import Path
 from typing import IO
 
 from deploy.elasticsearch.account import identity
-from deploy.elasticsearch.configuration import HOST, ServerDirectories, configure, environment, make_server_directories
+from deploy.elasticsearch.configuration import (
+    HOST,
+    Membership,
+    ServerDirectories,
+    configure,
+    environment,
+    make_server_directories,
+)
 from deploy.elasticsearch.data_lock import ServerRecord, lock_data_directory, write_record
 from deploy.elasticsearch.endpoint import Endpoint, is_healthy, new_api_key
 from deploy.elasticsearch.install import Installation
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.secure import SETTINGS, Security, make_certificate, secure
 
-# Ten seconds on a quiet machine; tests share two cores with others.
+# A node takes ten seconds on a quiet machine; tests share two cores with others.
 _HEALTHY_WITHIN_S = 180.0
 # It closes its indices first; after this it is killed, and recovers from its translog at the next start.
 _STOPPED_WITHIN_S = 30.0
@@ -31,18 +38,25 @@ _MOST_BYTES_OF_PORTS = 4_096  # a line for each address of the host
 class ElasticsearchServer:
     """Owns the process of a started server; the pid is the JVM's."""
 
-    def __init__(self, process: subprocess.Popen[bytes], places: ServerDirectories, security: Security | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], places: ServerDirectories, security: Security | None, nodes: int
+    ) -> None:
         self._process = process
         self._places = places
         self._security = security
+        self._nodes = nodes
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def wait_until_healthy(self) -> Endpoint:
-        """Waits for a green or yellow cluster; returns its endpoint. Raises SetupProblem at its end or a timeout."""
-        deadline = time.monotonic() + _HEALTHY_WITHIN_S
+        """Waits for a green or yellow cluster of all nodes; returns the server's endpoint.
+
+        Raises SetupProblem at its end or a timeout.
+        """
+        within_s = _HEALTHY_WITHIN_S * self._nodes
+        deadline = time.monotonic() + within_s
         password = None if self._security is None else self._security.password
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -51,15 +65,13 @@ class ElasticsearchServer:
                     "output says why."
                 )
             endpoint = self._listening()
-            if endpoint is not None and is_healthy(endpoint, password):
+            if endpoint is not None and is_healthy(endpoint, password, self._nodes):
                 if password is not None:
                     endpoint = Endpoint(endpoint.url, endpoint.ca_file, new_api_key(endpoint, password))
                 write_record(self._places.asked, ServerRecord(pid=self.pid, endpoint=endpoint))
                 return endpoint
             time.sleep(_POLL_S)
-        raise SetupProblem(
-            f"Elasticsearch was not healthy within {_HEALTHY_WITHIN_S:.0f} s: its output says how far it came."
-        )
+        raise SetupProblem(f"Elasticsearch was not healthy within {within_s:.0f} s: its output says how far it came.")
 
     def wait(self) -> int:
         """Waits until the process ends; returns its exit status."""
@@ -111,12 +123,13 @@ def start_server(
     secured: bool = False,
     output: IO[bytes] | None = None,
     detached: bool = False,
+    membership: Membership | None = None,
 ) -> ElasticsearchServer:
     """Starts a server on `data`, which it then uses exclusively, and returns at once.
 
-    `port` None means any free one; `secured` means TLS and API keys; `output` None means our own. Unless `detached`,
-    the kernel ends it when the calling thread dies, by SIGKILL too (Linux only). Raises SetupProblem when the port or
-    the data directory is in use.
+    `port` None means any free one; `secured` means TLS and API keys; `output` None means our own; `membership`
+    None means a cluster of one. Unless `detached`, the kernel ends it when the calling thread dies, by SIGKILL too
+    (Linux only). Raises SetupProblem when the port or the data directory is in use.
     """
     if port is not None:
         _require_free(port)
@@ -129,7 +142,7 @@ def start_server(
             configure(places, installation, port, SETTINGS, certificate)
             security = secure(places, installation, certificate)
         else:
-            configure(places, installation, port, {"xpack.security.enabled": False})
+            configure(places, installation, port, {"xpack.security.enabled": False}, membership=membership)
         who = identity(installation.account)
         process = subprocess.Popen(
             [str(installation.home / "bin" / "elasticsearch")],
@@ -147,7 +160,8 @@ def start_server(
         )
     finally:
         os.close(lock)
-    return ElasticsearchServer(process, places, security)
+    nodes = 1 if membership is None else len(membership.transport_ports)
+    return ElasticsearchServer(process, places, security, nodes)
 
 
 def say(text: str) -> None:
