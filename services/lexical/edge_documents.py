@@ -21,6 +21,7 @@ from services.lexical.analysis import joined_words_of, words_of
 from services.lexical.edge_query import fields_of_presets
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
 from services.lexical.presets import declared_presets
+from services.storage.content_digest import ContentDigest
 from services.storage.edge_fields import field_indexes
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS, ShardSchema
@@ -40,8 +41,8 @@ class EdgeDocuments:
         self._record = record
         self._shard = shard
 
-    def index(self, documents: Sequence[Document], version: int | None) -> IndexReport:
-        """Writes new and changed documents in one operation of the write-ahead log."""
+    def index(self, documents: Sequence[Document], version: int | None, change: ContentDigest) -> IndexReport:
+        """Writes new and changed documents in one operation of the write-ahead log. `change` gets what that changes."""
         held = {
             payload["id"]: (payload["hash"], payload.get("version", 0))
             for payload in self._payloads([document.id for document in documents], ["id", "hash", "version"])
@@ -50,16 +51,20 @@ class EdgeDocuments:
         newer = _newer({document.id: held[document.id][1] for document in changed if document.id in held}, version)
         text_fields = _text_fields(self._record)
         points: list[edge.Point] = []
+        written: dict[str, str] = {}
         errors = [overtaken(document_id) for document_id in newer]
         for document in changed:
             if document.id in newer:
                 continue
             try:
                 points.append(self._point(document, version or 0, text_fields))
+                written[document.id] = document.content_hash
             except BadInput as refused:
                 errors.append(ItemError(id=document.id, reason=refused.detail))
         if points:
             self._shard.update(edge.UpdateOperation.upsert_points(points))
+            change.remove((one, held[one][0]) for one in written if one in held)
+            change.add(written.items())
         return IndexReport(
             indexed=len(points),
             unchanged=len(documents) - len(changed),
@@ -67,13 +72,14 @@ class EdgeDocuments:
             latest_version=max(newer.values(), default=None),
         )
 
-    def delete(self, ids: Sequence[str], version: int | None) -> DeleteReport:
-        """Removes the documents of these ids, except those with a newer version."""
-        held = {payload["id"]: payload.get("version", 0) for payload in self._payloads(ids, ["id", "version"])}
-        newer = _newer(held, version)
-        gone: list[edge.PointId] = [point_id(one) for one in held if one not in newer]
+    def delete(self, ids: Sequence[str], version: int | None, change: ContentDigest) -> DeleteReport:
+        """Removes the documents of these ids, except those with a newer version. `change` gets what that changes."""
+        found = list(self._payloads(ids, ["id", "hash", "version"]))
+        newer = _newer({payload["id"]: payload.get("version", 0) for payload in found}, version)
+        gone = {payload["id"]: payload["hash"] for payload in found if payload["id"] not in newer}
         if gone:
-            self._shard.update(edge.UpdateOperation.delete_points(gone))
+            self._shard.update(edge.UpdateOperation.delete_points([point_id(one) for one in gone]))
+            change.remove(gone.items())
         return DeleteReport(
             deleted=len(gone),
             errors=tuple(overtaken(one) for one in newer),

@@ -22,6 +22,7 @@ from services.lexical.edge_query import bm25_request
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
+from services.storage.content_digest import ContentDigest
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
 from services.storage.edge_fields import edge_filter
 from services.storage.edge_files import GenerationRecord
@@ -115,7 +116,7 @@ class EdgeEngine:
     async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:
         """Deletes in one operation."""
         held = self._usable(generation)
-        report = await held.write(lambda shard: EdgeDocuments(held.record, shard).delete(ids, version))
+        report = await held.write(lambda shard, change: EdgeDocuments(held.record, shard).delete(ids, version, change))
         held.deleted(report.deleted)
         return report
 
@@ -138,7 +139,7 @@ class EdgeEngine:
         return await self.state(generation)
 
     async def digest(self, generation: str) -> str:
-        """Computes the digest from the payloads."""
+        """Returns the digest that the generation keeps."""
         return await self._usable(generation).digest("hash")
 
     async def publish(self, generation: str, publication: int | None = None) -> CollectionState:
@@ -176,9 +177,13 @@ class EdgeEngine:
 
 
 def _index(
-    record: GenerationRecord, documents: Sequence[Document], version: int | None, shard: edge.EdgeShard
+    record: GenerationRecord,
+    documents: Sequence[Document],
+    version: int | None,
+    shard: edge.EdgeShard,
+    change: ContentDigest,
 ) -> IndexReport:
-    return EdgeDocuments(record, shard).index(documents, version)
+    return EdgeDocuments(record, shard).index(documents, version, change)
 
 
 def _collect(

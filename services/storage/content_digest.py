@@ -14,10 +14,23 @@ class ContentDigest:
 
     def add(self, documents: Iterable[tuple[str, str]]) -> None:
         """Adds pairs of id and content hash."""
-        for document_id, content_hash in documents:
-            one = hashlib.sha256(f"{document_id}\0{content_hash}".encode()).digest()
-            self._sum = (self._sum + int.from_bytes(one)) % _MODULUS
+        self._sum = (self._sum + _sum_of(documents)) % _MODULUS
+
+    def remove(self, documents: Iterable[tuple[str, str]]) -> None:
+        """Takes pairs away that were added: of documents that are deleted or replaced."""
+        self._sum = (self._sum - _sum_of(documents)) % _MODULUS
+
+    def combine(self, change: "ContentDigest") -> None:
+        """Adds all that a change has added, and takes away what it has removed."""
+        self._sum = (self._sum + change._sum) % _MODULUS
 
     def hexdigest(self) -> str:
         """Returns the digest as 64 hexadecimal digits."""
         return f"{self._sum:064x}"
+
+
+def _sum_of(documents: Iterable[tuple[str, str]]) -> int:
+    return sum(
+        int.from_bytes(hashlib.sha256(f"{document_id}\0{content_hash}".encode()).digest())
+        for document_id, content_hash in documents
+    )

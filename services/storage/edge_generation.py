@@ -90,6 +90,10 @@ class EdgeGeneration:
         # The record was replaced, but its folder could not be synced: a power cut could restore the old record.
         self._unsynced = False
         self._recording = threading.Lock()
+        # The digest of what the shard holds; None: not counted since it was opened, or since a write failed midway.
+        self._contents: ContentDigest | None = None
+        self._changes = 0
+        self._changing = threading.Lock()
 
     @classmethod
     def open(
@@ -135,15 +139,18 @@ class EdgeGeneration:
             except BaseException:
                 remove(folder)
                 raise
-            return cls(folder, record, shard, disk, threads)
+            created = cls(folder, record, shard, disk, threads)
+            created._contents = ContentDigest()
+            return created
 
     async def read(self, work: Callable[[Shard], T]) -> T:
         """Runs `work` on the shard, in a thread."""
         return await self._run(lambda: work(self._shard))
 
-    async def write(self, work: Callable[[Shard], T]) -> T:
+    async def write(self, work: Callable[[Shard, ContentDigest], T]) -> T:
         """Runs `work` on the shard, in a thread, excluding other writers. Waits while a copy is being optimised.
 
+        `work` adds to the digest that it is given the documents that it writes, and removes those that they replace.
         Raises InsufficientStorage if too little disk space is free.
         """
         async with self._writing:
@@ -151,22 +158,52 @@ class EdgeGeneration:
             await self._run(self._sync_record)
             if self.record.finished:
                 await self._run(lambda: self._update_record(finished=False))
-            return await self._run(lambda: work(self._shard))
+            return await self._run(lambda: self._change(work))
+
+    def _change(self, work: Callable[[Shard, ContentDigest], T]) -> T:
+        change = ContentDigest()
+        with self._changing:
+            try:
+                result = work(self._shard, change)
+            except BaseException:
+                self._contents = None  # some of it may be written
+                raise
+            finally:
+                self._changes += 1
+            if self._contents is not None:
+                self._contents.combine(change)
+            return result
 
     def deleted(self, points: int) -> None:
         """Counts deleted points: many deletions make an optimisation worthwhile."""
         self._deleted += points
 
     async def digest(self, key: str) -> str:
-        """Computes the digest of all ids and content hashes (under `key` of the payload), page by page, so that
-        searches run in between."""
-        digest = ContentDigest()
+        """Returns the digest of all ids and content hashes (under `key` of the payload), which is kept with the writes.
+
+        The first time after the generation was opened it is counted, page by page, so that searches run in between.
+        """
+        contents = self._contents
+        if contents is None:
+            contents = await self._counted_contents(key)
+        return contents.hexdigest()
+
+    async def _counted_contents(self, key: str) -> ContentDigest:
+        changes, counted = self._changes, ContentDigest()
         first: edge.PointId | None = None
         while True:
             pairs, first = await self.read(partial(_payload_page, key=key, first=first))
-            digest.add(pairs)
+            counted.add(pairs)
             if first is None:
-                return digest.hexdigest()
+                break
+
+        def keep() -> None:
+            with self._changing:
+                if self._changes == changes:  # no write ended since, so none was counted in part
+                    self._contents = counted
+
+        await self._run(keep)
+        return counted
 
     async def add_backends(self, wanted: CollectionDeclaration) -> None:
         """Records the backends of a declaration that the recorded one lacks."""

@@ -9,6 +9,7 @@ import qdrant_edge as edge
 from services.contracts.collections import Unusable
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored, paired
+from services.storage.content_digest import ContentDigest
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
 from services.storage.edge_fields import edge_filter, field_indexes, ids_filter
 from services.storage.edge_files import GenerationRecord
@@ -119,18 +120,27 @@ class EdgeStore:
         opened = self._held.held(generation)
         representation = representation_of(opened.record)
         batch = [_point(point, representation) for point in points]
-        await opened.write(lambda shard: shard.update(edge.UpdateOperation.upsert_points(batch)))
+        written = {point.id: point.content_hash for point in points}
+
+        def write(shard: edge.EdgeShard, change: ContentDigest) -> None:
+            replaced = _contents_of(shard, list(written))
+            shard.update(edge.UpdateOperation.upsert_points(batch))
+            change.remove(replaced)
+            change.add(written.items())
+
+        await opened.write(write)
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
         """Counts the points that exist and removes them, in one write."""
         opened = self._held.held(generation)
         points: list[edge.PointId] = [point_id(one) for one in ids]
 
-        def remove(shard: edge.EdgeShard) -> int:
-            present = len(shard.retrieve(points, with_payload=False, with_vector=False))
+        def remove(shard: edge.EdgeShard, change: ContentDigest) -> int:
+            present = _contents_of(shard, ids)
             if present:
                 shard.update(edge.UpdateOperation.delete_points(points))
-            return present
+                change.remove(present)
+            return len(present)
 
         present = await opened.write(remove)
         opened.deleted(present)
@@ -180,7 +190,7 @@ class EdgeStore:
         return None if record.published_at is None else Publication(record.published_at, record.publication)
 
     async def digest(self, generation: str) -> str:
-        """Computes the digest from all payloads."""
+        """Returns the digest that the generation keeps."""
         return await self._held.held(generation).digest("content")
 
     async def drop(self, generation: str) -> None:
@@ -213,6 +223,13 @@ def _point(point: Point, representation: Representation) -> edge.Point:
     return edge.Point(
         point_id(point.id), edge_vector(kept_vector(point.vector, representation), representation), payload
     )
+
+
+def _contents_of(shard: edge.EdgeShard, ids: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns id and content hash of those that are present."""
+    points: list[edge.PointId] = [point_id(one) for one in ids]
+    found = shard.retrieve(points, with_payload=["id", "content"], with_vector=False)
+    return [(record.payload["id"], record.payload["content"]) for record in found if record.payload is not None]
 
 
 def _hits(points: Sequence[edge.ScoredPoint]) -> Ranking:
