@@ -58,7 +58,7 @@ def answered_page(
     problems = [one for one in outcomes if isinstance(one, ProblemError)]
     if len(problems) == len(outcomes) and len({one.detail for one in problems}) == 1:
         return empty_page(form, offered, problems[0])
-    sides = shown_sides(asked.pipelines, outcomes, views)
+    sides = shown_sides(asked, outcomes, views)
     compared = comparison(asked, sides)
     generations = {side.answer.collection for side in sides if side.answer is not None}
     failed = problems[0] if len(problems) == len(outcomes) else None

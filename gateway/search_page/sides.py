@@ -1,8 +1,10 @@
 """Owns what the page shows of an answer: hits, degradations, times and stages. Pure: renders nothing."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 from gateway.search_page.form import PageSearch
@@ -14,6 +16,8 @@ SIDES = ("left", "right")
 EXCERPT = 280
 # A word that is cut is shown cut if it is longer: scripts without spaces have no better place.
 LONGEST_WORD = 40
+# A shorter word of a query is marked in no text: most are `a`, `of`, `is`.
+SHORTEST_MARKED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +45,16 @@ class Movement:
 
 @dataclass(frozen=True, slots=True)
 class ShownHit:
-    """A hit. `places` are its rank and score at each stage; `moved` compares it with the other list."""
+    """A hit. `places` are its rank and score at each stage; `moved` compares it with the other list.
+
+    `excerpt`: the start of its text in parts, each with whether it is a word of the query.
+    """
 
     id: str
     rank: int
     score: str
     title: str
-    excerpt: str
+    excerpt: tuple[tuple[str, bool], ...]
     places: tuple[tuple[str, StagePlace], ...]
     moved: Movement | None
 
@@ -99,9 +106,10 @@ Outcome = SearchAnswer | ProblemError
 
 
 def shown_sides(
-    pipelines: Sequence[str], outcomes: Sequence[Outcome], views: Mapping[str, PipelineView]
+    asked: PageSearch, outcomes: Sequence[Outcome], views: Mapping[str, PipelineView]
 ) -> tuple[ShownSide, ...]:
     """Returns the lists of one or two pipelines, each compared with the other. `views` are the pipelines by name."""
+    pipelines = asked.pipelines
     labels = ("Left", "Right") if len(pipelines) > 1 else ("Hits",)
     ranks = [_ranks(outcome) for outcome in outcomes]
     shown = []
@@ -120,7 +128,7 @@ def shown_sides(
                 name,
                 outcome,
                 None,
-                tuple(_shown_hit(hit, compared, SIDES[other]) for hit in outcome.hits),
+                tuple(_shown_hit(hit, asked, compared, SIDES[other]) for hit in outcome.hits),
                 shown_times(outcome.timings_ms),
                 () if view is None else shown_stages(view.pipeline),
                 "" if view is None else view.pipeline.description,
@@ -133,15 +141,15 @@ def _ranks(outcome: Outcome) -> dict[str, int] | None:
     return None if isinstance(outcome, ProblemError) else {hit.id: hit.rank for hit in outcome.hits}
 
 
-def _shown_hit(hit: SearchHit, others: Mapping[str, int] | None, other: str) -> ShownHit:
+def _shown_hit(hit: SearchHit, asked: PageSearch, others: Mapping[str, int] | None, other: str) -> ShownHit:
     return ShownHit(
         id=hit.id,
         rank=hit.rank,
         score=f"{hit.score:.4f}",
         title=(hit.title or "").strip() or hit.id,
-        excerpt=excerpt(hit.text or ""),
+        excerpt=marked(excerpt(hit.text or ""), asked.query),
         places=tuple((hit.stages or {}).items()),
-        moved=None if others is None else movement(hit.id, hit.rank, others, other),
+        moved=None if others is None else movement(hit.id, hit.rank, others, other, counted=not asked.blind),
     )
 
 
@@ -152,6 +160,13 @@ def excerpt(text: str) -> str:
         return line if len(text) <= 4 * EXCERPT else f"{line} …"
     start, _, word = line[:EXCERPT].rpartition(" ")
     return f"{start if start and len(word) <= LONGEST_WORD else line[:EXCERPT]} …"
+
+
+def marked(text: str, query: str) -> tuple[tuple[str, bool], ...]:
+    """Returns a text in parts, each with whether it is a word of the query, in any case."""
+    words = {word.casefold() for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_MARKED}
+    parts = [(part, part.casefold() in words) for part in re.split(r"(\w+)", text) if part]
+    return tuple(("".join(part for part, _ in run), one) for one, run in groupby(parts, key=lambda part: part[1]))
 
 
 def shown_times(timings_ms: Mapping[str, float]) -> tuple[ShownTime, ...]:
@@ -200,9 +215,14 @@ def comparison(asked: PageSearch, sides: Sequence[ShownSide]) -> str:
     )
 
 
-def movement(document: str, rank: int, others: Mapping[str, int], other: str) -> Movement:
-    """Compares a hit's rank with those of the list `other` (`left`, `right`), by document id. Ranks begin at 1."""
+def movement(document: str, rank: int, others: Mapping[str, int], other: str, *, counted: bool = True) -> Movement:
+    """Compares a hit's rank with those of the list `other` (`left`, `right`), by document id. Ranks begin at 1.
+
+    `counted`: whether to name how many hits are there, by which a reader may know the pipeline.
+    """
     there = others.get(document)
+    if there is None and not counted:
+        return Movement("only", "only here", f"not on the {other}")
     if there is None:
         shown = f"the {len(others)} hits" if len(others) != 1 else "the one hit"
         return Movement("only", "only here", f"not among {shown} on the {other}")

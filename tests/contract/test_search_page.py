@@ -224,13 +224,16 @@ async def test_a_blind_page_shows_neither_names_nor_what_tells_them(stack: Stack
     stack.wires["reranker"].fault = "refused"
     asked = {"query": "fruit", "collection": "demo", "left": "bm25", "right": "hybrid-rerank", "top": 4, "blind": 1}
     answer = await page(stack, **asked, seed=1)
-    shown = re.sub(r'<(div|span|ul) class="revealed" hidden>.*?</\1>', "", answer.text, flags=re.DOTALL)
+    shown = re.sub(r'<(div|span|ul|p) class="revealed" hidden>.*?</\1>', "", answer.text, flags=re.DOTALL)
+    form = Elements(shown[shown.index("<form") : shown.index("</form>")])
+    assert [of["name"] for tag, of in form.found if tag == "select"] == ["collection"]
     lists = shown[shown.index('<div class="sides two">') : shown.index('<section id="preference"')]
     text = Elements(lists).text
     for hidden in ("bm25", "rerank", "score", "ms", "demo@1", "unreachable"):
         assert hidden not in text.split("Degraded: a stage did less than the pipeline says.")[0]
     assert "Degraded" in text
     assert text.count("Apple") == 2
+    assert not re.search(r"not among the \w+ hit", text)
 
 
 async def test_without_the_page_there_are_no_routes_of_it() -> None:

@@ -6,7 +6,16 @@ import pytest
 
 from gateway.search.catalog import parse_pipeline
 from gateway.search_page.form import Offered, PageSearch, TypedForm
-from gateway.search_page.sides import EXCERPT, Movement, ShownStage, excerpt, movement, shown_stages, shown_times
+from gateway.search_page.sides import (
+    EXCERPT,
+    Movement,
+    ShownStage,
+    excerpt,
+    marked,
+    movement,
+    shown_stages,
+    shown_times,
+)
 from services.chassis.errors import BadInput
 
 OFFERED = Offered(("demo", "other"), ("bm25", "dense", "hybrid"))
@@ -83,6 +92,7 @@ def test_a_hit_of_both_lists_says_how_far_it_moved(rank: int, expected: Movement
 
 def test_a_hit_of_one_list_says_so_and_how_many_hits_the_other_has() -> None:
     assert movement("c", 1, {"a": 1, "b": 2}, "right").words == "not among the 2 hits on the right"
+    assert movement("c", 1, {"a": 1, "b": 2}, "right", counted=False).words == "not on the right"
     assert movement("c", 1, {"a": 1}, "right") == Movement("only", "only here", "not among the one hit on the right")
 
 
@@ -122,3 +132,10 @@ def test_stages_show_what_their_file_gives_them() -> None:
         ShownStage("fuse-1", "fuse", "of bm25 and retrieve-1.2, k 20"),
         ShownStage("cut-2", "cut", "top 5"),
     )
+
+
+def test_words_of_the_query_are_marked_whole_and_in_any_case() -> None:
+    parts = marked("The bent rim, <RIM>s of a wheel", "a bent rim?")
+    assert "".join(part for part, _ in parts) == "The bent rim, <RIM>s of a wheel"
+    assert [part for part, in_query in parts if in_query] == ["bent", "rim", "RIM"]
+    assert marked("", "rim") == ()
