@@ -83,6 +83,7 @@ def recommend(
         else " ".join(
             [
                 _why(pipeline, standings, tuple(contending), by, bounds),
+                *_ruled_out(standings),
                 _cost(pipelines[pipeline]),
                 *_open_question(pipeline, standings, tuple(contending)),
             ]
@@ -136,6 +137,13 @@ def _why(
     others = [f"{name} ({standings[name].mean:.4f})" for name in contending if name != pipeline]
     told = f"{rivals} apart" if len(contending) == len(standings) else f"it from {_listed(others)}"
     return f"{begin}; {queries} cannot tell {told}, and of these {len(contending)} {_BY[by]}."
+
+
+def _ruled_out(standings: Mapping[str, Standing]) -> tuple[str, ...]:
+    """Names the pipelines that are told from the best one, though perhaps not from the recommended one."""
+    worse = [f"{name} ({standing.mean:.4f})" for name, standing in standings.items() if not standing.contends]
+    best = next(iter(standings.values())).best
+    return (f"Worse than {best}, which has the highest mean: {_listed(worse)}.",) if worse else ()
 
 
 def _cost(outcome: PipelineReport) -> str:

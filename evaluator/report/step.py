@@ -152,7 +152,7 @@ def _few_judgments(pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
     if few:
         yield (
             f"{JUDGED} is below one half ({', '.join(few)}): most of these documents have no judgment and count as not "
-            "relevant, whatever they are; `judge pool` collects them for judging"
+            "relevant, whatever they are; `evaluator judge pool latest` collects them for judging"
         )
 
 

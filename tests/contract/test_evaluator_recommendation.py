@@ -53,6 +53,7 @@ def test_the_best_pipeline_is_recommended_alone_where_the_queries_tell_it_from_a
     assert found.text in shown
     assert found.text in (next((tmp_path / "runs").glob("2*")) / "report.md").read_text()
     assert "was not measured" in found.text
+    assert all(f"{name} (" in found.text for name in ("fair", "bad"))  # why they are out
 
 
 def test_of_those_that_cannot_be_told_from_the_best_the_cheapest_is_recommended(
