@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import Unavailable
+from services.lexical import edge_documents
+from services.lexical.edge_query import bm25_request
 from services.lexical.engine import LexicalEngine
 from services.lexical.engine_edge import EdgeEngine
+from services.lexical.presets import chosen_preset
+from services.storage.edge_directory import DEFAULT_LIMITS, EdgeDirectory
 from services.storage.edge_files import RECORD
 from tests.contract.lexical_engine import LexicalEngineSuite
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, EngineOpener, documents, filled, found
@@ -64,6 +68,31 @@ async def test_acknowledged_writes_survive_a_kill(opener: EdgeOpener) -> None:
     assert await found(again, "notes@1", "saddle") == ["n6"]
     await again.close()
     await engine.close()
+
+
+async def test_the_ids_that_searches_keep_are_bounded(opener: EdgeOpener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_documents, "MOST_KNOWN_IDS", 10)
+    engine = await opener.open()
+    await filled(engine, documents({f"d{number}": f"brake w{number}" for number in range(100)}))
+    await engine.close()
+    held = EdgeDirectory(opener.directory, edge_documents.SCHEMA, DEFAULT_LIMITS, threads=1)
+    generation = held.held("notes@1")
+    known: edge_documents.KnownIds = {}
+    beir = chosen_preset(ALL_PRESETS, "beir")
+
+    async def found_ids(word: str) -> list[str]:
+        request = bm25_request(beir, [word], None, 10)
+        return [
+            hit.id
+            for hit in await generation.read(
+                lambda shard: edge_documents.EdgeDocuments(generation.record, shard).query(request, known)
+            )
+        ]
+
+    for number in range(100):
+        assert await found_ids(f"w{number}") == [f"d{number}"]
+        assert len(known) <= 11
+    await held.close()
 
 
 async def test_searches_go_on_while_a_batch_is_indexed(opener: EdgeOpener) -> None:
