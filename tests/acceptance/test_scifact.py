@@ -50,12 +50,12 @@ def test_dense_equals_the_published_figure_within_its_band(first_stage: Report) 
 
 
 @pytest.mark.acceptance
-def test_hybrid_of_200_candidates_a_leg_is_above_both(first_stage: Report) -> None:
-    assert first_stage.pipelines["hybrid"].quality["nDCG@10"] == pytest.approx(0.715, abs=0.003)
+def test_hybrid_rrf_of_200_candidates_a_leg_is_above_both(first_stage: Report) -> None:
+    assert first_stage.pipelines["hybrid-rrf"].quality["nDCG@10"] == pytest.approx(0.715, abs=0.003)
 
 
 @pytest.mark.acceptance
-def test_the_first_ten_of_hybrid_are_the_same_for_10_hits_and_for_1000() -> None:
+def test_the_first_ten_of_hybrid_rrf_are_the_same_for_10_hits_and_for_1000() -> None:
     shallow, deep = (first_ten(RUNS / f"ci-hybrid-{depth}.trec") for depth in (10, 1000))
     assert len(deep) == 300
     assert shallow == deep

@@ -18,9 +18,10 @@ SERVED = {
     "deepct": ("a395acbe5307", "4a6d75dba14a78f0"),
     "dense": ("f4bc3ca1a369", "397c3ef34770a63f"),
     "doc2query": ("b4c36d09f3ed", "81eaebb57a6a0fbc"),
-    "hybrid": ("533b654d5d28", "cbb287be781ded95"),
+    "hybrid": ("441ae9a7eda3", "842546ba3d1fd2b0"),
     "hybrid-colbert": ("25a628c527ff", "68adb00ac8f70d3c"),
-    "hybrid-rerank": ("60e1b967b241", "054a2515d2d4a4cb"),
+    "hybrid-rerank": ("2dd8fccfcbc3", "2dcb9f1a6448f4ac"),
+    "hybrid-rrf": ("533b654d5d28", "476a558de092aa6d"),
     "splade": ("d173086164bb", "1e34f5347cdf3cc9"),
 }
 
