@@ -223,7 +223,7 @@ async def test_a_deleted_collection_is_gone_from_every_service(stack: Stack) -> 
 async def test_pipelines_are_listed_with_their_fingerprints(stack: Stack) -> None:
     pipelines = (await stack.client.get("/v1/pipelines")).json()["pipelines"]
     listed = {one["name"]: one for one in pipelines}
-    assert list(listed) == ["bm25", "bm25-rerank", "deepct", "dense", "doc2query", "hybrid", "hybrid-rerank", "hybrid-rrf"]
+    assert " ".join(listed) == "bm25 bm25-rerank deepct dense doc2query hybrid hybrid-rerank hybrid-rrf"
     one = (await stack.client.get("/v1/pipelines/hybrid")).json()
     assert one == listed["hybrid"]
     assert one["fingerprint"] == (await stack.search("fruit", "hybrid")).json()["pipeline"]["fingerprint"]
