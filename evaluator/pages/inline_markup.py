@@ -16,6 +16,7 @@ ATTRIBUTES = frozenset(
     {"viewBox", "role", "class", "x", "y", "cx", "cy", "r", "width", "height", "points", "fill", "fill-opacity",
      "text-anchor"}
 )  # fmt: skip
+NARROW_PX = 520  # charts up to this width fit a telephone
 _SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -69,5 +70,6 @@ def chart_html(svg: str, path: str) -> Markup:
         element.tag = name
     for size in ("width", "height"):
         root.attrib.pop(size, None)
-    root.set("class", "chart")
+    # A narrow one is shown at its own size, a wide one as wide as the text.
+    root.set("class", "chart narrow" if float(root.get("viewBox", "0 0 0 0").split()[2]) <= NARROW_PX else "chart")
     return Markup(ElementTree.tostring(root, encoding="unicode"))

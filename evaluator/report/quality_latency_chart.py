@@ -6,13 +6,14 @@ Times that do not hold are marked, and drawn dashed and hollow.
 import math
 
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour, round_step
+from evaluator.pages.svg_chart import LEGEND_PX, Drawing, Scale, chart_number, colour, round_step, text_width
 from evaluator.report.report import Report
 from evaluator.runs.latency import DOUBTFUL
 
-WIDTH, HEIGHT = 860.0, 374.0
-LEFT, RIGHT = 70.0, 640.0  # of the plotted area; names of pipelines stand right of it
+WIDTH = 480.0  # a telephone shows it whole
+LEFT, RIGHT = 56.0, 464.0  # of the plotted area; names of pipelines stand beneath it
 TOP, BOTTOM = 72.0, 320.0
+LEGEND = BOTTOM + 78
 METRIC = "nDCG@10"
 
 
@@ -33,9 +34,11 @@ def quality_latency_chart(report: Report) -> str | None:
         return None
     label = parse_metric(metric).label(report.depth)
     doubt, bar, look = ("", "", "mark") if report.timing_valid else (DOUBTFUL, " dashed", "hollow")
+    labels = [f"{name} ({chart_number(p50)}{doubt} ms)" for name, p50, _, _ in found]
+    columns = 2 if max(map(text_width, labels)) < (RIGHT - LEFT) / 2 - 10 else 1
     drawing = Drawing(
         WIDTH,
-        HEIGHT,
+        LEGEND + math.ceil(len(labels) / columns) * LEGEND_PX,
         f"{label} against latency",
         "; ".join(
             f"{name}: {label} {value:.4f} (95 % interval {low:.4f} to {high:.4f}), p50 {chart_number(p50)}{doubt} ms"
@@ -49,16 +52,19 @@ def quality_latency_chart(report: Report) -> str | None:
     drawing.vertical_axis(y, LEFT, RIGHT, [(value, f"{value:.{digits}f}") for value in y.ticks()])
     ticks = [(value, chart_number(value)) for value in x.ticks()]
     caption = "p50 in ms, one query at a time: further left is faster"
-    drawing.horizontal_axis(x, BOTTOM, ticks, f"{caption}; dashed, {doubt}: times do not hold" if doubt else caption)
-    labels = []
-    for number, (name, p50, value, (low, high)) in enumerate(found):
+    drawing.horizontal_axis(x, BOTTOM, ticks, caption)
+    if doubt:
+        drawing.text((LEFT + RIGHT) / 2, BOTTOM + 55, f"dashed, {doubt}: times do not hold", "soft", "middle")
+    for number, (_, p50, value, (low, high)) in enumerate(found):
         place = x.at(p50)
         drawing.line([(place, y.at(low)), (place, y.at(high))], f"line thin {colour(number)}{bar}")
         for bound in (low, high):
             drawing.line([(place - 4, y.at(bound)), (place + 4, y.at(bound))], f"line thin {colour(number)}")
         drawing.mark(number, place, y.at(value), look)
-        labels.append((number, f"{name} ({chart_number(p50)}{doubt} ms)", y.at(value)))
-    drawing.series_labels(RIGHT + 20, labels, TOP, BOTTOM)
+    for number, label in enumerate(labels):
+        left, line = LEFT + number % columns * (RIGHT - LEFT) / columns, LEGEND + number // columns * LEGEND_PX
+        drawing.mark(number, left, line, look)
+        drawing.text(left + 10, line + 4, label)
     return drawing.svg()
 
 

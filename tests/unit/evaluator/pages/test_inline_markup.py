@@ -43,7 +43,12 @@ def test_a_chart_keeps_its_texts_escaped_and_leaves_its_style_to_the_page() -> N
     assert "<script" not in found
     assert "<style" not in found
     assert "&lt;script&gt;" in found
-    assert found.startswith('<svg viewBox="0 0 100 50" role="img" class="chart">')
+    assert found.startswith('<svg viewBox="0 0 100 50" role="img" class="chart narrow">')
+
+
+def test_only_a_chart_that_fits_a_telephone_is_narrow() -> None:
+    narrow, wide = (chart_html(Drawing(width, 50, "t", "d").svg(), "charts/x.svg") for width in (480, 860))
+    assert ('class="chart narrow"' in narrow, 'class="chart"' in wide) == (True, True)
 
 
 @pytest.mark.parametrize(
