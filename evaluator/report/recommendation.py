@@ -2,7 +2,7 @@
 
 The rules: only pipelines within the bounds are looked at. Quality decides who contends (`contenders.py`). Among the
 contenders the lowest p95 decides where the times hold, else the least CPU a query where it is known of all, else the
-highest mean.
+highest mean. Within a bound, whoever set it has decided what may be spent: the highest mean is chosen.
 """
 
 import math
@@ -19,11 +19,12 @@ from evaluator.metrics.quality import PerQuery
 from evaluator.report.pipeline_report import PipelineReport
 from services.contracts.base import Wire
 
-ChosenBy = Literal["p95", "cpu", "quality"]
+ChosenBy = Literal["p95", "cpu", "quality", "bound"]
 _BY: Mapping[ChosenBy, str] = {
     "p95": "it has the lowest p95",
     "cpu": "it takes the least CPU a query (no times that hold are known of all)",
     "quality": "it has the highest mean (neither times that hold nor CPU are known of all)",
+    "bound": "it has the highest mean",
 }
 
 
@@ -71,7 +72,7 @@ def recommend(
     if len(allowed) < len(pipelines):
         standings = standings_of({name: figures[name] for name in allowed}, depth, seed)
     contending = {name: pipelines[name] for name, standing in standings.items() if standing.contends}
-    by, pipeline = _cheapest(contending, standings) if contending else (None, None)
+    by, pipeline = _chosen(contending, standings, bounds) if contending else (None, None)
     return Recommendation(
         pipeline=pipeline,
         contenders=tuple(contending),
@@ -114,13 +115,18 @@ def _within(pipelines: Mapping[str, PipelineReport], bounds: Bounds) -> tuple[st
     return tuple(name for name in pipelines if name in allowed)
 
 
-def _cheapest(within: Mapping[str, PipelineReport], standings: Mapping[str, Standing]) -> tuple[ChosenBy, str]:
+def _chosen(
+    within: Mapping[str, PipelineReport], standings: Mapping[str, Standing], bounds: Bounds
+) -> tuple[ChosenBy, str]:
+    best = max(within, key=lambda name: standings[name].mean)
+    if bounds != NO_BOUNDS:
+        return "bound", best
     rules: tuple[tuple[ChosenBy, Mapping[str, float | None]], ...] = (("p95", _p95(within)), ("cpu", _cpu(within)))
     for by, figures in rules:
         known = {name: figure for name, figure in figures.items() if figure is not None}
         if len(known) == len(within):
             return by, min(known, key=lambda name: (known[name], -standings[name].mean))
-    return "quality", max(within, key=lambda name: standings[name].mean)
+    return "quality", best
 
 
 def _why(

@@ -85,6 +85,8 @@ def test_of_those_that_cannot_be_told_from_the_best_the_cheapest_is_recommended(
     assert (bounded.pipeline, bounded.contenders, bounded.cpu_within_ms) == (other, (other,), 2.0)
     assert chosen(by_time, Bounds(p95_ms=0.5)).pipeline is None
     assert chosen(by_time, Bounds(p95_ms=1.0, cpu_ms=5.0)).pipeline == best
+    roomy = chosen(by_cpu, Bounds(cpu_ms=100.0))  # excludes none, and asks for the best that it allows
+    assert (roomy.pipeline, set(roomy.contenders), roomy.chosen_by) == (best, {"one", "two"}, "bound")
 
 
 def test_a_bound_of_what_a_run_does_not_know_is_refused(
