@@ -76,6 +76,13 @@ def test_of_those_that_cannot_be_told_from_the_best_the_cheapest_is_recommended(
     by_cpu = {name: with_cpu(one, 5.0 if name == best else 2.0) for name, one in report.pipelines.items()}
     assert (chosen(by_cpu).pipeline, chosen(by_cpu).chosen_by) == (other, "cpu")
     assert f"whether {best}" in chosen(by_cpu).text
+    first = next(iter(report.pipelines))
+    told, outcome = (other, "worse") if best == first else (best, "better")
+    verdict = by_cpu[told].against_first
+    assert verdict is not None
+    changed = {"against_first": verdict.model_copy(update={"outcome": outcome})}
+    shown = chosen(by_cpu | {told: by_cpu[told].model_copy(update=changed)})
+    assert (shown.pipeline, shown.contenders) == (best, (best,))  # no sentence beside it names a better one
     by_time = {name: with_times(one, name == best, valid=True) for name, one in by_cpu.items()}
     assert (chosen(by_time).pipeline, chosen(by_time).chosen_by) == (best, "p95")
     doubtful = {name: with_times(one, name == best, valid=False) for name, one in report.pipelines.items()}
