@@ -1,7 +1,7 @@
 """Decides by the CPU whether models that come in both precisions run in int8 or in fp32, and names these models.
 
 Static int8 needs instructions that add up products of int8 in 32 bits. Without them ONNX Runtime adds pairs of products
-in 16 bits, which overflow, so that vectors and scores go wrong. Pure but for the text of /proc/cpuinfo.
+in 16 bits, which may overflow and make vectors and scores wrong. Pure but for the text of /proc/cpuinfo.
 """
 
 from collections.abc import Mapping
