@@ -21,9 +21,13 @@ from evaluator.runs.interruptions import interruption_remarks, warmup_remarks
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.timing_validity import timing_doubts
 from evaluator.steps.validity import arm_faults
+from services.contracts.pipelines import Fuse, Pipeline, Retrieve
 from services.files.disk_writes import write_whole
 
 JUDGED, FEW_JUDGED = "judged@10", 0.5
+# Two rankings of a quarter of the documents share many by chance. By reciprocal rank, k = 60, a document at place 62 of
+# both counts as much as the first of one. A fusion by scores keeps how far below the first it is.
+DEEP_LEG = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,27 @@ def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterato
     yield from warmup_remarks(run.records, run.source)
     if run.ranked.compared_documents == 0:
         yield "no backend returns documents by id: only their number was compared with the corpus"
+    yield from _deep_legs(run)
     yield from cache_remarks(run.experiment.caches, {name: outcome.cached for name, outcome in pipelines.items()})
+
+
+def _deep_legs(run: RankedRun) -> Iterator[str]:
+    """Yields a sentence where rankings that are fused by reciprocal rank reach through much of the collection."""
+    documents = run.manifest.counts.documents
+    depths = {arm.name: _reciprocal_depth(arm.pipeline) for arm in run.ranked.arms if arm.pipeline is not None}
+    if deep := [f"{name} {depth}" for name, depth in depths.items() if depth > documents * DEEP_LEG]:
+        yield (
+            f"reciprocal rank fuses rankings of more than a quarter of the {documents} documents ({', '.join(deep)}): "
+            "what stands in the middle of both can pass the first of one; give the retrieve stages a smaller top, or "
+            "fuse by scores (method: weighted)"
+        )
+
+
+def _reciprocal_depth(pipeline: Pipeline) -> int:
+    """Returns the most hits that a stage gives to a fusion by reciprocal rank; 0 without one."""
+    fused = [one for one in pipeline.identified if isinstance(one.stage, Fuse) and one.stage.method == "rrf"]
+    legs = [leg.stage for fuse in fused for leg in fuse.inputs]
+    return max((leg.top for leg in legs if isinstance(leg, Retrieve)), default=0)
 
 
 def _few_judgments(pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:

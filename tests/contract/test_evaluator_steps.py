@@ -341,6 +341,23 @@ async def test_a_warmup_of_which_nothing_was_answered_is_told(
     )
 
 
+async def test_a_fusion_by_rank_of_much_of_the_collection_is_remarked_once(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    documents = load_dataset(experiment).counts.documents
+    legs = [{"kind": "retrieve", "backend": name, "top": documents // 4} for name in ("lexical", "dense")]
+    deep = [legs[0], {**legs[1], "top": documents // 4 + 1}]
+    stages = {"shallow": ("rrf", legs), "deep": ("rrf", deep), "by-scores": ("weighted", deep)}
+    pipelines = [
+        {"name": name, "stages": [{"kind": "fuse", "method": method, "inputs": inputs}]}
+        for name, (method, inputs) in stages.items()
+    ]
+    report, _ = await evaluated(stub, planned(tmp_path, pipelines=pipelines), tmp_path)
+    assert report.valid
+    (remark,) = report.warnings
+    assert f"{documents} documents (deep {documents // 4 + 1})" in remark
+
+
 @pytest.mark.parametrize(("queries", "sample"), [(500, None), (4, None), (3, 3)])
 async def test_a_sample_is_one_only_when_it_leaves_queries_out(
     stub: GatewayStub, tmp_path: Path, queries: int, sample: int | None

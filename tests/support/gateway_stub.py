@@ -61,6 +61,7 @@ PIPELINES = {
         "hybrid": [
             {
                 "kind": "fuse",
+                "method": "weighted",
                 "inputs": [{"kind": "retrieve", "backend": "lexical"}, {"kind": "retrieve", "backend": "dense"}],
             }
         ],
