@@ -29,7 +29,7 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
             for doubts in dict.fromkeys(pair.latency_doubts for pair in report.pairs)
             if doubts
         ),
-        Prose("Per pair: queries won, tied and lost; Cohen's d; how alike the lists are."),
+        Prose("Per pair: queries better, tied and worse; Cohen's d; how alike the lists are."),
         Table("pairs", "Each pair", [_PAIR_HEADER, *(_pair_row(pair) for pair in report.pairs)]),
         Prose("Means and differences, with 95 % intervals (a test and a verdict only for the metric above)."),
         Table(
@@ -81,7 +81,7 @@ def _slices(report: ComparisonReport, field: str) -> list[Block]:
     return [Sentence(what), Table(f"slices-{field}", f"By {field} of the queries", [_SLICE_HEADER, *rows])]
 
 
-_PAIR_HEADER = ("pair", "queries", "won", "tied", "lost", "d", "p", "overlap@10", "RBO")
+_PAIR_HEADER = ("pair", "queries", "better", "tied", "worse", "d", "p", "overlap@10", "RBO")
 _METRIC_HEADER = ("pair", "metric", "first", "second", "difference", "95 % interval", "queries")
 _SLICE_HEADER = ("slice", "pair", "queries", "first", "second", "difference", "95 % interval", "p (Holm)", "outcome")
 

@@ -57,7 +57,7 @@ def _panel(
 ) -> None:
     (wide, high), compared = size, pair.compared
     drawing.text(left, top + 14, _fitting(f"{compared.second} against {compared.first}", wide))
-    counts = f"{compared.wins} won, {compared.ties} tied, {compared.losses} lost; mean {compared.difference:+z.4f}"
+    counts = f"{compared.wins} better, {compared.ties} tied, {compared.losses} worse; mean {compared.difference:+z.4f}"
     drawing.text(left, top + 31, _fitting(counts, wide), "soft")
     y = Scale(-reach, reach, top + 42 + high, top + 42)
     right = left + wide
@@ -94,6 +94,6 @@ def _fitting(text: str, wide: float) -> str:
 
 def _described(compared: PairedComparison) -> str:
     return (
-        f"{compared.second} against {compared.first}: {compared.wins} queries won, {compared.ties} tied, "
-        f"{compared.losses} lost, mean difference {compared.difference:+z.4f}"
+        f"{compared.second} against {compared.first}: {compared.wins} queries better, {compared.ties} tied, "
+        f"{compared.losses} worse, mean difference {compared.difference:+z.4f}"
     )

@@ -22,6 +22,7 @@ from evaluator.datasets.queries import QUERIES
 from evaluator.datasets.question_file import DocumentNames, Questions, read_questions
 from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption
+from evaluator.progress import PLAIN_EVERY_S, print_at_intervals
 
 QRELS = Path("qrels", "test.tsv")
 UNJUDGED = QRELS.with_suffix(".json")  # a table has no line for a query without a judgment
@@ -140,8 +141,11 @@ def _adding_fault(notes: ReadingNotes) -> Iterator[None]:
 
 
 def _write_corpus(path: Path, documents: Iterable[PlacedDocument], names: DocumentNames, notes: ReadingNotes) -> None:
+    print_line = print_at_intervals(PLAIN_EVERY_S)
+    print_line("Reading documents ...")
     with path.open("w", encoding="utf-8") as file:
         for place, value in documents:
+            print_line(f"Reading documents: {len(names.ids)} so far")
             try:
                 found = corpus_document(value, len(json.dumps(value)), place)
             except DatasetError as error:

@@ -34,12 +34,14 @@ class DocumentNames:
 
     ids: set[str] = field(default_factory=set)
     titles: dict[str, list[str]] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)  # a title as its first document has it
 
     def add(self, document: Document) -> None:
         """Adds a document."""
         self.ids.add(document.id)
         if title := _plain(document.title):
             self.titles.setdefault(title, []).append(document.id)
+            self.written.setdefault(title, " ".join(document.title.split()))
 
     def id_of(self, name: str, place: str) -> str:
         """Returns the document of an id or a title. Raises DatasetError for none, and for a title of several."""
@@ -55,7 +57,7 @@ class DocumentNames:
             )
         similar: Sequence[str] = ()
         if len(self.ids) <= MOST_COMPARED:
-            similar = difflib.get_close_matches(name, [*sorted(self.ids), *self.titles], 1)
+            similar = difflib.get_close_matches(name, [*sorted(self.ids), *self.written.values()], 1)
         hint = f"; the most similar one is {similar[0]!r}" if similar else ""
         raise DatasetError(f"{place}: {shown(name)!r} is neither the id nor the title of a document{hint}")
 

@@ -13,6 +13,7 @@ class StandalonePage:
     """What the template shows: title, facts beneath it, sections.
 
     `valid`: whether the quality of a run is; `status`: that, and whether its times hold. None: the page judges none.
+    `marked`: its times do not hold.
     """
 
     title: str
@@ -20,6 +21,7 @@ class StandalonePage:
     status: str | None
     facts: tuple[tuple[str, str], ...]
     sections: list[PageSection]
+    marked: bool = False
 
 
 def render_standalone(page: StandalonePage, files: str) -> str:

@@ -44,12 +44,13 @@ def origin_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
 def origin_rows(report: Report) -> list[list[str]]:
     """Returns how the run was made: generation, engines, command, commit, machine."""
     manifest = report.manifest
+    then = " (with the addresses of that time)" if "://" in manifest.command else ""
     return [
         ["what", "value"],
         ["generation", report.generation or "–"],
         *(["engine of " + name, engine] for name, engine in report.engine.items()),
         ["started", manifest.started_utc],
-        ["command", f"`{manifest.command}`"],
+        ["command", f"`{manifest.command}`{then}"],
         ["commit", f"{manifest.git_commit}{' + changes' if manifest.git_dirty else ''}"],
         ["machine", f"{manifest.machine.in_words}, load {manifest.machine.load_1m:.2f}"],
         ["python", manifest.python],

@@ -19,6 +19,7 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
         status=report.status,
         facts=_facts(report),
         sections=page_sections(report_blocks(report, svgs), svgs),
+        marked=not report.times_hold,
     )
 
 

@@ -122,9 +122,9 @@ def figure_rows(report: Report) -> list[list[str]]:
 
 
 def difference_rows(compared: Iterable[PairDifferences]) -> list[list[str]]:
-    """Returns pairs, one a row: queries won, tied and lost, the mean difference, the greatest loss and gain."""
+    """Returns pairs, one a row: queries better, tied and worse, the mean difference, the greatest loss and gain."""
     rows = [
-        ["pipeline", "against", "queries", "won", "tied", "lost", "difference", "95 % interval", "p (Holm)",
+        ["pipeline", "against", "queries", "better", "tied", "worse", "difference", "95 % interval", "p (Holm)",
          "greatest loss", "greatest gain"]
     ]  # fmt: skip
     for pair in compared:

@@ -1,6 +1,7 @@
 """Owns the named pipelines, read from files and reloaded on request, and plans the inline ones of searches."""
 
 import asyncio
+import difflib
 import logging
 import signal
 import threading
@@ -90,7 +91,8 @@ class Catalog:
         if name in absent:
             raise UnknownPipeline(f"Pipeline '{name}' {_needs(absent[name])}.")
         if name not in plans:
-            raise UnknownPipeline(f"There is no pipeline '{name}'; known: {', '.join(sorted(plans))}.")
+            meant = "".join(f" Did you mean '{one}'?" for one in difflib.get_close_matches(name, sorted(plans), 1))
+            raise UnknownPipeline(f"There is no pipeline '{name}'; known: {', '.join(sorted(plans))}.{meant}")
         return plans[name]
 
     def _read(self) -> PipelineFiles:

@@ -152,7 +152,7 @@ def refusal(tmp_path: Path, *words: object) -> list[str]:
     done = evaluator("from", *words, "--to", tmp_path / "made")
     assert done.exit_code == 1
     assert [path.name for path in tmp_path.iterdir() if "made" in path.name] == []
-    return done.stderr.replace(f"{tmp_path}/", "").removeprefix("evaluator: ").splitlines()
+    return done.stderr.replace(f"{tmp_path}/", "").partition("evaluator: ")[2].splitlines()
 
 
 def test_every_wrong_line_is_named_with_its_file(tmp_path: Path, manual: Path) -> None:
@@ -173,6 +173,19 @@ def test_every_wrong_line_is_named_with_its_file(tmp_path: Path, manual: Path) -
     ]  # fmt: skip
     assert "again.markdown, shop/hours.markdown" in found[7]
     assert "returns.markdown" in found[8].partition(";")[2]  # the similar one
+
+
+def test_a_title_that_is_suggested_stands_as_its_document_has_it(tmp_path: Path) -> None:
+    source = written(tmp_path / "a.csv", "id,title,text\n1,Returns by Post,one\n")
+    asked = written(tmp_path / "q.csv", "query,document\nback,Return by Post\n")
+    assert "'Returns by Post'" in refusal(tmp_path, source, "--queries", asked)[0]
+
+
+def test_reading_documents_shows_how_many_there_are_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluator.datasets.new_collection.PLAIN_EVERY_S", 0.0)
+    source = written(tmp_path / "a.csv", "id,text\n" + "".join(f"{n},text {n}\n" for n in range(3)))
+    asked = written(tmp_path / "q.csv", "query,document\none,1\n")
+    assert "2 so far" in evaluator("from", source, "--queries", asked, "--to", tmp_path / "made").stderr
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ async def test_runs_are_compared_with_verdict_tables_and_examples(body: dict[str
     assert "Red bell" in page.text  # the title of a document
     assert "bm25 against dense" in named.text
     assert [answer.status_code for answer in files] == [200] * (4 + 2 * named.text.count('class="example"'))
-    assert files[0].text.startswith("pair,queries,won,tied,lost,")
+    assert files[0].text.startswith("pair,queries,better,tied,worse,")
     assert "P@10" in files[3].text
     assert unknown.status_code == 404
     assert (alone.status_code, "name something to compare it with" in alone.text) == (409, True)

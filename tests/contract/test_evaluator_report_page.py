@@ -130,6 +130,8 @@ async def test_quality_against_latency_is_drawn_dashed_where_times_do_not_hold(
     assert sum("? ms)" in one for one in texts(dashed)) == 2
     page = render_report_html(doubtful, report_charts(doubtful))
     assert "Times: marked with ?, because it was busy." in page
+    assert ('class="state marked"' in page, 'class="state done"' in page) == (True, False)
+    assert 'class="state done"' in render_report_html(valid, report_charts(valid))
 
 
 async def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Report, RunFolder]) -> None:

@@ -56,6 +56,7 @@ def test_what_can_be_measured_passes(shop: Path) -> None:
         ({"TOP": "0"}, "TOP=0: "),
         ({"PRESET": "mine"}, "mine"),
         ({"PIPELINES": "hybrid,hybird"}, "'hybird'; known: bm25"),
+        ({"PIPELINES": "hybird"}, "Did you mean 'hybrid'?"),
         ({"PIPELINES": "splade"}, "'sparse'"),
         ({"PIPELINES": "bm25,missing.yaml"}, "missing.yaml"),
     ],

@@ -21,7 +21,7 @@ def height(svg: str | None) -> float:
 def test_a_panel_names_its_pair_and_counts_what_was_won_tied_and_lost() -> None:
     values = [0.5, -0.25, 0.0, 0.0]
     svg = differences_chart([PairDifferences(compared("dense", values), sorted_differences(values))])
-    assert {"dense against bm25", "1 won, 2 tied, 1 lost; mean +0.0625"} <= set(texts(svg))
+    assert {"dense against bm25", "1 better, 2 tied, 1 worse; mean +0.0625"} <= set(texts(svg))
     assert (elements(svg, "b1"), elements(svg, "b2")) == (1, 1)  # an area of losses, one of gains
 
 
