@@ -57,9 +57,9 @@ class LoadTally:
 
 @dataclass(slots=True)
 class LoadPace:
-    """How many documents the next batch has, and how many batches are in flight at once.
+    """How many documents the next call has, and how many calls are in flight at once.
 
-    Batches in flight: one more for each round of them that was taken, half at each 429 (RFC 5681, section 3.1).
+    Calls in flight: one more for each round of them that was taken, half at each 429 (RFC 5681, section 3.1).
     """
 
     documents: int = FIRST_BATCH_DOCUMENTS
@@ -73,21 +73,20 @@ class LoadPace:
     def taken(self, documents: int, seconds: float) -> None:
         """Learns of a batch of so many documents that was taken in this time."""
         self._window = min(MOST_IN_FLIGHT, self._window + 1 / self._window)
-        if seconds > SLOW_S:
-            self._halve(documents)
-        elif seconds < QUICK_S:
+        if seconds < QUICK_S:
             self.documents = max(self.documents, min(2 * documents, MOST_BATCH_DOCUMENTS))
+        self._bound(documents, seconds)
 
-    def failed(self, documents: int, error: GatewayError) -> None:
-        """Learns of a batch that was refused or took too long."""
+    def failed(self, documents: int, error: GatewayError, seconds: float) -> None:
+        """Learns of a batch that was refused, or that not all backends took, after this time."""
         if error.status == 429:
             self._window = max(1.0, self._window / 2)
-        if error.kind == "timeout":
-            self._halve(documents)
+        self._bound(documents, seconds)
 
-    def _halve(self, documents: int) -> None:
-        # Half of that batch, not of the present number: batches that were in flight together are slow together.
-        self.documents = min(self.documents, max(1, documents // 2))
+    def _bound(self, documents: int, seconds: float) -> None:
+        # From that call, not from the present number: calls that were in flight together are slow together.
+        if seconds > SLOW_S:
+            self.documents = min(self.documents, max(1, int(documents * SLOW_S / seconds)))
 
 
 async def send_batches(
@@ -108,9 +107,18 @@ async def send_batches(
     pace = LoadPace()
     running: set[asyncio.Task[int]] = set()
 
-    async def send(count: int, body: bytes) -> int:
-        tally.add(await with_counted_retries(lambda: _timed_batch(client, target, count, body, pace), tally, sleep))
-        return count
+    async def send(batch: list[bytes]) -> int:
+        rest = batch
+
+        async def send_rest() -> None:
+            nonlocal rest
+            while rest:  # in smaller calls where the batch was cut before the encoders turned out to be slow
+                part = rest[: pace.documents]
+                tally.add(await _timed_call(client, target, build, part, pace))
+                rest = rest[len(part) :]
+
+        await with_counted_retries(send_rest, tally, sleep)
+        return len(batch)
 
     async def ended() -> None:
         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -119,10 +127,10 @@ async def send_batches(
             running.discard(task)
 
     try:
-        for count, body in batches(documents, build, lambda: pace.documents):
+        for batch in batches(documents, lambda: pace.documents):
             while len(running) >= pace.in_flight:
                 await ended()
-            running.add(asyncio.create_task(send(count, body)))
+            running.add(asyncio.create_task(send(batch)))
         while running:
             await ended()
     except Exception:
@@ -134,14 +142,16 @@ async def send_batches(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _timed_batch(client: GatewayClient, target: str, count: int, body: bytes, pace: LoadPace) -> FanOutReport:
+async def _timed_call(
+    client: GatewayClient, target: str, build: str, documents: list[bytes], pace: LoadPace
+) -> FanOutReport:
     began = time.monotonic()
     try:
-        report = await _index_batch(client, target, body)
+        report = await _index_batch(client, target, documents_body(build, documents))
     except GatewayError as error:
-        pace.failed(count, error)
+        pace.failed(len(documents), error, time.monotonic() - began)
         raise
-    pace.taken(count, time.monotonic() - began)
+    pace.taken(len(documents), time.monotonic() - began)
     return report
 
 
@@ -166,12 +176,9 @@ async def _index_batch(client: GatewayClient, target: str, body: bytes) -> FanOu
 
 
 def batches(
-    documents: Iterable[Document],
-    build: str,
-    most_documents: Callable[[], int],
-    most_bytes: int = MOST_DOCUMENT_BYTES,
-) -> Iterator[tuple[int, bytes]]:
-    """Yields (number of documents, DocumentsRequest body) of consecutive documents for a build.
+    documents: Iterable[Document], most_documents: Callable[[], int], most_bytes: int = MOST_DOCUMENT_BYTES
+) -> Iterator[list[bytes]]:
+    """Yields consecutive documents as JSON, as many as one DocumentsRequest may have.
 
     `most_documents` returns the most that the next batch may have.
 
@@ -187,13 +194,13 @@ def batches(
         taken = len(part) + _repeated_characters(document)
         full = len(parts) >= most_documents() or size + taken > most_bytes or values + held > MOST_DOCUMENT_VALUES
         if parts and full:
-            yield len(parts), _body(build, parts)
+            yield parts
             parts, size, values = [], 0, 0
         parts.append(part)
         size += taken + 1
         values += held
     if parts:
-        yield len(parts), _body(build, parts)
+        yield parts
 
 
 def _repeated_characters(document: Document) -> int:
@@ -202,8 +209,9 @@ def _repeated_characters(document: Document) -> int:
     return 0 if held is None else held.repeated_characters
 
 
-def _body(build: str, parts: list[bytes]) -> bytes:
-    return b'{"build":"' + build.encode() + b'","documents":[' + b",".join(parts) + b"]}"
+def documents_body(build: str, documents: list[bytes]) -> bytes:
+    """Returns the DocumentsRequest of documents that are JSON already."""
+    return b'{"build":"' + build.encode() + b'","documents":[' + b",".join(documents) + b"]}"
 
 
 async def with_counted_retries(

@@ -11,10 +11,11 @@ import pytest
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.progress import Advance
-from evaluator.steps.corpus_batches import MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
+from evaluator.steps import corpus_batches
+from evaluator.steps.corpus_batches import FIRST_BATCH_DOCUMENTS, MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import load_dataset
-from tests.support.gateway_stub import RETRY_AFTER_S, GatewayStub
+from tests.support.gateway_stub import DEADLINE_S, RETRY_AFTER_S, GatewayStub
 from tests.support.small_runs import planned, reached
 
 DOCUMENTS = 3_000
@@ -69,6 +70,18 @@ async def test_refused_for_too_many_batches_it_waits_as_asked_and_loses_nothing(
     assert report.retries == len(waits) > 0
     assert min(waits) >= RETRY_AFTER_S
     assert len(waits) < len(stub.batches)  # four in flight all the time would be refused two of four times
+
+
+async def test_a_batch_too_large_for_the_time_of_a_call_is_sent_again_in_smaller_calls(
+    stub: GatewayStub, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_batches, "SLOW_S", DEADLINE_S / 4)
+    stub.load_delay_s, stub.encoding_s = 0.0, 1.25 * DEADLINE_S / FIRST_BATCH_DOCUMENTS
+    async with reached(stub) as client:
+        report = await ingest(client, experiment, load_dataset(experiment))
+    assert stub.documents.keys() == IDS
+    assert report.documents == DOCUMENTS
+    assert report.retries > 0
 
 
 async def test_a_load_that_ended_midway_is_completed_by_the_next_one(stub: GatewayStub, experiment: Experiment) -> None:

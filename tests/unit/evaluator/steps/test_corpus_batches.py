@@ -37,12 +37,12 @@ def test_with_an_encoder_of_a_second_a_document_no_call_comes_near_its_time_limi
     assert pace.documents * MOST_IN_FLIGHT <= SLOW_S
 
 
-def test_a_time_out_halves_the_batches_and_a_refusal_those_in_flight() -> None:
+def test_a_slow_failure_bounds_the_next_call_and_a_refusal_the_calls_in_flight() -> None:
     pace = LoadPace()
     loaded(pace, 0.0005)
-    pace.failed(256, GatewayError("timeout", "no answer"))
-    pace.failed(256, GatewayError("timeout", "no answer"))  # in flight with the first
-    assert (pace.documents, pace.in_flight) == (128, MOST_IN_FLIGHT)
+    for _ in range(MOST_IN_FLIGHT):  # in flight together, so slow together
+        pace.failed(256, GatewayError("incomplete", "dense: timeout", status=503), CALL_S)
+    assert (pace.documents, pace.in_flight) == (21, MOST_IN_FLIGHT)
     for _ in range(5):
-        pace.failed(128, GatewayError("overloaded", "full", status=429))
-    assert (pace.documents, pace.in_flight) == (128, 1)
+        pace.failed(21, GatewayError("overloaded", "full", status=429), 0.01)
+    assert (pace.documents, pace.in_flight) == (21, 1)
