@@ -51,7 +51,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
     reached_by = endpoints_for or socket_endpoints_of(settings)
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
-    files = page_files(settings.authenticates) if settings.page else None
+    files = page_files(settings.authenticates, settings.evaluator_url) if settings.page else None
     admission = Admission(settings.max_in_flight, settings.max_waiting, instruments)
 
     @asynccontextmanager

@@ -82,6 +82,9 @@ class GatewaySettings(CallerSettings, KeyedSettings):
         True,
         description="Whether `/` is a page that compares two pipelines, and `/docs` lists the routes.",
     )
+    evaluator_url: Address | None = Field(
+        None, description="Where browsers find the evaluator's pages, to which the gateway's then link."
+    )
 
     @model_validator(mode="after")
     def _has_a_retriever(self) -> Self:

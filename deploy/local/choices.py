@@ -42,6 +42,7 @@ class Choices:
     directories: Mapping[str, str]  # of each vector service
     backends: Mapping[str, BackendAddress]  # those of the environment, beside the stack's own or in their place
     hosts: Mapping[str, str] = field(default_factory=dict)
+    evaluator_url: str | None = None  # what GATEWAY_EVALUATOR_URL asks for; None: this stack's evaluator
     arenas: str = "2"
     datasets: str | None = None  # EVALUATOR_DATASETS with the folder of DATASET; None: as the environment has it
     unused: tuple[str, ...] = ()  # settings of the environment that this stack decides for itself
@@ -110,6 +111,7 @@ class Choices:
             "LEXICAL_DIRECTORY": self.lexical_directory,
             "LEXICAL_INDEX_PREFIX": self.prefix,
             "GATEWAY_URL": self.url("gateway"),
+            "GATEWAY_EVALUATOR_URL": self.evaluator_url or self.url("evaluator"),
             "GATEWAY_BACKENDS": _BACKENDS.dump_json(ordered | known).decode(),
         }
         for service, store in self.stores.items():
@@ -200,6 +202,7 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
         },
         backends=backends,
         hosts=hosts,
+        evaluator_url=kept.get("GATEWAY_EVALUATOR_URL"),
         arenas=environment.get("MALLOC_ARENA_MAX") or "2",
         datasets=_datasets(environment),
         unused=decided,
@@ -285,7 +288,8 @@ def _local(url: str) -> str:
 
 
 def _decided_by_itself(environment: Mapping[str, str]) -> tuple[str, ...]:
-    own = ["GATEWAY_URL", *(f"{name.upper()}_DIRECTORY" for name in ("lexical", "dense", *SYSTEMS))]
+    own = ["GATEWAY_URL", "GATEWAY_EVALUATOR_URL"]
+    own += [f"{name.upper()}_DIRECTORY" for name in ("lexical", "dense", *SYSTEMS)]
     own += [f"{process.upper()}_{port}" for process in DEFAULT_PORTS for port in ("PORT", "METRICS_PORT")]
     return tuple(variable for variable in own if environment.get(variable))
 

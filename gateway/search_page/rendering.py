@@ -23,9 +23,12 @@ ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class PageFiles:
-    """The templates and the assets. `logs_in`: browsers log in, so every page leads to where they do."""
+    """The templates and the assets. `logs_in`: browsers log in, so every page leads to where they do.
 
-    def __init__(self, logs_in: bool = False) -> None:
+    `evaluator`: where the evaluator's pages are, to which every page links.
+    """
+
+    def __init__(self, logs_in: bool = False, evaluator: str | None = None) -> None:
         environment = Environment(
             loader=FileSystemLoader(FILES),
             autoescape=True,
@@ -39,6 +42,7 @@ class PageFiles:
             name: f"/page/{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in self._assets.items()
         }
         environment.globals["login"] = LOGIN if logs_in else None
+        environment.globals["evaluator"] = evaluator
         # Compiled now: a fault in a template is one of the start, not of the first request.
         self._templates = {name: environment.get_template(name) for name in PAGES}
 
@@ -66,6 +70,6 @@ class PageFiles:
 
 
 @cache
-def page_files(logs_in: bool = False) -> PageFiles:
+def page_files(logs_in: bool = False, evaluator: str | None = None) -> PageFiles:
     """Reads and compiles the files, once a process."""
-    return PageFiles(logs_in)
+    return PageFiles(logs_in, evaluator)

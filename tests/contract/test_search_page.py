@@ -58,6 +58,13 @@ async def test_a_first_visit_shows_a_form_of_what_is_served(stack: Stack) -> Non
     assert "<h3" not in answer.text
 
 
+async def test_the_page_links_to_the_evaluator_where_a_setting_says_where_it_is(stack: Stack) -> None:
+    async with opened_stack(evaluator_url="http://127.0.0.1:8009/") as linked:
+        shown = Elements((await page(linked)).text).found
+    assert ("a", {"href": "http://127.0.0.1:8009"}) in shown
+    assert "Evaluator" not in (await page(stack)).text
+
+
 async def test_two_lists_stand_side_by_side_with_what_moved(stack: Stack) -> None:
     answer = await page(stack, query="fruit trees", collection="demo", left="bm25", right="dense", top=5)
     direct = [

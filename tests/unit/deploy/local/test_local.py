@@ -199,17 +199,18 @@ def test_folders_of_datasets_that_are_no_list_are_refused_by_the_variables_name(
 
 def test_directories_and_prefixes_of_the_environment_are_used(tmp_path: Path) -> None:
     given = {"LEXICAL_DIRECTORY": "a", "DENSE_DIRECTORY": "b", "LEXICAL_INDEX_PREFIX": "c-", "DENSE_PREFIX": "d."}
-    given |= {"MALLOC_ARENA_MAX": "4"}
+    given |= {"MALLOC_ARENA_MAX": "4", "GATEWAY_EVALUATOR_URL": "https://evaluator.example"}
     passed_on = choose(given, tmp_path, own_ports=False).environment()
     assert {name: passed_on[name] for name in given} == given
 
 
 def test_a_demo_says_which_settings_it_does_not_use(tmp_path: Path) -> None:
-    given = {"LEXICAL_DIRECTORY": "a", "GATEWAY_PORT": "9000", "GATEWAY_URL": "http://elsewhere"}
+    given = {"LEXICAL_DIRECTORY": "a", "GATEWAY_PORT": "9", "GATEWAY_URL": "http://a", "GATEWAY_EVALUATOR_URL": "b"}
     choices = choose(given, tmp_path, own_ports=True)
+    assert choices.environment()["GATEWAY_EVALUATOR_URL"] == choices.url("evaluator")
     assert choices.environment()["LEXICAL_DIRECTORY"] == str(tmp_path / "lexical")
     (said,) = notices(choices)
-    assert said.endswith("not used: GATEWAY_URL, LEXICAL_DIRECTORY, GATEWAY_PORT.")
+    assert said.endswith("not used: GATEWAY_URL, GATEWAY_EVALUATOR_URL, LEXICAL_DIRECTORY, GATEWAY_PORT.")
 
 
 @pytest.mark.parametrize(
