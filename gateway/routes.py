@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from gateway.collections.collections import Collections
 from gateway.collections.indexing import Indexing
@@ -24,11 +24,15 @@ from services.contracts.collections import (
     Published,
     PublishRequest,
 )
-from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest
+from services.contracts.documents import DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
 from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
 CollectionName = Annotated[Name, Path(description="A collection: lower-case letters, digits, - and _, at most 64.")]
+After = Annotated[
+    str | None, Query(min_length=1, max_length=512, description="The `following` of the page before; none begins.")
+]
+Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.")]
 
 
@@ -119,6 +123,13 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
     async def index_documents(collection: CollectionName, batch: DocumentsRequest, received: Request) -> FanOutReport:
         """Adds documents to a collection, or replaces them."""
         return await indexing.index(collection, batch, caller_of(received.scope))
+
+    @routes.get("/v1/collections/{collection}/documents", response_model=DocumentsPage, tags=["documents"])
+    @handled(scope="search")
+    async def list_documents(collection: CollectionName, after: After = None, most: Most = 100) -> Response:
+        """Returns a page of all documents that searches see, and where the next page begins."""
+        page = await indexing.list_documents(collection, after, most)
+        return Response(page.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
 
     @routes.post("/v1/collections/{collection}/documents/get", response_model=DocumentsAnswer, tags=["documents"])
     @handled(scope="search")

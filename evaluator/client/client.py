@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 from httpx_aiohttp import AiohttpTransport
@@ -24,7 +25,7 @@ from services.contracts.collections import (
     Published,
     PublishRequest,
 )
-from services.contracts.documents import DocumentsAnswer, FanOutReport, IdsRequest
+from services.contracts.documents import DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
 from services.contracts.health import Health
 from services.contracts.pipelines import PipelineList, PipelineView
 from services.contracts.problem import Problem
@@ -112,6 +113,12 @@ class GatewayClient:
         body = IdsRequest(ids=tuple(ids)).model_dump_json().encode()
         path = f"/v1/collections/{collection}/documents/get"
         return await self._call(DocumentsAnswer, "POST", path, QUERY_DEADLINE_MS, body)
+
+    async def document_page(self, collection: str, after: str | None, most: int) -> DocumentsPage:
+        """Returns a page of the documents of the live generation: those after the `following` of the page before."""
+        query = urlencode({"most": str(most)} | ({} if after is None else {"after": after}))
+        path = f"/v1/collections/{collection}/documents?{query}"
+        return await self._call(DocumentsPage, "GET", path, QUERY_DEADLINE_MS)
 
     async def pipeline(self, name: str) -> PipelineView:
         """Returns a pipeline that the gateway serves by name."""

@@ -32,8 +32,9 @@ class BackendLoad(Wire):
 
 @dataclass(slots=True)
 class LoadTally:
-    """What the calls of one load have done so far."""
+    """What the calls of one load have done so far. `command` is the one to run again after a failure."""
 
+    command: str = "ingest"
     batches: int = 0
     retries: int = 0
     stripped: int = 0
@@ -222,4 +223,4 @@ async def with_counted_retries(
     def count() -> None:
         tally.retries += 1
 
-    return await with_retries(call, "ingest", sleep, attempts=attempts, on_retry=count)
+    return await with_retries(call, tally.command, sleep, attempts=attempts, on_retry=count)

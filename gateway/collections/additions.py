@@ -13,13 +13,14 @@ from gateway.backends import wire
 from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.fan_out import on_all
 from gateway.backends.wire import Backend, Backends
+from gateway.collections.document_pages import read_page
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.write_order import CollectionLocks, WriteClock, WritePauses
 from services.chassis.background_tasks import Supervisor
-from services.chassis.errors import AnswerTooLarge, BodyTooLarge, Conflict, InsufficientStorage, ProblemError
+from services.chassis.errors import BodyTooLarge, Conflict, InsufficientStorage, ProblemError
 from services.contracts.collections import Addition
-from services.contracts.documents import FetchRequest, IdPageRequest, IndexRequest, SentDocument
+from services.contracts.documents import Document, IndexRequest, SentDocument
 from services.contracts.generations import name_of
 
 logger = logging.getLogger(__name__)
@@ -118,35 +119,34 @@ class Additions:
         raise different
 
     async def _fill(self, history: History, generation: str, store: Backend, backend: Backend) -> None:
+        """Copies all documents. A write of this gateway has a lower version than the page and has ended before it is
+        read, or it has a higher one and wins. What a write of another gateway leaves different, the next pass copies.
+        """
         after: str | None = None
         while True:
-            page = await wire.list_ids(store, generation, IdPageRequest(after=after), CALL_S)
-            for start in range(0, len(page.ids), COPIED):
-                await self._copy(history, generation, store, backend, page.ids[start : start + COPIED])
+            version = self._clock.next()
+            await self._pauses.settled(history.name)
+            page = await read_page(store, generation, after, COPIED, lambda: CALL_S)
+            await self._send(history, generation, backend, page.documents, version)
             if page.following is None:
                 return
             after = page.following
 
-    async def _copy(
-        self, history: History, generation: str, store: Backend, backend: Backend, ids: Sequence[str]
+    async def _send(
+        self, history: History, generation: str, backend: Backend, documents: Sequence[Document], version: int
     ) -> None:
-        """Copies documents. A write of this gateway has a lower version and has ended before they are read, or it has
-        a higher one and wins. What a write of another gateway leaves different, the next pass copies."""
-        version = self._clock.next()
-        await self._pauses.settled(history.name)
+        """Sends documents, half of them at a time where a body cannot hold all."""
+        if not documents:
+            return
+        batch = IndexRequest(documents=tuple(SentDocument(**dict(document)) for document in documents))
         try:
-            found = await wire.fetch_documents(store, generation, FetchRequest(ids=tuple(ids)), CALL_S)
-            documents = tuple(SentDocument(**dict(document)) for document in found.documents)
-            if not documents:
-                return
-            batch = IndexRequest(documents=documents)
             report = await wire.index(backend, generation, batch, version, history.build(generation), CALL_S)
         except BackendFailed as failure:
-            too_large = failure.kind == AnswerTooLarge.kind or failure.status == BodyTooLarge.status
-            if not too_large or len(ids) == 1:
+            if failure.status != BodyTooLarge.status or len(documents) == 1:
                 raise
-            for part in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
-                await self._copy(history, generation, store, backend, part)
+            middle = len(documents) // 2
+            for part in (documents[:middle], documents[middle:]):
+                await self._send(history, generation, backend, part, version)
             return
         self._clock.advance(report.latest_version)
         for error in report.errors:

@@ -11,6 +11,7 @@ from gateway.backends.budget import Budget
 from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.fan_out import on_each, outcomes, remaining_s
 from gateway.backends.wire import Backend, Backends
+from gateway.collections.document_pages import read_page
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
@@ -25,6 +26,7 @@ from services.contracts.documents import (
     DeleteReport,
     Document,
     DocumentsAnswer,
+    DocumentsPage,
     FanOutReport,
     FetchRequest,
     IdsRequest,
@@ -98,17 +100,29 @@ class Indexing:
 
     async def get_documents(self, name: str, ids: IdsRequest) -> DocumentsAnswer:
         """Reads documents by id from the document store."""
-        budget = Budget.within(current_deadline())
-        store = self._backends.document_store
-        if store is None:
-            families = family_names(lambda family: family.document_store)
-            raise Unavailable(f"There is no document store: GATEWAY_BACKENDS names no backend of family {families}.")
+        budget, store = Budget.within(current_deadline()), self._document_store()
         generation = await self._generations.readable(name, remaining_s(budget))
         try:
             answer = await wire.fetch_documents(store, generation, FetchRequest(ids=ids.ids), remaining_s(budget))
         except BackendFailed as failure:
             raise as_problem(failure) from failure
         return DocumentsAnswer.model_construct(documents=answer.documents, missing=answer.missing)
+
+    async def list_documents(self, name: str, after: str | None, most: int) -> DocumentsPage:
+        """Reads a page of the live generation: of an unpublished one, the document store may list only a part."""
+        budget, store = Budget.within(current_deadline()), self._document_store()
+        generation = await self._generations.searchable(name, remaining_s(budget))
+        try:
+            return await read_page(store, generation, after, most, lambda: remaining_s(budget))
+        except BackendFailed as failure:
+            raise as_problem(failure) from failure
+
+    def _document_store(self) -> Backend:
+        store = self._backends.document_store
+        if store is None:
+            families = family_names(lambda family: family.document_store)
+            raise Unavailable(f"There is no document store: GATEWAY_BACKENDS names no backend of family {families}.")
+        return store
 
     async def _write(
         self,

@@ -17,6 +17,7 @@ from pydantic import (
 
 from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, Wire
 from services.contracts.expansions import Expansions
+from services.contracts.generations import Generation
 from services.contracts.lists import Items, UnionMessage
 
 MOST_METADATA_VALUES = 10_000
@@ -184,6 +185,17 @@ class IdPage(Wire):
     """A page of the ids of a generation's documents, in the engine's order; `following` is None at the end."""
 
     ids: tuple[str, ...]
+    following: str | None
+
+
+class DocumentsPage(Wire):
+    """A page of a generation's documents, in the document store's order; `following` is None at the end.
+
+    It has fewer than were asked for where they are larger than an answer may be.
+    """
+
+    generation: Generation
+    documents: tuple[Document, ...]
     following: str | None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 import qdrant_edge as edge
 
 from services.chassis.errors import BadInput
+from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import (
     DeleteReport,
     Document,
@@ -21,7 +22,6 @@ from services.lexical.analysis import joined_words_of, words_of
 from services.lexical.edge_query import fields_of_presets
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
 from services.lexical.presets import declared_presets
-from services.storage.content_digest import ContentDigest
 from services.storage.edge_fields import field_indexes
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS, ShardSchema

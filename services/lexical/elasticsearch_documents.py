@@ -13,6 +13,7 @@ from elasticsearch import AsyncElasticsearch
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
+from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, IndexReport, ItemError
 from services.lexical.document_collector import wire_bytes
 from services.lexical.elasticsearch_answers import (
@@ -27,7 +28,6 @@ from services.lexical.elasticsearch_client import ElasticsearchClients, within_d
 from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, raise_failed, unknown_collection
 from services.lexical.elasticsearch_mapping import Json
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
-from services.storage.content_digest import ContentDigest
 from services.storage.fields import fields_of
 from services.storage.write_order import overtaken
 

@@ -90,7 +90,8 @@ class LexicalEngine(Protocol):
     async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
         """Returns a page of the ids of all documents that searches see.
 
-        The pages together have every document that is there from the first to the last of them, once.
+        The pages together have every document that is there from the first to the last of them, once, whatever `most`
+        each of them asks for.
         """
         ...
 

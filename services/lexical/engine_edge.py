@@ -11,6 +11,7 @@ import qdrant_edge as edge
 
 from services.chassis.errors import UnknownCollection
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
+from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest
@@ -22,7 +23,6 @@ from services.lexical.edge_query import bm25_request
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
-from services.storage.content_digest import ContentDigest
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
 from services.storage.edge_fields import edge_filter
 from services.storage.edge_files import GenerationRecord

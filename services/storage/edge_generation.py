@@ -16,9 +16,9 @@ import qdrant_edge as edge
 
 from services.chassis.errors import ProblemError, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
+from services.contracts.content_digest import ContentDigest
 from services.files.regular_file import read_regular
 from services.storage import edge_subprocess
-from services.storage.content_digest import ContentDigest
 from services.storage.edge_disk_space import DiskSpace, FolderSize, disk_usage
 from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import LAYOUT, RECORD, GenerationRecord, has_text, replace_file, sync_folder

@@ -7,9 +7,9 @@ from pathlib import Path
 import qdrant_edge as edge
 
 from services.contracts.collections import Unusable
+from services.contracts.content_digest import ContentDigest
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored, paired
-from services.storage.content_digest import ContentDigest
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
 from services.storage.edge_fields import edge_filter, field_indexes, ids_filter
 from services.storage.edge_files import GenerationRecord

@@ -16,10 +16,10 @@ from services.chassis.errors import (
     UpstreamFailed,
 )
 from services.contracts.collections import Unusable
+from services.contracts.content_digest import ContentDigest
 from services.contracts.generations import in_order, is_generation, name_of
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored
-from services.storage.content_digest import ContentDigest
 from services.storage.point_ids import point_id
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.stamps import with_more_backends

@@ -10,9 +10,9 @@ import pytest
 
 from services.chassis.errors import BadInput, BuildConflict, NotFound, StampMismatch, UnknownCollection
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
+from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
 from services.lexical.engine import LexicalEngine
-from services.storage.content_digest import ContentDigest
 from tests.contract.lexical_expansions import ExpansionSuite
 from tests.contract.lexical_reading import ReadingSuite
 from tests.contract.lexical_searching import SearchingSuite

@@ -63,7 +63,9 @@ class ReadingSuite:
         found, page = [], await engine.ids("notes@1", IdPageRequest(most=10))
         found += page.ids
         while page.following is not None:
-            page = await engine.ids("notes@1", IdPageRequest(after=page.following, most=10))
+            before = page.following
+            await engine.ids("notes@1", IdPageRequest(after=before, most=10))
+            page = await engine.ids("notes@1", IdPageRequest(after=before, most=3))
             found += page.ids
         assert sorted(found) == sorted(names)
         await engine.begin("notes@2", ALL_PRESETS)

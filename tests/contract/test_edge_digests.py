@@ -10,9 +10,9 @@ import pytest
 import qdrant_edge as edge
 
 from services.chassis.errors import UpstreamFailed
+from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
 from services.lexical.engine_edge import EdgeEngine
-from services.storage.content_digest import ContentDigest
 from services.storage.edge_directory import DEFAULT_LIMITS, EdgeDirectory
 from services.storage.point_ids import point_id
 from services.vectorstore.store_edge import SCHEMA, EdgeStore

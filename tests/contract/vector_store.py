@@ -9,8 +9,8 @@ import pytest
 
 from services.chassis.errors import BadInput, BuildConflict, StampMismatch, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
+from services.contracts.content_digest import ContentDigest
 from services.contracts.filters import Condition, Filter
-from services.storage.content_digest import ContentDigest
 from services.storage.fields import requirements_of
 from services.vectorstore.representation import MultiVector, SparseVector
 from services.vectorstore.store import VectorQuery, VectorStore

@@ -18,6 +18,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import CollectionDeclaration, CollectionState, VectorState
+from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import (
     DeleteReport,
     Document,
@@ -32,7 +33,6 @@ from services.contracts.problem import Problem
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
 from services.storage.builds import refuse_other_build
-from services.storage.content_digest import ContentDigest
 from services.storage.write_order import overtaken
 from tests.support.reranker_stub import RerankerStub
 from tests.support.store_routes import STORE_ROUTES

@@ -1,4 +1,4 @@
-"""Computes a digest of all documents of a generation, by which two services compare their contents."""
+"""Computes a digest of all documents of a generation, by which services and exports compare their contents. Pure."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,0 +1,178 @@
+"""A collection is exported to a file and restored from it: equal contents and equal rankings; real services."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from evaluator.cli import app
+from evaluator.client.client import GatewayClient, connected
+from evaluator.datasets.collection_file import ExportedCollection
+from evaluator.errors import DatasetError, EvaluationError
+from evaluator.steps import collection_copy
+from evaluator.steps.collection_copy import export_collection, restore_collection
+from tests.support.real_stack import RealStack, real_stack
+
+DECLARED = {
+    "presets": ["anserini-flat", {"name": "mine", "match": "flat", "k1": 2.0, "b": 0.1}],
+    "metadata": {"year": "number", "kind": "keyword"},
+}
+WORDS = ("salt", "bread", "apple", "curd", "plum")
+DOCUMENTS = [
+    {
+        "id": f"{WORDS[number % 5]}/{number}",
+        "title": WORDS[number % 3],
+        "text": " ".join(WORDS[: 1 + number % 5]) + " \u2028é\n" * (number % 2),
+        "metadata": {"year": 2000 + number, "share": number / 7, "kind": ["a", "b"], "whole": True},
+    }
+    for number in range(30)
+]
+DENSE = {"name": "d", "stages": [{"kind": "retrieve", "backend": "dense"}]}
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
+    async with real_stack(tmp_path) as stack:
+        assert (await stack.begin(build="b", **DECLARED)).status_code == 200
+        assert (await stack.send(DOCUMENTS, build="b")).json()["complete"]
+        assert (await stack.post("/publish", build="b")).status_code == 200
+        yield stack
+
+
+@pytest.fixture
+async def client(stack: RealStack) -> AsyncIterator[GatewayClient]:
+    async with connected("http://stack", stack.into_gateway) as client:
+        yield client
+
+
+async def rankings(stack: RealStack) -> list[object]:
+    """Returns ids and scores of several searches."""
+    year = {"all": [{"field": "year", "op": "gte", "value": 2010}]}
+    mine = {"name": "m", "stages": [{"kind": "retrieve", "backend": "lexical", "preset": "mine"}]}
+    found = []
+    for asked in ({"pipeline": "bm25"}, {"pipeline": mine}, {"pipeline": DENSE}, {"pipeline": DENSE, "filter": year}):
+        answer = await stack.post("/search", query="salt and plum", top=30, **asked)
+        assert answer.status_code == 200, answer.text
+        found.append(answer.json()["hits"])
+    return found
+
+
+async def test_a_dropped_collection_is_restored_with_equal_contents_and_rankings(
+    stack: RealStack, client: GatewayClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection_copy, "PAGE_DOCUMENTS", 7)
+    before, digests = await rankings(stack), await stack.digests("c@1")
+    end = await export_collection(client, "c", tmp_path / "c.ndjson")
+    assert end.documents == 30
+    assert set(digests.values()) == {end.digest}
+
+    await client.remove("c")
+    published = await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
+    assert (published.generation, published.documents) == ("c@1", 30)
+    assert await stack.digests("c@1") == digests
+    assert await rankings(stack) == before
+    again = await export_collection(client, "c", tmp_path / "again.ndjson")
+    assert again == end
+    heads = [(tmp_path / name).read_text().split("\n")[0] for name in ("c.ndjson", "again.ndjson")]
+    assert heads[0] == heads[1]
+
+
+async def test_a_restore_replaces_what_the_collection_has(
+    stack: RealStack, client: GatewayClient, tmp_path: Path
+) -> None:
+    end = await export_collection(client, "c", tmp_path / "c.ndjson")
+    changed = {"id": DOCUMENTS[0]["id"], "text": "changed"}
+    assert (await stack.send([changed, {"id": "new", "text": "salt"}])).json()["complete"]
+    published = await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
+    assert (published.generation, published.documents) == ("c@2", 30)
+    assert set((await stack.digests("c@2")).values()) == {end.digest}
+    assert await stack.live() == {"lexical": 30, "dense": 30}
+
+
+async def test_a_generation_that_is_published_during_an_export_ends_it_and_leaves_no_file(
+    stack: RealStack, client: GatewayClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection_copy, "PAGE_DOCUMENTS", 10)
+    first = await client.document_page("c", None, 10)
+    stack.into_gateway.hold = (f"after={first.following}".encode(), asyncio.Event())
+    export = asyncio.create_task(export_collection(client, "c", tmp_path / "c.ndjson"))
+    await stack.begin(build="next", new_generation=True, **DECLARED)
+    await stack.send(DOCUMENTS, build="next")
+    assert (await stack.post("/publish", build="next")).status_code == 200
+    stack.into_gateway.hold[1].set()
+    with pytest.raises(EvaluationError, match="c@2 took the place of c@1"):
+        await export
+    assert files(tmp_path) == []
+
+
+async def test_what_is_not_published_is_not_exported(stack: RealStack, client: GatewayClient, tmp_path: Path) -> None:
+    assert (await stack.client.put("/v1/collections/new", json={"build": "b"})).status_code == 200
+    with pytest.raises(EvaluationError, match="new has no published generation"):
+        await export_collection(client, "new", tmp_path / "new.ndjson")
+    assert files(tmp_path) == []
+
+
+def files(directory: Path) -> list[Path]:
+    """Returns the files of exports, and their parts."""
+    return list(directory.glob("*.ndjson*"))
+
+
+HEAD = '{"collection_export":1,"collection":"c","generation":"c@1","declaration":{}}\n'
+ONE = '{"id":"a","text":"salt"}\n'
+END = '{"documents":1,"digest":"05"}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "no exported collection"),
+        (ONE, "no exported collection"),
+        (HEAD[:30], "no exported collection"),
+        (HEAD.replace("1", "2", 1), "no exported collection"),
+        (HEAD.replace("{}", '{"later": 1}'), "no exported collection"),
+        (HEAD, "cut short"),
+        (HEAD + ONE, "cut short"),
+        (HEAD + ONE + ONE[:9], "cut short"),
+        (HEAD + ONE + END[:9], "cut short"),
+        (HEAD + ONE + END, "it was changed"),
+        (HEAD + ONE.replace("text", "texts") + END, "f.ndjson:2"),
+        (HEAD + ONE + END + ONE, "f.ndjson:3"),
+    ],
+)
+def test_a_file_that_is_not_whole_is_refused_before_the_gateway_is_asked(
+    content: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "f.ndjson").write_text(content)
+    done = command("restore", str(tmp_path / "f.ndjson"), "--collection", "c")
+    assert done.exit_code == 1
+    assert words in done.stderr
+
+
+async def test_a_file_without_one_of_its_lines_or_with_another_is_refused(
+    client: GatewayClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.ndjson"
+    await export_collection(client, "c", path)
+    lines = path.read_text(encoding="utf-8").split("\n")
+    assert json.loads(lines[0])["declaration"]["metadata"] == DECLARED["metadata"]
+    for wrong in ([*lines[:5], *lines[6:]], [*lines[:5], lines[5].replace('"year":20', '"year":21'), *lines[6:]]):
+        path.write_text("\n".join(wrong), encoding="utf-8")
+        with pytest.raises(DatasetError, match="it was changed"):
+            ExportedCollection.read(path)
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert len(list(ExportedCollection.read(path).documents())) == 30
+
+
+def command(*words: str) -> Result:
+    """Calls the command line; no gateway listens where it would ask."""
+    return CliRunner().invoke(app, [*words, "--gateway", "http://127.0.0.1:9", "--wait", "0"])
+
+
+def test_the_commands_name_a_gateway_that_is_away(tmp_path: Path) -> None:
+    done = command("export-collection", "c", "--out", str(tmp_path / "c.ndjson"))
+    assert (done.exit_code, "127.0.0.1:9" in done.stderr) == (1, True)
+    assert not (tmp_path / "c.ndjson").exists()

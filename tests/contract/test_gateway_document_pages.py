@@ -1,0 +1,98 @@
+"""All documents of a collection are read from the gateway page by page; real services."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.support.real_stack import RealStack, numbered, real_stack
+
+PAGES = "/v1/collections/c/documents"
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
+    async with real_stack(tmp_path) as stack:
+        await stack.load()
+        yield stack
+
+
+async def pages(stack: RealStack, most: int) -> list[dict[str, object]]:
+    """Returns every page, each asked for with `most`."""
+    found = [page := (await stack.client.get(f"{PAGES}?most={most}")).json()]
+    while page["following"] is not None:
+        page = (await stack.client.get(f"{PAGES}?most={most}&after={quote(page['following'])}")).json()
+        found.append(page)
+    return found
+
+
+async def test_the_pages_together_have_every_document_whole_and_once(stack: RealStack) -> None:
+    kept = {"id": "kept", "title": "Title", "text": "a text", "metadata": {"year": 2021, "kind": ["a", "b"]}}
+    assert (await stack.send([kept])).json()["complete"]
+    assert (await stack.post("/documents/delete", ids=["d00"])).json()["complete"]
+    found = await pages(stack, 7)
+    assert {page["generation"] for page in found} == {"c@1"}
+    assert max(len(page["documents"]) for page in found) == 7
+    documents = [one for page in found for one in page["documents"]]
+    assert len(documents) == 40
+    assert {one["id"] for one in documents} == {"kept", *(f"d{number:02}" for number in range(1, 40))}
+    assert kept in documents
+    whole = (await stack.client.get(PAGES)).json()
+    assert (whole["documents"], whole["following"]) == (documents, None)
+
+
+async def test_a_page_holds_fewer_documents_where_they_are_large(stack: RealStack) -> None:
+    for name in ("one", "two", "three"):
+        assert (await stack.send([{"id": name, "text": "." * 7_000_000}])).json()["complete"]
+    found = await pages(stack, 1_000)
+    assert len(found) > 1
+    assert sorted(one["id"] for page in found for one in page["documents"]) == sorted(
+        ["one", "two", "three", *(one["id"] for one in numbered(40))]
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("most=0", "query.most"),
+        ("most=1001", "query.most"),
+        ("most=many", "query.most"),
+        ("after=", "query.after"),
+        (f"after={'x' * 513}", "query.after"),
+        ("after=d00", "`following`"),
+        ("after=%00%F0%9F%98%80", "`following`"),
+        ("before=d00", "query.before"),
+    ],
+)
+async def test_what_is_no_page_is_refused(stack: RealStack, asked: str, words: str) -> None:
+    answer = await stack.client.get(f"{PAGES}?{asked}")
+    assert answer.status_code == 422, answer.text
+    assert words in answer.json()["detail"]
+
+
+async def test_a_cursor_of_a_page_that_is_gone_goes_on_behind_it(stack: RealStack) -> None:
+    first = (await stack.client.get(f"{PAGES}?most=10")).json()
+    assert (await stack.post("/documents/delete", ids=[f"d{number:02}" for number in range(40)])).json()["complete"]
+    rest = (await stack.client.get(f"{PAGES}?after={first['following']}")).json()
+    assert rest == {"generation": "c@1", "documents": [], "following": None}
+
+
+async def test_only_what_searches_see_has_pages(stack: RealStack) -> None:
+    assert (await stack.client.get("/v1/collections/none/documents")).status_code == 404
+    assert (await stack.client.put("/v1/collections/new", json={"build": "b"})).status_code == 200
+    refused = await stack.client.get("/v1/collections/new/documents")
+    assert (refused.status_code, "no published generation" in refused.text) == (404, True)
+    assert (await stack.begin(build="second", new_generation=True)).status_code == 200
+    assert (await stack.send([{"id": "x", "text": "x"}], build="second")).json()["complete"]
+    assert (await stack.client.get(f"{PAGES}?most=1")).json()["generation"] == "c@1"
+
+
+async def test_without_the_document_store_there_is_no_page(stack: RealStack) -> None:
+    def refused(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    stack.ways["lexical"].inner = httpx.MockTransport(refused)
+    answer = await stack.client.get(PAGES)
+    assert (answer.status_code, "lexical" in answer.json()["detail"]) == (503, True)
