@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.pages.svg_chart import Drawing, Scale, text_width
 
-WIDTH = 860.0
+WIDTH, NARROW = 860.0, 480.0  # of two columns; of one, which a telephone shows whole
 SINGLE, ONE_OF_MANY = 190.0, 96.0  # height of the plotted area of a panel
 AROUND = 74.0  # of each panel, for its title and the gap to the next one
 GUTTER, MARGIN, AXIS = 28.0, 16.0, 44.0  # between panels, at the edges, for the labels left of a panel
@@ -34,21 +34,21 @@ def differences_chart(pairs: Sequence[PairDifferences]) -> str | None:
     panel = SINGLE if len(shown) == 1 else ONE_OF_MANY
     top, row = 44.0, panel + AROUND
     metric = shown[0].compared.metric
+    width = NARROW if columns == 1 else WIDTH
     drawing = Drawing(
-        WIDTH,
-        top + rows * row + 24,
+        width,
+        top + rows * row + 42,
         f"Differences in {metric}, query by query",
         "; ".join(_described(pair.compared) for pair in shown),
     )
     reach = max(0.05, *(abs(value) for pair in shown for value in (pair.ascending[0], pair.ascending[-1])))
-    wide = (WIDTH - 2 * MARGIN - (columns - 1) * GUTTER) / columns
+    wide = (width - 2 * MARGIN - (columns - 1) * GUTTER) / columns
     for number, pair in enumerate(shown):
         left = MARGIN + (number % columns) * (wide + GUTTER)
         _panel(drawing, pair, left, top + (number // columns) * row, (wide, panel), reach)
-    note = "Queries from the greatest loss to the greatest gain; a flat stretch at 0 are ties. Dashed: the mean."
-    if len(shown) > 1:
-        note += " All panels: one scale."
-    drawing.text(MARGIN, top + rows * row + 10, note, "soft")
+    note = "A flat stretch at 0 are ties. Dashed: the mean." + (" All panels: one scale." if len(shown) > 1 else "")
+    drawing.text(MARGIN, top + rows * row + 10, "Queries from the greatest loss to the greatest gain.", "soft")
+    drawing.text(MARGIN, top + rows * row + 28, note, "soft")
     return drawing.svg()
 
 

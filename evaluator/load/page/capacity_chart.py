@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from evaluator.load.capacity.search import CapacityMultiple, CapacityReport
-from evaluator.load.page.charts import LEFT, PANEL, RIGHT, WIDTH, latency_scale
+from evaluator.load.page.charts import PANEL, latency_scale
 from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour
 from evaluator.runs.latency import DOUBTFUL
 
 GOODPUT, QUALITY = 0, 1  # numbers of the series, of colour and mark
 P99, P95, SEARCHED = 0, 1, 3
-UPPER = 92.0
+WIDTH = 480.0  # a telephone shows it whole
+LEFT, RIGHT = 56.0, 380.0  # of the plotted areas; names of series stand right of them
+UPPER = 108.0
 LOWER = UPPER + PANEL + 62
 BOTTOM = LOWER + PANEL
 
@@ -21,18 +23,19 @@ def capacity_chart(report: CapacityReport) -> str | None:
     if capacity is None or not points:
         return None
     title = f"{report.pipeline}: goodput and latency around the capacity"
-    drawing = Drawing(WIDTH, BOTTOM + 116, title, f"{report.sentence} {_described(points)}")
+    drawing = Drawing(WIDTH, BOTTOM + 134, title, f"{report.sentence} {_described(points)}")
     x = Scale(0.0, max(one.rate for one in points) * 1.05, LEFT, RIGHT)
     ticks = [(one.rate, f"{one.rate:g}") for one in points]
-    drawing.text(LEFT, UPPER - 32, "a second: answers in time, and their nDCG@10 (thin line: every request in time)")
+    drawing.text(16, UPPER - 60, "a second: answers in time, and their nDCG@10")
+    drawing.text(16, UPPER - 42, "thin line: every request in time", "soft")
     _goodput_panel(drawing, points, x)
     drawing.horizontal_axis(x, UPPER + PANEL, ticks, "")
-    drawing.text(LEFT, LOWER - 12, f"ms from the planned send time (dashed: the bound of {report.found.bound_ms:g} ms)")
+    drawing.text(16, LOWER - 12, f"ms from the planned send time (dashed: the bound of {report.found.bound_ms:g} ms)")
     _latency_panel(drawing, report, x)
     drawing.horizontal_axis(x, BOTTOM, ticks, "offered rate, requests a second")
     _mark_rates(drawing, capacity, report.knee, x)
     for line, note in enumerate(_notes(report)):
-        drawing.text(LEFT, BOTTOM + 64 + line * 18, note, "soft")
+        drawing.text(16, BOTTOM + 64 + line * 18, note, "soft")
     return drawing.svg()
 
 
@@ -105,7 +108,8 @@ def _notes(report: CapacityReport) -> list[str]:
     if any(one.p99_ms is None for one in report.multiples):
         notes.append("p99 needs 662 requests.")
     if not all(one.timing_valid for one in report.multiples):
-        notes.append("Cross: times not valid (load.md says why); beyond the capacity they depend on the duration.")
+        notes.append("Cross: times not valid (load.md says why);")
+        notes.append("beyond the capacity they depend on the duration.")
     return notes
 
 

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.comparison.paired_tests import sorted_differences
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
-from tests.support.svg_reading import elements, texts
+from evaluator.pages.inline_markup import chart_html
+from tests.support.svg_reading import cut_texts, elements, texts
 
 
 def compared(second: str, values: list[float]) -> PairedComparison:
@@ -18,7 +19,7 @@ def height(svg: str | None) -> float:
     return float(ElementTree.fromstring(str(svg)).attrib["height"])
 
 
-def test_a_panel_names_its_pair_and_counts_what_was_won_tied_and_lost() -> None:
+def test_a_panel_names_its_pair_and_counts_what_was_better_tied_and_worse() -> None:
     values = [0.5, -0.25, 0.0, 0.0]
     svg = differences_chart([PairDifferences(compared("dense", values), sorted_differences(values))])
     assert {"dense against bm25", "1 better, 2 tied, 1 worse; mean +0.0625"} <= set(texts(svg))
@@ -39,6 +40,12 @@ def test_a_single_pair_has_a_tall_panel_and_several_share_one_scale() -> None:
     one, two = (differences_chart([pair] * number) for number in (1, 2))
     assert height(one) > height(two) > 0
     assert [any("All panels" in text for text in texts(svg)) for svg in (one, two)] == [False, True]
+
+
+def test_a_telephone_shows_a_single_pair_whole() -> None:
+    svg = differences_chart([PairDifferences(compared("hybrid-rerank", [0.5, -0.25]), (-0.25, 0.5))])
+    assert 'class="chart narrow"' in chart_html(str(svg), "differences.svg")
+    assert cut_texts(svg) == []
 
 
 def test_without_differences_there_is_no_chart() -> None:

@@ -8,9 +8,10 @@ from evaluator.load.page.blocks import load_blocks
 from evaluator.load.page.capacity_chart import capacity_chart
 from evaluator.load.page.capacity_section import capacity_charts, overview_rows
 from evaluator.load.page.load_page import render_load_page
+from evaluator.pages.inline_markup import chart_html
 from evaluator.pages.markdown_page import markdown_parts
 from tests.support.load_points import load_point, load_report
-from tests.support.svg_reading import elements, texts
+from tests.support.svg_reading import cut_texts, elements, texts
 
 BOUND = 500.0
 
@@ -48,6 +49,12 @@ def test_capacity_and_knee_are_marked_in_the_chart() -> None:
     report = found()
     shown = texts(capacity_chart(report))
     assert {"capacity 80/s", f"knee {report.knee:g}/s", "in time", "nDCG@10", "p95", "p99"} <= set(shown)
+
+
+def test_a_telephone_shows_the_chart_whole() -> None:
+    svg = capacity_chart(found())
+    assert 'class="chart narrow"' in chart_html(str(svg), "capacity.svg")
+    assert cut_texts(svg) == []
 
 
 def test_the_tail_is_drawn_where_it_was_measured_and_a_time_that_is_not_valid_is_a_cross() -> None:
