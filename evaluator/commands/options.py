@@ -262,6 +262,6 @@ def reporting_errors() -> Iterator[None]:
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         say(
             "evaluator: interrupted; what was written stays: `ingest`, `rank` and `fetch` go on where they stood, "
-            "`load` and `deadlines` begin anew"
+            "`load` begins anew"
         )
         raise typer.Exit(130 if isinstance(error, KeyboardInterrupt) else 143) from error

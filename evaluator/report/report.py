@@ -7,7 +7,6 @@ from pydantic import model_validator
 from evaluator.attribution.report import AttributionReport
 from evaluator.comparison.examples import PairExamples
 from evaluator.datasets.reader import DatasetCounts
-from evaluator.deadlines.sweep import DeadlinesFile
 from evaluator.experiments.gates import GateOutcome
 from evaluator.load.report import LoadReport
 from evaluator.machine.machine_conditions import MachineConditions
@@ -63,7 +62,6 @@ class Report(StepFile):
     conventions: Conventions | None = None  # null: of a release that did not state them
     gates: tuple[GateOutcome, ...] = ()  # of the queries one at a time; those of the load stand in `load`
     load: LoadReport | None = None  # null: no traffic was sent
-    deadlines: DeadlinesFile | None = None  # null: `deadlines --run` was not called
     attribution: AttributionReport | None = None  # null: `attribute` was not called
     vector_recall: dict[str, VectorRecall]
     added_judgments: JudgmentChange | None = None  # null: measured by the dataset's judgments alone

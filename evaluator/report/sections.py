@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluator.attribution.page import ATTRIBUTION_STEP
-from evaluator.deadlines.tables import DEADLINES_STEP
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.page_blocks import Block
 from evaluator.report.cost_section import cost_blocks
@@ -47,7 +46,6 @@ SECTIONS = (
     Section(latency_blocks, latency_charts),
     Section(cost_blocks),
     of_step(LOAD_STEP, lambda report: report.load),
-    of_step(DEADLINES_STEP, lambda report: report.deadlines),
     of_step(ATTRIBUTION_STEP, lambda report: report.attribution),
     Section(origin_blocks),
 )

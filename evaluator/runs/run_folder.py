@@ -45,7 +45,6 @@ WRITTEN_BY = {
     "load.json": "load",
     "capacity.json": "load",
     "against.json": "load",
-    "deadlines.json": "deadlines",
     "candidates.json": "attribute",
     "attribution.json": "attribute",
     "replay.json": "replay",
@@ -54,8 +53,7 @@ WRITTEN_BY = {
 }
 # A run is whole without them. They were measured beside the ranking, with its manifest.
 BESIDE_RANKING = (
-    "load.json", "capacity.json", "against.json", "deadlines.json", "candidates.json",
-    "attribution.json", "replay.json",
+    "load.json", "capacity.json", "against.json", "candidates.json", "attribution.json", "replay.json",
 )  # fmt: skip
 LOAD_PAGE = "load.md"
 # Ten times the answers of a large run. A file with holes has any size, and would be hashed for hours.

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 STATE = "state.json"
 # Last files of commands that need no ranking, and their names.
-MEASURED_ALONE = {"load.json": "load", "against.json": "load", "deadlines.json": "deadlines"}
+MEASURED_ALONE = {"load.json": "load", "against.json": "load"}
 INGESTED = "ingest.json"
 # Steps that only compute, in a thread, whose end a cancelled one would wait for (thread_work.py).
 COMPUTED = ("quality", "report")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from evaluator.attribution.page import ATTRIBUTION_STEP
-from evaluator.deadlines.tables import DEADLINES_STEP
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.page.blocks import LOAD_STEP
@@ -81,12 +80,9 @@ def blocks_of(jobs: Jobs, run: str) -> Sequence[Block]:
 
 
 def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Block]:
-    """Returns what commands that need no ranking have measured."""
-    load, deadlines = LOAD_STEP.read(folder), DEADLINES_STEP.read(folder)
-    return [
-        *(() if load is None else LOAD_STEP.section(load, svgs)),
-        *(() if deadlines is None else DEADLINES_STEP.section(deadlines, svgs)),
-    ]
+    """Returns what a load measured without a ranking."""
+    load = LOAD_STEP.read(folder)
+    return [] if load is None else LOAD_STEP.section(load, svgs)
 
 
 def _verdict(folder: RunFolder) -> str:

@@ -1,6 +1,5 @@
 """The command line: a table, files where they were promised, and an exit status that tells how it went."""
 
-import itertools
 import json
 import statistics
 import subprocess
@@ -200,75 +199,6 @@ def test_what_cannot_be_done_is_said_in_one_line_and_exits_with_1(
     assert done.exit_code == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_sweep_over_deadlines_counts_late_and_lost_answers_as_empty(
-    evaluator: Evaluator, stub: GatewayStub, tmp_path: Path
-) -> None:
-    assert evaluator("ingest").exit_code == 0
-    stub.search_delay_s = 0.02
-    done = evaluator("deadlines", "demo", "--at", "1,60000", PIPELINES="bm25")
-    assert done.exit_code in (0, 3), done.output  # 3: a hypervisor or a limit took CPU time
-    (hurried, patient) = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")][2:]
-    assert [cell.strip() for cell in hurried[:3]] == ["1", "0.00%", "0.0000"]
-    assert patient[1].strip() == "100.00%"
-    assert float(patient[2]) > 0.5
-    (found,) = (tmp_path / "runs").glob("*/deadlines.json")
-    assert {"experiment.json", "manifest.json"} == json.loads(found.read_text())["made_from"].keys()
-    (report,) = json.loads(found.read_text())["pipelines"]
-    assert report["pipeline"] == "bm25"
-    assert [one["deadline_ms"] for one in report["deadlines"]] == [1, 60_000]
-    manifest = json.loads((found.parent / "manifest.json").read_text())
-    assert (manifest["generation"], len(manifest["dataset_sha256"]["corpus.jsonl"])) == ("shop@1", 64)
-
-
-def test_pipelines_take_turns_in_a_sweep_and_the_run_s_report_has_it(
-    evaluator: Evaluator, stub: GatewayStub, tmp_path: Path
-) -> None:
-    assert evaluator("demo", PIPELINES="bm25,hybrid").exit_code == 0
-    run = str((tmp_path / "runs" / "latest").resolve())
-    stub.searches.clear()
-    stub.failing_queries = {"red bell": Unavailable("gone")}
-    done = evaluator("deadlines", "--run", run, "--at", "30000,60000", DATASET="elsewhere", PIPELINES="dense")
-    # Variables of the environment are not of this run. 3: a hypervisor or a limit took CPU time.
-    assert done.exit_code in (0, 3), done.output
-    asked = [str(request.pipeline) for request in stub.searches]
-    # Two pipelines at two deadlines: were they swept one after the other, there would be one change.
-    assert sum(before != after for before, after in itertools.pairwise(asked)) > 4
-    assert evaluator("report", "--run", run).exit_code == 0
-    report = json.loads((tmp_path / "runs" / "latest" / "report.json").read_text())
-    assert [one["pipeline"] for one in report["deadlines"]["pipelines"]] == ["bm25", "hybrid"]
-    for pipeline in report["deadlines"]["pipelines"]:
-        for one in pipeline["deadlines"]:
-            assert (one["lost"], one["errors_by_kind"]) == (1, {"unavailable": 1})
-            assert one["p95_ms"] >= one["deadline_ms"] > one["p50_ms"]  # a lost query counts with its deadline
-    page = (tmp_path / "runs" / "latest" / "report.md").read_text()
-    assert "## Deadlines" in page
-    assert "1 (unavailable 1)" in page
-
-
-def test_a_sweep_over_another_corpus_is_refused_and_leaves_no_run_folder(
-    evaluator: Evaluator, stub: GatewayStub, tmp_path: Path
-) -> None:
-    assert evaluator("ingest").exit_code == 0
-    stub.documents["d3"] = stub.documents["d3"].model_copy(update={"text": "other"})
-    done = evaluator("deadlines", "demo", "--at", "1000")
-    assert (done.exit_code, "shop@1 does not hold this corpus" in done.stderr) == (1, True)
-    assert len(list((tmp_path / "runs").glob("*/experiment.json"))) == 1  # that of ingest
-
-
-def test_a_sweep_in_which_nothing_can_be_answered_says_why(evaluator: Evaluator, stub: GatewayStub) -> None:
-    assert evaluator("ingest").exit_code == 0
-    stub.search_delay_s = 0.02
-    done = evaluator("deadlines", "demo", "--at", "1", PIPELINES="bm25")
-    assert done.exit_code == 1
-    assert "no warm-up query was answered within 1 ms" in done.stderr
-
-
-def test_deadlines_that_are_no_numbers_are_refused(evaluator: Evaluator) -> None:
-    done = evaluator("deadlines", "demo", "--at", "soon")
-    assert done.exit_code == 2
-    assert "whole milliseconds" in done.stderr
 
 
 def test_run_files_of_another_system_get_a_table_and_a_report(evaluator: Evaluator, tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def test_a_second_measurement_is_refused_by_the_name_of_the_first_until_its_proc
 
 @pytest.mark.parametrize(
     "words",
-    [["run"], ["run", "--repeat", "2"], ["deadlines"], ["load", "--rate", "5"], ["ingest"]],
-    ids=["run", "repeat", "deadlines", "load", "ingest"],
+    [["run"], ["run", "--repeat", "2"], ["load", "--rate", "5"], ["ingest"]],
+    ids=["run", "repeat", "load", "ingest"],
 )
 def test_commands_that_send_load_are_refused_and_say_which_run_is_at_work(tmp_path: Path, words: list[str]) -> None:
     experiment = tmp_path / "small.json"

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from evaluator.client.client import GatewayClient
-from evaluator.deadlines.sweep import deadlines_step
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step
 from evaluator.load.step import load_step
@@ -16,35 +15,32 @@ from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import planned, reached
 
 
-async def refused(client: GatewayClient, folder: RunFolder) -> list[str]:
-    """Returns why a load and a deadline sweep do not begin."""
+async def refused(client: GatewayClient, folder: RunFolder) -> str:
+    """Returns why a load does not begin."""
     with pytest.raises(EvaluationError) as of_load:
         await load_step(client, folder)
-    with pytest.raises(EvaluationError) as of_sweep:
-        await deadlines_step(client, folder, [30_000])
-    return [str(of_load.value), str(of_sweep.value)]
+    return str(of_load.value)
 
 
 async def test_another_model_or_commit_than_that_of_the_manifest_is_named_and_nothing_is_measured(
     tmp_path: Path,
 ) -> None:
     stub = GatewayStub()
-    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load={"rates": [20]}))
+    folder = RunFolder.create(
+        tmp_path / "runs", planned(tmp_path, load={"rates": [20], "seconds": 0.2, "warmup_seconds": 0})
+    )
     async with reached(stub) as client:
         await ingest_step(client, folder)
-        await deadlines_step(client, folder, [30_000])
+        await load_step(client, folder)
         before = folder.read("manifest.json", Manifest)
         stub.stamp = {"model": "another"}
-        for said in await refused(client, folder):
-            assert "there is another engine or model; measure in a new run" in said
+        assert "there is another engine or model; measure in a new run" in await refused(client, folder)
         stub.stamp = {"schema": "1"}
         elsewhere = before.machine.model_copy(update={"host": "elsewhere"})
         folder.write("manifest.json", before.model_copy(update={"git_commit": "0" * 40, "machine": elsewhere}))
-        for said in await refused(client, folder):
-            assert "there is another machine and another commit; measure in a new run" in said
+        assert "there is another machine and another commit; measure in a new run" in await refused(client, folder)
         other_gpu = before.machine.model_copy(update={"gpus": (Gpu(name="another", memory_mib=1),)})
         folder.write("manifest.json", before.model_copy(update={"machine": other_gpu}))
-        for said in await refused(client, folder):
-            assert "there is another machine; measure in a new run" in said
+        assert "there is another machine; measure in a new run" in await refused(client, folder)
         folder.write("manifest.json", before)
-        await deadlines_step(client, folder, [30_000])
+        await load_step(client, folder)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.deadlines.sweep import deadlines_step
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step, quality_step, rank_step
 from evaluator.experiments.experiment import Experiment
@@ -126,27 +125,22 @@ async def test_what_was_measured_beside_an_earlier_ranking_is_not_shown_with_a_n
     stub: GatewayStub, experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, folder = await evaluated(stub, experiment, tmp_path)
-    async with reached(stub) as client:
-        await deadlines_step(client, folder, [30_000])
     of_this = folder.hashes("experiment.json", "manifest.json")
     folder.write("load.json", load_report(load_point(n=5)).model_copy(update={"made_from": of_this}))
     (folder.path / "load.md").write_text("links manifest.json")
     (folder.path / "against.json").write_text("{}")
     report = report_of(folder)
-    assert (report.load is None, report.deadlines is None) == (False, False)
+    assert report.load is not None
 
     stub.stamp = {"schema": "2"}
     await rank_alone(stub, folder)
-    said = "measured beside an earlier ranking, and not read any more: load.json, against.json, deadlines.json"
+    said = "measured beside an earlier ranking, and not read any more: load.json, against.json"
     assert said in capsys.readouterr().err.replace("\n", " ")
     assert not (folder.path / "load.md").exists()
-    for name in ("load.json", "deadlines.json"):
-        refusal = rf"manifest\.json .* remove {name}"
-        with pytest.raises(EvaluationError, match=refusal):
-            report_of(folder)
-        (folder.path / name).unlink()
-    report = report_of(folder)
-    assert (report.load, report.deadlines) == (None, None)
+    with pytest.raises(EvaluationError, match=r"manifest\.json .* remove load\.json"):
+        report_of(folder)
+    (folder.path / "load.json").unlink()
+    assert report_of(folder).load is None
 
 
 async def test_a_corpus_that_changed_since_it_was_loaded_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:

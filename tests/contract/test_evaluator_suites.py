@@ -212,8 +212,7 @@ def test_the_history_of_a_suite_lists_the_runs_of_each_set(evaluator: Evaluator)
     }
 
 
-@pytest.mark.parametrize("words", ["deadlines both.yaml", "run both.yaml --repeat 2"])
-def test_what_takes_one_dataset_refuses_several(words: str, evaluator: Evaluator) -> None:
-    done = evaluator(*words.split())
+def test_what_takes_one_dataset_refuses_several(evaluator: Evaluator) -> None:
+    done = evaluator("run", "both.yaml", "--repeat", "2")
     assert done.exit_code == 1
     assert "has several datasets, where one is needed" in done.stderr

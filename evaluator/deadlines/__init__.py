@@ -1,1 +1,0 @@
-"""The same queries at several deadlines: what arrives in time, and what it is worth."""
