@@ -39,7 +39,7 @@ class EvaluatorSettings(AccessSettings, KeyedSettings):
     runs: Path = Field(Path(".runs"), description="The folder that holds the runs, one folder each.")
     datasets: tuple[Annotated[Path, BeforeValidator(_named)], ...] = Field(
         (Path(".datasets"), Path("../shared/datasets"), Path("evaluator/collections")),
-        description="The folders beneath which datasets and traces lie that requests may name; `[]`: none.",
+        description="The folders beneath which datasets lie that requests may name; `[]`: none.",
     )
 
     @property

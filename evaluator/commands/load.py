@@ -48,8 +48,6 @@ WITH_RUN = ("run", "between", "export", "junit", "gateway", "runs", "wait", "pro
 # Options of what an exported script does not do: it sends at constant rates, once, and measures by itself.
 NOT_EXPORTED = (
     "in_flight",
-    "steps",
-    "trace",
     "capacity",
     "p99_ms",
     "point_seconds",

@@ -10,24 +10,17 @@ import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from evaluator.commands.options import Command, option_message, overridden_experiment, split_list
+from evaluator.commands.options import Command, option_message, overridden_experiment
 from evaluator.errors import WrongOption
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import CapacityPlan, LoadPlan
 
 # What traffic is: one of them on the command line replaces those of the experiment's file.
-TRAFFIC = ("rates", "steps", "trace", "in_flight", "capacity")
+TRAFFIC = ("rates", "in_flight", "capacity")
 # Fields that only rates can have.
 OF_RATES = ("best_under_ms", "while_loading")
-# Fields that only some traffic heeds. A trace has times and queries of its own and no warm-up, steps have seconds.
-# A closed loop has no planned arrivals. Neither steps nor the points around a capacity are cut into slices.
-HEEDED_BY = {
-    "seconds": ("rates", "in_flight", "capacity"),
-    "slice_seconds": ("rates", "in_flight"),
-    "warmup_seconds": ("rates", "steps", "in_flight", "capacity"),
-    "arrivals": ("rates", "steps", "capacity"),
-    "draw": ("rates", "steps", "in_flight", "capacity"),
-}
+# Fields that only some traffic heeds. A closed loop has no planned arrivals; the points around a capacity are not cut.
+HEEDED_BY = {"slice_seconds": ("rates", "in_flight"), "arrivals": ("rates", "capacity")}
 # Fields whose options are not the field's name.
 OPTIONS = {"rates": "--rate", "best_under_ms": "--best-under", "p99_ms": "--p99", "capacity": "--find-capacity"}
 
@@ -90,8 +83,6 @@ def _given_fields(options: Mapping[str, object]) -> dict[str, object]:
         match name, value:
             case "rates" | "in_flight", str() if value:
                 given[name] = parse_numbers(_option(name), value)
-            case "steps", str() if value:
-                given[name] = parse_steps(value)
     bounds = {name: given.pop(name) for name in OF_CAPACITY if name in given}
     if "capacity" in given:
         if "p99_ms" not in bounds:
@@ -114,7 +105,7 @@ def overridden_load(plan: LoadPlan | None, given: Mapping[str, object], defaults
         content = {key: value for key, value in content.items() if key not in replaced}
     asked = {**defaults, **content, **given}
     if not any(asked.get(name) for name in TRAFFIC):
-        raise WrongOption("say what to send: --rate, --steps, --trace, --in-flight or --find-capacity")
+        raise WrongOption("say what to send: --rate, --in-flight or --find-capacity")
     _expect_heeded(given, [name for name in TRAFFIC if asked.get(name)])
     try:
         return LoadPlan.model_validate(asked)
@@ -137,8 +128,6 @@ def _in_options(fault: Mapping[str, Any]) -> str:
         fields = "|".join((*LoadPlan.model_fields, "point_seconds"))
         return re.sub(rf"`({fields})`", lambda found: _option(found[1]), message)
     value = f"{fault['input']:g}" if isinstance(fault["input"], float) else fault["input"]
-    if names[0] == "steps":
-        return f"--steps: {' '.join(names[1:])} {value}: {message}"
     return f"{_option(names[-1])} {value}: {message}"
 
 
@@ -153,19 +142,3 @@ def parse_numbers(option: str, text: str) -> list[float]:
     except ValueError as error:
         raise WrongOption(f"{option} {text}: give numbers, for example 10,20,40") from error
     return [int(number) if number.is_integer() else number for number in found]
-
-
-def parse_steps(text: str) -> list[dict[str, float]]:
-    """Reads `10:30,10..50:60`."""
-    return [_parse_step(part) for part in split_list(text)]
-
-
-def _parse_step(text: str) -> dict[str, float]:
-    """Reads `10:30`, a rate and its seconds, or `10..50:60`, a ramp."""
-    rates, _, seconds = text.partition(":")
-    first, _, last = rates.partition("..")
-    try:
-        step = {"rate": float(first), "seconds": float(seconds)}
-        return step | ({"to": float(last)} if last else {})
-    except ValueError as error:
-        raise WrongOption(f"--steps {text}: give RATE:SECONDS or FROM..TO:SECONDS, for example 10:30") from error

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from services.contracts.base import Count, Text, Wire
+from services.contracts.base import Count, Wire
 from services.contracts.lists import Items
 
 # As the experiment's own: strict, so that no bool counts as a number.
@@ -14,14 +14,6 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 ArrivalProcess = Literal["poisson", "constant"]
 QueryDraw = Literal["uniform", "zipf"]
-
-
-class TrafficStep(Wire):
-    """Some seconds at one rate, or with a rate that changes evenly from `rate` to `to`."""
-
-    rate: Rate  # requests a second
-    to: Rate | None = None
-    seconds: Seconds
 
 
 class CapacityPlan(Wire):
@@ -50,12 +42,6 @@ class LoadPlan(Wire):
 
     rates: Annotated[tuple[Rate, ...], Items(0, 32)] = Field(
         (), description="Requests a second, open loop: 20 or 10,20,40."
-    )
-    steps: Annotated[tuple[TrafficStep, ...], Items(0, 64)] = Field(
-        (), description="RATE:SECONDS, one after another; FROM..TO:SECONDS is a ramp: 10:30,10..50:60."
-    )
-    trace: Text | None = Field(
-        None, description="A file with time,query,pipeline: seconds, id of a query, name: 0.5,k01,bm25."
     )
     in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = Field(
         (), description="Requests in flight, closed loop (capacity): 8 or 1,8."
@@ -99,11 +85,11 @@ class LoadPlan(Wire):
 
     @model_validator(mode="after")
     def _has_traffic(self) -> Self:
-        if not (self.rates or self.steps or self.trace or self.in_flight or self.capacity):
-            raise ValueError("name at least one of `rates`, `steps`, `trace`, `in_flight` and `capacity`")
+        if not (self.rates or self.in_flight or self.capacity):
+            raise ValueError("name at least one of `rates`, `in_flight` and `capacity`")
         if self.best_under_ms is not None and not self.rates:
             raise ValueError("`best_under_ms` compares pipelines at a rate: give `rates`")
-        if self.while_loading and (not self.rates or self.steps or self.trace or self.in_flight or self.capacity):
+        if self.while_loading and (not self.rates or self.in_flight or self.capacity):
             raise ValueError("`while_loading` compares at steady rates: give `rates`, and no other traffic")
         if self.capacity is not None and self.arrivals != "poisson":
             raise ValueError("`capacity` searches with Poisson arrivals: `arrivals` must be poisson")

@@ -18,7 +18,7 @@ from pathlib import Path
 from evaluator.client.client import GatewayClient
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.experiments.load_plan import LoadPlan, TrafficStep
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.drives import generator_task
 from evaluator.load.sending.generator_task import GeneratorTask
 from evaluator.load.sending.traffic import LoadTarget, load_target, open_slices
@@ -71,15 +71,14 @@ async def planned_export(client: GatewayClient, experiment: Experiment) -> list[
 
 def unexported_fields(plan: LoadPlan) -> list[str]:
     """Returns the fields of a plan that hold more than its rates, and that scripts leave out."""
-    named = ("steps", "trace", "in_flight", "capacity", "best_under_ms", "repeat")
+    named = ("in_flight", "capacity", "best_under_ms", "repeat")
     return [name for name in named if getattr(plan, name) != LoadPlan.model_fields[name].default]
 
 
 def exported_traffic(target: LoadTarget, pipeline: str, rate: float, plan: LoadPlan, seed: int) -> ExportedTraffic:
     """Returns a pipeline's traffic at one rate: the queries that `load` draws from this seed, in their order."""
-    steps = [TrafficStep(rate=rate, seconds=plan.seconds)]
     constant = plan.model_copy(update={"arrivals": "constant", "warmup_seconds": 0.0})
-    (whole,) = open_slices(target.queries, steps, 1, constant, seed, f"{rate:g}", repeat=0)
+    (whole,) = open_slices(target.queries, rate, plan.seconds, 1, constant, seed, repeat=0)
     task = generator_task(target, whole.through(pipeline), plan.most_in_flight)
     return ExportedTraffic(f"{pipeline}-{rate:g}", task, rate, plan.seconds)
 

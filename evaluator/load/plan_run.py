@@ -42,11 +42,11 @@ async def run_load(
     beside: LoadSurroundings,
     costs: Mapping[str, float | None],
 ) -> LoadReport:
-    """Drives every kind of traffic and writes its files. Raises EvaluationError for a trace that does not fit.
+    """Drives every kind of traffic and writes its files.
 
     `costs`: CPU milliseconds a query, by pipeline, for the gates of points whose processes are not watched.
     """
-    groups = planned_traffic(ready.plan, ready.target, [arm.name for arm in ready.arms])
+    groups = planned_traffic(ready.plan)
     say(planned_work(ready.plan, groups, len(ready.arms)))
     for sentence in too_few_requests(ready.plan):
         say(sentence)

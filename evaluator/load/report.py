@@ -52,7 +52,7 @@ def judges_a_gate(gates: Gates | None, plan: LoadPlan | None) -> bool:
     """Returns whether a plan's traffic has a point that a gate is judged by."""
     if gates is None or plan is None:
         return False
-    if plan.rates or plan.steps or plan.trace:
+    if plan.rates:
         return True
     return bool(plan.in_flight and gates.model_dump(exclude_none=True, exclude={"p99_ms"}))
 

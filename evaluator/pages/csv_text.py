@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from evaluator.pages.page_blocks import FIGURE
 from evaluator.printable import shown
@@ -21,13 +21,6 @@ def csv_text(rows: Iterable[Sequence[str | int | float | None]]) -> str:
         [_harmless(shown(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
     )
     return file.getvalue()
-
-
-def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of the last line and the cells of each row, as `csv_text` was given them."""
-    reader = csv.reader(lines)
-    for row in reader:
-        yield reader.line_num, [cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell for cell in row]
 
 
 def _harmless(cell: str) -> str:

@@ -1,11 +1,11 @@
-"""Owns which files the service reads for a caller: datasets and traces beneath the folders of EVALUATOR_DATASETS.
+"""Owns which files the service reads for a caller: datasets beneath the folders of EVALUATOR_DATASETS.
 
 A path elsewhere is refused by its text alone and with the words for one that does not exist, so no answer shows whether
 it does. The command line takes any path. Leaves the files' content to `datasets.reader`.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class ServedDatasets:
         return tuple(LocatedSet(self._dataset(part.name, given), part) for part in catalogue.parts(given))
 
     def placed(self, experiment: Experiment) -> Experiment:
-        """Returns the experiment with the paths of its dataset and its trace, both beneath the folders.
+        """Returns the experiment with the path of its dataset, beneath the folders.
 
         A set of the catalogue has its own split unless the experiment names one. Raises EvaluationError as `located`,
         and for a set of several parts.
@@ -48,28 +48,23 @@ class ServedDatasets:
         changes: dict[str, object] = {"dataset": str(found.directory)}
         if found.known is not None and "split" not in experiment.model_fields_set:
             changes["split"] = found.known.split
-        if experiment.load is not None and experiment.load.trace is not None:
-            trace = next(self._named(experiment.load.trace, Path.is_file), None)
-            if trace is None:
-                raise _refusal("load.trace", "file", experiment.load.trace)
-            changes["load"] = experiment.load.model_copy(update={"trace": str(trace)})
         return experiment.model_copy(update=changes)
 
     def names(self) -> list[str]:
         """Returns the names of the datasets that are there: sets of the catalogue first, then the folders' own."""
-        catalogued = [name for name in load_catalogue().sets if any(map(_is_set, self._named(name, self._is_closed)))]
+        catalogued = [name for name in load_catalogue().sets if any(map(_is_set, self._named(name)))]
         inside = [path for folder in self._folders if folder.is_dir() for path in sorted(folder.iterdir())]
         own = [path.name for path in (*self._folders, *inside) if self._is_closed(path) and _is_set(path)]
         return list(dict.fromkeys(catalogued + own))
 
     def _dataset(self, name: str, given: str) -> Path:
-        found = list(self._named(name, self._is_closed))
+        found = list(self._named(name))
         if not found:
-            raise _refusal("dataset", "folder", given)
+            raise _refusal(given)
         return next(filter(_is_set, found), found[0])
 
-    def _named(self, given: str, fits: Callable[[Path], bool]) -> Iterator[Path]:
-        """Yields the paths beneath the folders that a path, or a name, means and that fit."""
+    def _named(self, given: str) -> Iterator[Path]:
+        """Yields the closed folders beneath ours that a path, or a name, means."""
         if not given.strip() or "\0" in given or SURROGATES.search(given):
             return
         path, ups = Path(os.path.normpath(given)), Path(given).parts.count("..")
@@ -79,7 +74,7 @@ class ServedDatasets:
         named = [folder if folder.name == given else folder / path for folder in self._folders] if not ups else []
         for place in (path, *named):
             try:
-                if self._is_beneath(place) and fits(place):
+                if self._is_closed(place):
                     yield place
             except OSError:  # a name that is too long, no permission
                 continue
@@ -114,8 +109,8 @@ def _is_set(directory: Path) -> bool:
         return False
 
 
-def _refusal(field: str, kind: str, given: str) -> EvaluationError:
+def _refusal(given: str) -> EvaluationError:
     return EvaluationError(
-        f"{field}: {given[:MOST_SHOWN]!r} is not served: name a {kind} beneath one of those in EVALUATOR_DATASETS, by "
+        f"dataset: {given[:MOST_SHOWN]!r} is not served: name a folder beneath one of those in EVALUATOR_DATASETS, by "
         "its path or by its name there; links that lead out of them are not followed"
     )

@@ -82,7 +82,7 @@ def blocks_of(jobs: Jobs, run: str) -> Sequence[Block]:
 def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Block]:
     """Returns what a load measured without a ranking."""
     load = LOAD_STEP.read(folder)
-    return [] if load is None else LOAD_STEP.section(load, svgs)
+    return [] if load is None else list(LOAD_STEP.section(load, svgs))
 
 
 def _verdict(folder: RunFolder) -> str:

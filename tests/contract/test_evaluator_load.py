@@ -20,7 +20,7 @@ from evaluator.load.against.report import AgainstReport
 from evaluator.load.against.step import against_step
 from evaluator.load.capacity.report import CAPACITY, CapacityFile
 from evaluator.load.report import LoadReport
-from evaluator.load.sending.live import LiveFigures, listening
+from evaluator.load.sending.live import LiveFigures
 from evaluator.load.sending.samples import read_samples
 from evaluator.load.statistics.histograms import read_hlog
 from evaluator.load.step import load_step
@@ -97,43 +97,18 @@ async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
     assert [(one.query, one.planned_s) for one in other] == [(one.query, one.planned_s) for one in samples]
 
 
-async def test_a_trace_asks_several_pipelines_and_a_closed_loop_tells_no_tail(
-    gateway: str, stub: GatewayStub, tmp_path: Path
-) -> None:
+async def test_a_closed_loop_tells_no_tail(gateway: str, stub: GatewayStub, tmp_path: Path) -> None:
     stub.search_delay_s = 0.15
-    trace = tmp_path / "trace.csv"
-    trace.write_text("time,query,pipeline\n5.1,q2,hybrid\n5.0,q1,bm25\n5.2,q4,bm25\n")
-    traffic = {"trace": str(trace), "in_flight": [2], "seconds": 1, "warmup_seconds": 0}
-    experiment = planned(tmp_path, pipelines=["bm25", "hybrid"], load=traffic)
-    report, folder = await loaded(gateway, experiment, tmp_path / "runs")
-    assert [(one.pipeline, one.traffic, one.loop) for one in report.points] == [
-        ("bm25", "trace", "open"), ("hybrid", "trace", "open"),
-        ("bm25", "inflight2", "closed"), ("hybrid", "inflight2", "closed"),
-    ]  # fmt: skip
-    of_trace = list(read_samples(folder.path / report.points[0].files["samples"]))
-    assert [(one.query, round(one.planned_s, 3)) for one in of_trace] == [("q1", 0.0), ("q4", 0.2)]
-    closed = report.points[2]
+    traffic = {"in_flight": [2], "seconds": 1, "warmup_seconds": 0}
+    experiment = planned(tmp_path, pipelines=["bm25"], load=traffic)
+    report, _ = await loaded(gateway, experiment, tmp_path / "runs")
+    (closed,) = report.points
+    assert (closed.pipeline, closed.traffic, closed.loop) == ("bm25", "inflight2", "closed")
     assert closed.latency_ms.p99.unchecked_ms is None
     # Two in flight, 150 ms each: seven pairs are sent within the second, fewer where the machine is busy.
     assert closed.counts.answered > 4
     assert 0 < closed.goodput <= 2 / 0.15
     assert report.ratios == ()
-
-
-async def test_steps_have_figures_of_their_own_and_are_not_called_by_their_highest_rate(
-    gateway: str, tmp_path: Path
-) -> None:
-    traffic = {"steps": [{"rate": 20, "seconds": 1}, {"rate": 60, "seconds": 0.5}], "warmup_seconds": 0}
-    told: list[LiveFigures] = []
-    with listening(told.append):
-        report, folder = await loaded(gateway, planned(tmp_path, load=traffic, pipelines=["bm25"]), tmp_path / "runs")
-    (point,) = report.points
-    assert {one.traffic for one in told} == {"bm25, steps"}
-    assert [(one.step, one.begin_s) for one in point.by_step] == [("20/s", 0), ("60/s", 1)]
-    planned_s = [one.planned_s for one in read_samples(folder.path / point.files["samples"])]
-    later = sum(at_s >= 1 for at_s in planned_s)
-    assert [one.requests for one in point.by_step] == [len(planned_s) - later, later]
-    assert "| 60/s |" in (folder.path / "load.md").read_text()
 
 
 async def test_a_rate_without_a_request_is_a_point_whose_times_are_not_valid(gateway: str, tmp_path: Path) -> None:

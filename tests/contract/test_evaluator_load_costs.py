@@ -14,7 +14,6 @@ from evaluator.analyses.paper_tables import served_tables
 from evaluator.cli import app
 from evaluator.client.client import connected
 from evaluator.evaluation import evaluate, ingest_step
-from evaluator.load.points.point_cost import SEVERAL
 from evaluator.load.sending.process_watch import MEMORY, watching
 from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
 from evaluator.load.step import load_step
@@ -110,18 +109,6 @@ async def test_the_cost_of_a_pipeline_is_measured_with_caches_where_its_times_ar
             experiment, queries = folder.experiment, ready.queries.measured
             await pipeline_costs(client, experiment, ready.dataset, queries[:2], ready.arms[:1], {"gateway": url})
     assert asked == sent
-
-
-async def test_a_trace_of_several_pipelines_says_why_it_has_no_cost(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("time,query,pipeline\n0.0,q1,bm25\n0.1,q2,hybrid\n")
-    folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load={"trace": str(trace), "warmup_seconds": 0}))
-    with served(GatewayStub().app) as url:
-        async with connected(url) as client:
-            await ingest_step(client, folder)
-            report = await load_step(client, folder, processes={"gateway": url})
-    assert [(point.cost, point.cost_reason) for point in report.points] == [(None, SEVERAL)] * 2
-    assert f"bm25 at trace: no cost: {SEVERAL}" in (folder.path / "load.md").read_text(encoding="utf-8")
 
 
 async def test_a_load_without_named_processes_leaves_no_readings_of_an_earlier_one(tmp_path: Path) -> None:

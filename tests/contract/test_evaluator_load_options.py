@@ -41,10 +41,8 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
     ("words", "said"),
     [
         (["--rate", "fast"], "--rate fast: give numbers, for example 10,20,40"),
-        (["--steps", "10"], "--steps 10: give RATE:SECONDS or FROM..TO:SECONDS"),
         (["--rate", "0"], "--rate 0: greater than 0"),
         (["--rate", "10,,20"], "--rate 10,,20: give numbers, for example 10,20,40"),
-        (["--steps", "10:0"], "--steps: seconds 0: greater than 0"),
         (["--rate", "10", "--generators", "9999"], "--generators 9999: less than or equal to 64"),
         (["--rate", "10", "--arrivals", "often"], "--arrivals often: 'poisson' or 'constant'"),
         (["--rate", "10", "--top", "0"], "--top 0: greater than or equal to 1"),
@@ -58,13 +56,12 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
         (["--in-flight", "2", "--best-under", "250"], "--best-under compares pipelines at a rate: give --rate"),
         (["--find-capacity"], "--find-capacity needs --p99, the bound in milliseconds"),
         (["--rate", "10", "--p99", "500"], "--p99 and --point-seconds are options of --find-capacity"),
-        ([], "say what to send: --rate, --steps, --trace, --in-flight or --find-capacity"),
+        ([], "say what to send: --rate, --in-flight or --find-capacity"),
         (
             ["--rate", "10", "--in-flight", "2", "--while-loading"],
             "--while-loading compares at steady rates: give --rate",
         ),
         (["--find-capacity", "--p99", "500", "--while-loading"], "--while-loading compares at steady rates"),
-        (["--trace", "t.csv", "--while-loading"], "--while-loading compares at steady rates"),
         (["--rate", "10", "--while-loading", "--export", "x"], "--while-loading cannot be combined with"),
         (["--rate", "10", "--while-loading", "--against", "http://h:1"], "--while-loading cannot be combined with"),
         (["--rate", "10,20,10.0"], "--rate 10,20,10: 10 is there twice; --repeat sends"),
@@ -79,7 +76,10 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
             ["--find-capacity", "--p99", "500", "--arrivals", "constant"],
             "--find-capacity searches with Poisson arrivals: --arrivals must be poisson",
         ),
-        (["--trace", "t.csv", "--seconds", "9"], "--trace would not heed these options: leave out --seconds"),
+        (
+            ["--in-flight", "2", "--arrivals", "poisson"],
+            "--in-flight would not heed these options",
+        ),
         (
             ["--rate", "10", "--best-under", "9", "--repeat", "2", "--junit", "g.xml", "--export", "x"],
             "--export writes the requests of --rate for another tool: leave out --best-under, --repeat, --junit",

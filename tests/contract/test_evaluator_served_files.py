@@ -67,14 +67,12 @@ def top(tmp_path: Path) -> Path:
     served, outside = tmp_path / "served", tmp_path / "outside"
     for folder in (served, outside, tmp_path / "served-too"):
         write_shop(folder / "shop")
-        (folder / "trace.csv").write_text("time,query,pipeline\n0,q1,bm25\n")
     (outside / "leads-in").symlink_to(served)
     for name, target in {
         "link": outside / "shop",
         "leads": outside,
         "nothing": outside / "none",
         "circle": served / "circle",
-        "trace-link.csv": outside / "trace.csv",
         "shop-too": served / "shop",
     }.items():
         (served / name).symlink_to(target)
@@ -106,11 +104,6 @@ async def by_api(client: httpx.AsyncClient, sent: str) -> httpx.Response:
     return await client.post("/v1/experiments", json=body)
 
 
-async def as_trace(client: httpx.AsyncClient, sent: str) -> httpx.Response:
-    body = {"name": "small", "dataset": "shop", "pipelines": ["bm25"], "load": {"trace": sent}}
-    return await client.post("/v1/experiments", json=body)
-
-
 async def by_form(client: httpx.AsyncClient, sent: str) -> httpx.Response:
     token = token_of(await client.get("/new"))
     return await client.post("/new", data={"token": token, "experiment": "demo", "pipelines": "bm25", "dataset": sent})
@@ -131,7 +124,7 @@ def said(answer: httpx.Response, sent: str) -> tuple[int, str]:
     return answer.status_code, text
 
 
-@pytest.mark.parametrize("route", [by_api, as_trace, by_form])
+@pytest.mark.parametrize("route", [by_api, by_form])
 async def test_a_path_that_is_not_served_is_refused_like_one_that_does_not_exist(
     client: httpx.AsyncClient, top: Path, route: Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]]
 ) -> None:
@@ -144,14 +137,6 @@ async def test_a_path_that_is_not_served_is_refused_like_one_that_does_not_exist
     status, text = told["missing"]
     assert (status, str(top) in text) == (422, False)
     assert not (top / "runs").exists()
-
-
-@pytest.mark.parametrize("sent", ["{top}/served/trace-link.csv", "trace-link.csv", "{top}/outside/trace.csv", "shop"])
-async def test_a_trace_that_a_link_leads_to_or_that_is_a_folder_is_refused_like_a_missing_one(
-    client: httpx.AsyncClient, top: Path, sent: str
-) -> None:
-    sent = sent.replace("{top}", str(top))
-    assert said(await as_trace(client, sent), sent) == said(await as_trace(client, "none.csv"), "none.csv")
 
 
 @pytest.mark.parametrize(
@@ -171,13 +156,6 @@ async def test_a_form_takes_a_dataset_beneath_a_served_folder(top: Path, sent: s
         started = await by_form(client, sent.replace("{top}", str(top)))
         assert started.status_code == 303, started.text
         assert (await ended(client, started.headers["location"].removeprefix("/runs/")))["state"] == "done"
-
-
-async def test_a_trace_beneath_a_served_folder_is_taken(client: httpx.AsyncClient, top: Path) -> None:
-    started = await as_trace(client, "trace.csv")
-    assert started.status_code == 202, started.text
-    left = json.loads((top / "runs" / started.json()["id"] / "experiment.json").read_text())
-    assert left["load"]["trace"] == f"{top}/served/trace.csv"
 
 
 async def test_a_dataset_is_taken_by_a_path_from_the_working_directory(top: Path) -> None:

@@ -104,7 +104,6 @@ def _target(url: str) -> LoadTarget:
         top=10,
         deadline_ms=10_000,
         queries=QUERIES,
-        words=dict.fromkeys(QUERIES, 1),
         bodies={("bm25", one): SearchRequest(query=one, pipeline="bm25").model_dump_json().encode() for one in QUERIES},
         excluded=frozenset(),
         reranks={"bm25": {}},

@@ -99,7 +99,7 @@ def stub_target(url: str) -> LoadTarget:
     bodies = {("bm25", name): json.dumps({"query": name, "pipeline": "bm25", "top": 10}).encode() for name in queries}
     return LoadTarget(
         url=f"{url}/v1/collections/stub/search", top=10, deadline_ms=10_000, queries=queries, bodies=bodies,
-        words=dict.fromkeys(queries, 1), excluded=frozenset(), reranks={"bm25": {}}, caches=False,
+        excluded=frozenset(), reranks={"bm25": {}}, caches=False,
     )  # fmt: skip
 
 

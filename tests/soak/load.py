@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
-from evaluator.experiments.load_plan import TrafficStep
 from evaluator.load.sending.arrivals import arrival_times
 from evaluator.load.sending.generator_task import GeneratorTask
 from evaluator.load.sending.generators import generators_for, run_generators
@@ -77,8 +76,7 @@ async def run(seed: int, size: int = REQUESTS) -> Outcome:
     bars: list[Bar] = []
     for load in (0.5, 0.8, 0.9):
         rate = load * 1000 / SERVICE_MS
-        steps = [TrafficStep(rate=rate, seconds=1.2 * size / rate)]
-        times = arrival_times(steps, "poisson", f"{seed} {load}")[:size]
+        times = arrival_times(rate, 1.2 * size / rate, "poisson", f"{seed} {load}")[:size]
         async with served("queue", SERVICE_MS) as url:
             records = await sent(url, times, rate)
         theory = [1000 * wait for wait in lindley(times, SERVICE_MS / 1000)]
@@ -96,7 +94,7 @@ async def run(seed: int, size: int = REQUESTS) -> Outcome:
         answered = sum(one.reply is not None and one.reply.status == 200 for one in records)
         bars.append(Bar(f"every request at {load:.0%} is answered", str(answered), answered == len(times)))
     seconds = max(10.0, 10.0 * (size // 1_000))
-    times = arrival_times([TrafficStep(rate=100, seconds=seconds)], "poisson", f"{seed} stall")
+    times = arrival_times(100, seconds, "poisson", f"{seed} stall")
     async with served("stall", 1.0) as url:
         opened = await sent(url, times, 100)
         closed = (await run_generators([task(url, (), 1, seconds)], "1 in flight"))[0].records
@@ -104,7 +102,7 @@ async def run(seed: int, size: int = REQUESTS) -> Outcome:
     rows.append(("stall, open loop", str(len(opened)), f"{share:.1%} of the requests delayed"))
     rows.append(("stall, closed loop", str(len(closed)), f"{delayed(closed)} requests delayed"))
     bars.append(Bar("a stall delays about 10 %", f"{share:.1%}", abs(share - 0.1) <= 0.03, needs_cores=True))
-    times = arrival_times([TrafficStep(rate=1_000, seconds=seconds)], "poisson", f"{seed} fixed")
+    times = arrival_times(1_000, seconds, "poisson", f"{seed} fixed")
     async with served("fixed", 5.0) as url:
         fast = await sent(url, times, 1_000)
     lag_ms = lag_p99_ms(fast)

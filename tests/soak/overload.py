@@ -286,7 +286,6 @@ def _target(stack: LoadedStack, seed: int, top: int = 10) -> LoadTarget:
         top=top,
         deadline_ms=DEADLINE_MS,
         queries=tuple(queries),
-        words=dict.fromkeys(queries, 1),
         bodies={
             (pipeline, one): SearchRequest(query=one, pipeline=pipeline, top=top).model_dump_json().encode()
             for pipeline in PIPELINES

@@ -61,7 +61,7 @@ def load_point(
         tuple(samples), conditions, (GeneratorUse(0.1, 1.0),), True, datetime(2026, 1, 1, tzinfo=UTC), n / rate
     )
     target = LoadTarget(
-        url="", top=10, deadline_ms=10_000, queries=("q",), words={"q": 3}, bodies={}, excluded=frozenset(),
+        url="", top=10, deadline_ms=10_000, queries=("q",), bodies={}, excluded=frozenset(),
         reranks={name: {"rerank": 10}}, caches=False,
     )  # fmt: skip
     return reported_point(name, loaded, rate, n / rate, target)
@@ -72,7 +72,7 @@ def reported_point(name: str, loaded: LoadedPoint, rate: float, seconds: float, 
     pipeline, traffic = two_input_pipeline(name), Traffic(f"{rate:g}", rate=rate)
     judgments = {query: {"good": 1} for query in target.queries}
     return point_report(
-        Arm(name, name, pipeline, None), traffic, [TimeSlice(traffic.label, (name,), loaded, 0, 0)],
+        Arm(name, name, pipeline, None), traffic, [TimeSlice(traffic.label, name, loaded, 0, 0)],
         LoadPlan(rates=(rate,), seconds=seconds), target, judgments, {}, restarted=False,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from evaluator.client.client import GatewayClient
 from evaluator.errors import WrongOption
-from evaluator.experiments.load_plan import LoadPlan, TrafficStep
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.experiments.turn_orders import balanced_turns
 from evaluator.load.against.report import (
     AgainstPoint,
@@ -36,7 +36,7 @@ SIDES = ("baseline", "judged")
 
 def expect_slices(plan: LoadPlan) -> None:
     """Raises WrongOption for traffic that cannot be cut into enough slices of one rate."""
-    if not plan.rates or plan.steps or plan.trace or plan.in_flight or plan.capacity:
+    if not plan.rates or plan.in_flight or plan.capacity:
         raise WrongOption("--against compares at steady rates: give --rate, and no other traffic")
     if plan.repeat > 1:
         raise WrongOption("--against sends every slice once: give --repeat 1, and more --seconds instead")
@@ -125,8 +125,7 @@ async def driven_pairs(
     """Sends each slice to both stacks, with the same times and queries. Calls `on_driven` after each, in a thread."""
     pairs = []
     count = _pair_count(plan)
-    steps = [TrafficStep(rate=rate, seconds=plan.seconds / count)]
-    slices = open_slices(targets[0].queries, steps, count, plan, seed, f"{rate:g}", repeat=0)
+    slices = open_slices(targets[0].queries, rate, plan.seconds / count, count, plan, seed, repeat=0)
     for number, (planned, turn) in enumerate(zip(slices, balanced_turns(2, seed), strict=False)):
         found: dict[int, LoadedPoint] = {}
         for at in turn:
@@ -140,7 +139,7 @@ async def driven_pairs(
                 measured=measured,
             )
             traffic = Traffic(_label(rate, SIDES[at]), rate=rate)
-            part = TimeSlice.labelled(traffic, (pipeline,), loaded, number, repeat=0)
+            part = TimeSlice.labelled(traffic, pipeline, loaded, number, repeat=0)
             await in_thread(on_driven, part)
             found[at] = part.loaded
         pairs.append(DrivenPair(baseline=found[0], judged=found[1]))

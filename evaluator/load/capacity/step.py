@@ -50,7 +50,7 @@ async def searched_capacity(
 def search_slice(pipeline: str, rate: float, loaded: LoadedPoint, number: int) -> TimeSlice:
     """Returns a look at a rate as a slice of the search, whose samples hold the rate."""
     samples = tuple(one.model_copy(update={"rate": rate}) for one in loaded.samples)
-    return TimeSlice.labelled(Traffic(SEARCH, rate=rate), (pipeline,), replace(loaded, samples=samples), number, 0)
+    return TimeSlice.labelled(Traffic(SEARCH, rate=rate), pipeline, replace(loaded, samples=samples), number, 0)
 
 
 def rate_sample(loaded: LoadedPoint) -> RateSample:

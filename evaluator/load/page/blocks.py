@@ -15,7 +15,6 @@ from evaluator.load.page.tables import (
     percentile_rows,
     ratio_rows,
     repeat_rows,
-    step_rows,
 )
 from evaluator.load.points.best_under import BestUnder, best_under_rows
 from evaluator.load.report import LOAD, LoadReport
@@ -70,7 +69,7 @@ def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
 
 
 def figure_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
-    """Yields a row a point, the best pipelines, and what else the points have: steps, loading, ratios, repeats, costs.
+    """Yields a row a point, the best pipelines, and what else the points have: loading, ratios, repeats, costs.
 
     A point whose times are not valid is marked, and so is each of its times.
     """
@@ -78,7 +77,6 @@ def figure_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     yield from _chart_images({"rates.svg": "nDCG@10 and p99 against the offered rate"}, charts)
     for number, one in enumerate(load.best_under, start=1):
         yield from _best(number, one)
-    yield from filled(Table("load-steps", "Steps of changing rates", step_rows(load)))
     yield from filled(Table("load-loading", "Documents loaded while searches were timed", loading_rows(load)))
     yield from filled(Table("load-ratios", "How many times as long one pipeline takes as another", ratio_rows(load)))
     yield from filled(Table("load-repeats", "Medians over the repeats of the load", repeat_rows(load)))

@@ -115,7 +115,6 @@ def _points(report: LoadReport, files: Collection[str]) -> Iterator[Block]:
         yield Heading("Where the time goes (ms)")
         yield from path_blocks(report, files)
         yield from (Prose(STAGES), FoldedBlocks("All stages", (_table(stages),)))
-    yield from _titled("By length of the query", "", _lengths(report))
     yield from _titled("First answers", FIRST_ANSWERS, _first(report))
 
 
@@ -166,17 +165,6 @@ def _stages(report: LoadReport) -> list[list[str]]:
             share = "–" if time.share is None else f"{time.share:z.1%}"
             figures = [time.p50.cell(2), time.p95.cell(2), share, str(time.n)]
             rows.append([point.pipeline, point.traffic_in_words, stage, *figures])
-    return rows
-
-
-def _lengths(report: LoadReport) -> list[list[str]]:
-    rows = [["pipeline", "traffic", "words", "queries", "requests", "p50 ms", "p95 ms", "nDCG@10"]]
-    for point in report.points:
-        for one in point.by_words:
-            ndcg = "–" if one.ndcg_at_10 is None else f"{one.ndcg_at_10:.4f}"
-            counts = [one.words, str(one.queries), str(one.requests)]
-            times = [one.p50_ms.cell(), one.p95_ms.cell()]
-            rows.append([point.pipeline, point.traffic_in_words, *counts, *times, ndcg])
     return rows
 
 

@@ -66,26 +66,6 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
     yield from report.remarks
 
 
-def step_rows(report: LoadReport) -> list[list[str]]:
-    """Returns a header and a row a step of changing rates."""
-    rows = [
-        [
-            point.pipeline,
-            one.step,
-            f"{one.begin_s:g}",
-            f"{one.goodput:.1f}",
-            one.p50_ms.cell(),
-            one.p95_ms.cell(),
-            "–" if one.ndcg_at_10 is None else f"{one.ndcg_at_10:.4f}",
-            str(one.requests),
-            str(one.degraded),
-        ]
-        for point in report.points
-        for one in point.by_step
-    ]
-    return [["pipeline", "step", "from s", "in time/s", "p50 ms", "p95 ms", "nDCG@10", "requests", "degraded"], *rows]
-
-
 def ratio_rows(report: LoadReport) -> list[list[str]]:
     """Returns a header, and how many times as long one pipeline takes as another, a row each."""
     rows = [

@@ -51,9 +51,7 @@ def _write_points(
     """Returns the points of one kind of traffic, and the counted milliseconds of requests by pipeline and slice."""
     points, measured = [], {}
     for arm in arms:
-        mine = [one for one in slices if arm.name in one.pipelines]
-        if not mine:  # a trace that does not ask it
-            continue
+        mine = [one for one in slices if one.pipeline == arm.name]
         paths = {
             "samples": files.path(arm.name, traffic.label),
             "histogram": files.path(arm.name, traffic.label).with_suffix(".hlog"),
@@ -85,7 +83,7 @@ def _ratios(
     }
     found: list[PercentileRatio] = []
     for traffic in group:
-        if traffic.loop == "open" and not traffic.trace:
+        if traffic.loop == "open":
             found += percentile_ratios(traffic.label, times_ms[traffic.label], seed, doubtful[traffic.label])
     if len(group) == 2:
         idle, loading = (times_ms[traffic.label] for traffic in group)

@@ -6,7 +6,6 @@ from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.samples import DROPPED
 from evaluator.machine.process_costs import PipelineCost, mean_cost, summed_costs
 
-SEVERAL = "several pipelines were asked at once, whose CPU time cannot be told apart"
 LOADING = "the corpus was loaded meanwhile, and its CPU time cannot be told from that of the requests"
 
 
@@ -21,8 +20,6 @@ def point_cost(slices: Sequence[LoadedPoint]) -> tuple[PipelineCost | None, str 
     if any(one.loading is not None for one in slices):
         return None, LOADING
     samples = [sample for one in slices for sample in one.samples]
-    if any(len({sample.pipeline for sample in one.samples}) > 1 for one in slices):
-        return None, SEVERAL
     sent = [sample for sample in samples if sample.error != DROPPED]
     lost = sum(sample.error is not None for sample in sent)
     seconds = sum(one.seconds for one in slices)

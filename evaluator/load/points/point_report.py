@@ -9,7 +9,6 @@ from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.points.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
 from evaluator.load.points.first_answers import FirstAnswers, first_answers
 from evaluator.load.points.point_cost import point_cost
-from evaluator.load.points.point_parts import LengthSlice, StepFigures, length_slices, step_figures
 from evaluator.load.points.quality import AnswerQuality, answer_quality, mean_ndcg
 from evaluator.load.sending.kinds import Traffic
 from evaluator.load.sending.load_loop import LoopKind
@@ -46,8 +45,8 @@ class LoadPointReport(Wire):
     pipeline: str
     fingerprint: str
     loop: LoopKind
-    traffic: str  # the rate (`20-loading`: while loading), `steps`, `trace`, or how many in flight, as in the files
-    rate: FiniteFloat | None  # planned requests a second; null: it changes, or the loop is closed
+    traffic: str  # the rate (`20-loading`: while loading), or how many in flight, as in the files
+    rate: FiniteFloat | None  # planned requests a second; null: the loop is closed
     in_flight: Count | None  # of a closed loop
     seconds: FiniteFloat  # of planned sending, without the warm-up
     counts: RequestCounts
@@ -58,7 +57,7 @@ class LoadPointReport(Wire):
     refusal_ms: LoadPercentiles | None = None  # from sending to the last byte of a 429; null: nothing was refused
     quality: AnswerQuality
     generators: GeneratorFigures
-    halves: HalfMedians | None  # null: too few requests, or a rate that changes by plan
+    halves: HalfMedians | None  # null: too few requests
     conditions: tuple[MachineConditions, ...]  # of each slice
     cached: dict[str, CacheUse]  # by backend that looked results up in a cache
     # They are of all answers, late ones too, as `PipelineReport` has them.
@@ -67,8 +66,6 @@ class LoadPointReport(Wire):
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     slowest: tuple[SlowAnswer, ...] = ()
     failed: tuple[FailedRequest, ...] = ()  # the first of each kind of error
-    by_words: tuple[LengthSlice, ...] = ()  # by the length of the query
-    by_step: tuple[StepFigures, ...] = ()  # of `steps` alone
     cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named
     cost_reason: str | None = None  # why there is none although processes were named
     loading: LoadingFigures | None = None  # null: the corpus was not loaded meanwhile
@@ -107,7 +104,7 @@ def point_report(
     """
     loaded = [one.loaded for one in slices]
     samples = [sample for part in loaded for sample in part.samples if sample.pipeline == arm.name]
-    seconds = traffic.planned_seconds(plan) * plan.repeat
+    seconds = plan.seconds * plan.repeat
     measured = [sample for sample in samples if sample.phase == "measured"]
     answers = [sample for sample in measured if sample.error is None]
     counts = request_counts(measured)
@@ -117,8 +114,7 @@ def point_report(
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
     shares = cpu_shares([part.generators for part in loaded])
     generators = generator_figures(shares, lags, real_time=all(part.real_time for part in loaded))
-    steady = traffic.rate is not None or traffic.in_flight is not None
-    halves = half_medians(counted_slices(measured)) if steady else None
+    halves = half_medians(counted_slices(measured))
     conditions = tuple(part.conditions for part in loaded)
     cached = sum_cached_results(sample.cached for sample in measured)
     loading = [part.loading for part in loaded if part.loading is not None]
@@ -154,8 +150,6 @@ def point_report(
         path_ms=mean_path(answers, arm.pipeline.identified),
         slowest=slowest_answers(answers),
         failed=failed_requests([one for one in measured if one.outcome == "failed"]),
-        by_words=length_slices(measured, target.words, judgments),
-        by_step=tuple(step_figures(traffic.steps, plan.warmup_seconds, plan.repeat, samples, judgments)),
         cost=cost,
         cost_reason=cost_reason,
         loading=loading_figures(loading),

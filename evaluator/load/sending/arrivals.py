@@ -1,31 +1,18 @@
 """Plans when requests are sent and with which queries, from a seed. Pure: knows neither clock nor gateway."""
 
 import itertools
-import math
 import random
 from collections.abc import Iterator, Sequence
 
-from evaluator.experiments.load_plan import ArrivalProcess, QueryDraw, TrafficStep
+from evaluator.experiments.load_plan import ArrivalProcess, QueryDraw
 
 
-def arrival_times(steps: Sequence[TrafficStep], process: ArrivalProcess, seed: str) -> list[float]:
-    """Returns the planned send times of the steps, one after another, in seconds since their start, ascending.
+def arrival_times(rate: float, seconds: float, process: ArrivalProcess, seed: str) -> list[float]:
+    """Returns the planned send times, in seconds since the start, ascending.
 
-    A process of rate 1 is stretched by the inverse of the cumulative rate (inversion, Çınlar 1975), so that changing
-    rates are Poisson too. `constant` spaces the requests evenly, the first at 0.
+    `poisson` has exponential gaps; `constant` spaces the requests evenly, the first at 0.
     """
-    times = []
-    begin_s = begin_count = 0.0
-    units = _unit_process(process, seed)
-    unit = next(units)
-    for step in steps:
-        count = (step.rate + (step.rate if step.to is None else step.to)) / 2 * step.seconds
-        while unit < begin_count + count:
-            times.append(begin_s + _inverse(step, unit - begin_count))
-            unit = next(units)
-        begin_s += step.seconds
-        begin_count += count
-    return times
+    return [unit / rate for unit in itertools.takewhile(lambda one: one < rate * seconds, _unit_process(process, seed))]
 
 
 def _unit_process(process: ArrivalProcess, seed: str) -> Iterator[float]:
@@ -33,13 +20,6 @@ def _unit_process(process: ArrivalProcess, seed: str) -> Iterator[float]:
         return (float(number) for number in itertools.count())
     dice = random.Random(seed)
     return itertools.accumulate(dice.expovariate(1.0) for _ in itertools.count())
-
-
-def _inverse(step: TrafficStep, count: float) -> float:
-    """Returns the time within the step by which `count` requests are expected."""
-    slope = 0.0 if step.to is None else (step.to - step.rate) / step.seconds
-    # The quadratic's root in the form that loses no digits where the slope is small.
-    return 2 * count / (step.rate + math.sqrt(max(0.0, step.rate**2 + 2 * slope * count)))
 
 
 def drawn_queries(queries: Sequence[str], draw: QueryDraw, exponent: float, seed: int, part: str) -> Iterator[str]:

@@ -40,7 +40,7 @@ async def driven_traffic(
     slices: list[TimeSlice] = []
     # One order for everything: begun anew, each pipeline would follow the same one at every rate and repeat.
     turns = balanced_turns(len(arms), ready.seed)
-    total = sum(_drives(group, ready, len(arms)) for group in groups) * ready.plan.repeat
+    total = sum(map(len, groups)) * len(arms) * slice_count(ready.plan, len(arms)) * ready.plan.repeat
     with files.telling(), progress("Load", total, "drive" if total == 1 else "drives") as advance:
         for repeat in range(ready.plan.repeat):
             if repeat and beside.between is not None:
@@ -57,8 +57,3 @@ async def driven_traffic(
                         place += 1
                         advance(1, sum(sample.error is not None for sample in part.loaded.samples))
     return slices
-
-
-def _drives(group: Sequence[Traffic], ready: PreparedLoad, arms: int) -> int:
-    """Returns how many slices `driven_slices` yields of a group in a repeat."""
-    return 1 if group[0].trace else len(group) * arms * slice_count(group[0], ready.plan, arms)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from evaluator.experiments.load_plan import LoadPlan, TrafficStep
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.generator_task import GeneratorResult, GeneratorTask
 from evaluator.load.sending.generators import generators_for, run_generators
 from evaluator.load.sending.loading_figures import SliceLoading
@@ -57,8 +57,7 @@ async def run_point(
     system under test on this machine (evaluator/machine/machine_conditions.py). Raises EvaluationError where a
     generator ends without a result.
     """
-    steps = [TrafficStep(rate=rate, seconds=warmup_seconds + seconds)]
-    requests = open_requests(target, pipeline, steps, plan, seed, part)
+    requests = open_requests(target, pipeline, rate, warmup_seconds + seconds, plan, seed, part)
     label = f"{pipeline} at {rate:g}/s"
     return await drive(target, requests, plan, label, rate, warmup_seconds=warmup_seconds, measured=measured)
 
@@ -75,7 +74,7 @@ async def drive(
 ) -> LoadedPoint:
     """Sends planned requests, open loop.
 
-    `label`: names them while they run. `rate`: the highest, which decides how many generators there are.
+    `label`: names them while they run. `rate`: decides how many generators there are.
     """
     count = min(plan.generators or generators_for(rate), max(1, len(requests)))
     # Round robin: each generator gets the same rate, and the cap is shared.

@@ -17,11 +17,12 @@ def planned_work(plan: LoadPlan, groups: Sequence[Sequence[Traffic]], pipelines:
     kinds = [traffic for group in groups for traffic in group]
     parts = []
     if kinds:
-        each = f" x {_counted(pipelines, 'pipeline')}" if any(not one.trace for one in kinds) else ""
         again = f", {plan.repeat} times" if plan.repeat > 1 else ""
-        warmup = f", each after {plan.warmup_seconds:g} s of warm-up" if plan.warmup_seconds and each else ""
-        seconds = plan.repeat * sum(_seconds(one, plan, pipelines) for one in kinds)
-        parts.append(f"{', '.join(_named(kinds))}{each}{again}{warmup}, {duration(seconds)}")
+        warmup = f", each after {plan.warmup_seconds:g} s of warm-up" if plan.warmup_seconds else ""
+        overhead_s = slice_count(plan, pipelines) * DRIVE_OVERHEAD_S
+        seconds = plan.repeat * len(kinds) * pipelines * (plan.warmup_seconds + plan.seconds + overhead_s)
+        named = f"{', '.join(_named(kinds))} x {_counted(pipelines, 'pipeline')}"
+        parts.append(f"{named}{again}{warmup}, {duration(seconds)}")
     if plan.capacity is not None:
         parts.append(
             f"a search for the capacity of {_counted(pipelines, 'pipeline')}: measurements of at most "
@@ -49,23 +50,12 @@ def _named(kinds: Sequence[Traffic]) -> Iterator[str]:
     closed = [one for one in kinds if one.in_flight is not None]
     if rates:
         yield f"{_counted(len(rates), 'rate')}{loading}"
-    if any(one.steps for one in kinds):
-        yield "1 schedule of steps"
-    if any(one.trace for one in kinds):
-        yield "1 trace"
     if closed:
         yield _counted(len(closed), "closed loop")
 
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _seconds(traffic: Traffic, plan: LoadPlan, pipelines: int) -> float:
-    if traffic.trace:
-        return traffic.trace[-1].at_s + DRIVE_OVERHEAD_S
-    sent = sum(step.seconds for step in traffic.steps) or plan.seconds
-    return pipelines * (plan.warmup_seconds + sent + slice_count(traffic, plan, pipelines) * DRIVE_OVERHEAD_S)
 
 
 def too_few_requests(plan: LoadPlan) -> Iterator[str]:

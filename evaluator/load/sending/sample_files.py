@@ -28,11 +28,9 @@ class SampleFiles:
 
     def keep(self, part: TimeSlice) -> None:
         """Appends the requests of a slice. The first slice of a point replaces the file of an earlier load."""
-        for pipeline in part.pipelines:
-            path = writable(self.path(pipeline, part.traffic))
-            samples = (sample for sample in part.loaded.samples if sample.pipeline == pipeline)
-            write_samples(path, samples, append=path in self._begun)
-            self._begun.add(path)
+        path = writable(self.path(part.pipeline, part.traffic))
+        write_samples(path, part.loaded.samples, append=path in self._begun)
+        self._begun.add(path)
         self._last = part
         self._drives += 1
 
@@ -45,7 +43,7 @@ class SampleFiles:
             whole = True
         finally:
             if not whole and self._last is not None:
-                last = f"{', '.join(self._last.pipelines)} at {self._last.traffic}, repeat {self._last.repeat + 1}"
+                last = f"{self._last.pipeline} at {self._last.traffic}, repeat {self._last.repeat + 1}"
                 say(
                     f"the load ended early, without {missing}: {self._folder}/*.jsonl hold what was sent "
                     f"(drives: {self._drives}, the last one of {last})"

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from evaluator.experiments.load_plan import TrafficStep
 from evaluator.load.sending.corpus_loader import CorpusLoader
 from evaluator.load.sending.drives import LoadedPoint, drive, run_closed
 from evaluator.load.sending.kinds import Traffic, slice_count
@@ -21,19 +20,17 @@ class TimeSlice:
     """A drive and its place in the run."""
 
     traffic: str  # its label
-    pipelines: tuple[str, ...]  # that were asked, or would have been if a request had been planned
+    pipeline: str  # that was asked, or would have been if a request had been planned
     loaded: LoadedPoint
     number: int
     repeat: int
     place: int = 0  # drives of the repeat before it
 
     @classmethod
-    def labelled(
-        cls, traffic: Traffic, pipelines: tuple[str, ...], loaded: LoadedPoint, number: int, repeat: int
-    ) -> "TimeSlice":
+    def labelled(cls, traffic: Traffic, pipeline: str, loaded: LoadedPoint, number: int, repeat: int) -> "TimeSlice":
         """Returns a slice whose samples hold their place in the run."""
         samples = tuple(one.model_copy(update={"slice": number, "repeat": repeat}) for one in loaded.samples)
-        return cls(traffic.label, pipelines, replace(loaded, samples=samples), number, repeat)
+        return cls(traffic.label, pipeline, replace(loaded, samples=samples), number, repeat)
 
 
 async def driven_slices(
@@ -46,19 +43,13 @@ async def driven_slices(
     watch: ProcessWatch,
     loader: CorpusLoader | None,
 ) -> AsyncGenerator[TimeSlice]:
-    """Yields the drives of kinds of traffic that take turns: a trace as a whole, else slices.
+    """Yields the drives of kinds of traffic that take turns, slice by slice.
 
     The pipelines of a slice are in the next of `turns`, which are those of the whole plan. Two kinds take turns as
     idle, loading, loading, idle.
     """
     first = group[0]
-    if first.trace:
-        mean = len(first.trace) / max(1.0, first.trace[-1].at_s)
-        asked = tuple(dict.fromkeys(request.pipeline for request in first.trace))
-        whole = drive(ready.target, first.trace, ready.plan, first.asked_through(asked), mean, measured=measured)
-        yield TimeSlice.labelled(first, asked, await watch.with_costs(whole), 0, repeat)
-        return
-    count = slice_count(first, ready.plan, len(arms))
+    count = slice_count(ready.plan, len(arms))
     slices = _planned_slices(first, ready, count, repeat)
     for number, (planned, turn) in enumerate(zip(slices, turns, strict=False)):
         for traffic in group if number % 2 == 0 else reversed(group):
@@ -67,7 +58,7 @@ async def driven_slices(
                 for at in turn:
                     part = _drive_slice(traffic, ready, arms[at].name, planned, f"{repeat} {number}", count, measured)
                     loaded = await watch.with_costs(part if meanwhile is None else meanwhile.counted(part))
-                    yield TimeSlice.labelled(traffic, (arms[at].name,), loaded, number, repeat)
+                    yield TimeSlice.labelled(traffic, arms[at].name, loaded, number, repeat)
 
 
 def _planned_slices(traffic: Traffic, ready: PreparedLoad, count: int, repeat: int) -> Iterator[PlannedSlice]:
@@ -75,8 +66,8 @@ def _planned_slices(traffic: Traffic, ready: PreparedLoad, count: int, repeat: i
     plan = ready.plan
     if traffic.in_flight is not None:
         return (PlannedSlice(0.0 if number else plan.warmup_seconds, []) for number in range(count))
-    steps = traffic.steps or (TrafficStep(rate=traffic.rate or 0.0, seconds=plan.seconds / count),)
-    return open_slices(ready.target.queries, steps, count, plan, ready.seed, traffic.name, repeat)
+    rate, seconds = traffic.rate or 0.0, plan.seconds / count
+    return open_slices(ready.target.queries, rate, seconds, count, plan, ready.seed, repeat)
 
 
 async def _drive_slice(
@@ -90,5 +81,5 @@ async def _drive_slice(
             target, pipeline, traffic.in_flight, seconds, plan,
             seed=ready.seed, part=part, warmup_seconds=warmup_s, measured=measured,
         )  # fmt: skip
-    label, requests = traffic.asked_through([pipeline]), planned.through(pipeline)
-    return await drive(target, requests, plan, label, traffic.highest_rate, warmup_seconds=warmup_s, measured=measured)
+    label, requests = traffic.asked_through(pipeline), planned.through(pipeline)
+    return await drive(target, requests, plan, label, traffic.rate or 0.0, warmup_seconds=warmup_s, measured=measured)

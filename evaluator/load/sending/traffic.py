@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from evaluator.datasets.reader import Dataset
 from evaluator.experiments.experiment import Experiment
-from evaluator.experiments.load_plan import LoadPlan, TrafficStep
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.arrivals import arrival_times, drawn_queries
 from evaluator.steps.arms import Arm, search_request
 from services.contracts.pipelines import Rerank
@@ -32,7 +32,6 @@ class LoadTarget:
     top: int
     deadline_ms: int
     queries: tuple[str, ...]  # ids, those that are drawn from
-    words: Mapping[str, int]  # by query, how many its text has
     bodies: Mapping[tuple[str, str], bytes]  # by pipeline and query
     excluded: frozenset[str]  # queries that are documents, and exclude themselves
     reranks: Mapping[str, Mapping[str, int]]  # by pipeline: candidates of each rerank stage, as the pipeline sets them
@@ -53,7 +52,6 @@ def load_target(
         top=experiment.timed_top,
         deadline_ms=plan.deadline_ms,
         queries=tuple(queries),
-        words={query: len(dataset.queries[query].split()) for query in queries},
         bodies=bodies,
         excluded=frozenset(queries) & frozenset(dataset.self_retrieved),
         reranks={
@@ -76,11 +74,11 @@ class PlannedSlice(NamedTuple):
 
 
 def open_slices(
-    queries: Sequence[str], steps: Sequence[TrafficStep], count: int, plan: LoadPlan, seed: int, name: str, repeat: int
+    queries: Sequence[str], rate: float, seconds: float, count: int, plan: LoadPlan, seed: int, repeat: int
 ) -> Iterator[PlannedSlice]:
-    """Yields `count` slices, each of these steps, the first with the warm-up before them. `name`: of the traffic.
+    """Yields `count` slices of so many seconds, the first with the warm-up before them.
 
-    The times are drawn for each traffic and slice, the queries for the repeat alone: the requests without the warm-up
+    The times are drawn for each rate and slice, the queries for the repeat alone: the requests without the warm-up
     ask one draw in its order, from slice to slice. So a higher rate begins with the queries of a lower one, and an
     exported script, an idle slice and one while loading ask the same.
     """
@@ -88,16 +86,16 @@ def open_slices(
     before = drawn_queries(queries, plan.draw, plan.zipf_exponent, seed, f"{repeat} warm-up")
     for number in range(count):
         warmup_s = 0.0 if number else plan.warmup_seconds
-        warmup = [TrafficStep(rate=steps[0].rate, seconds=warmup_s)] if warmup_s else []
-        times = arrival_times([*warmup, *steps], plan.arrivals, f"{seed} {name} {repeat} {number} arrivals")
+        part = f"{seed} {rate:g} {repeat} {number} arrivals"
+        times = arrival_times(rate, warmup_s + seconds, plan.arrivals, part)
         yield PlannedSlice(warmup_s, [(at_s, next(before if at_s < warmup_s else measured)) for at_s in times])
 
 
 def open_requests(
-    target: LoadTarget, pipeline: str, steps: Sequence[TrafficStep], plan: LoadPlan, seed: int, part: str
+    target: LoadTarget, pipeline: str, rate: float, seconds: float, plan: LoadPlan, seed: int, part: str
 ) -> list[PlannedRequest]:
     """Plans an open loop that stands alone. `part`: of all that is drawn from the seed."""
-    times = arrival_times(steps, plan.arrivals, f"{seed} {part} arrivals")
+    times = arrival_times(rate, seconds, plan.arrivals, f"{seed} {part} arrivals")
     queries = drawn_queries(target.queries, plan.draw, plan.zipf_exponent, seed, f"{part} queries")
     return [PlannedRequest(at_s, pipeline, query) for at_s, query in zip(times, queries, strict=False)]
 

@@ -1,6 +1,5 @@
-"""What the evaluator writes, it reads back: rankings, judgments, answers, candidates, traces, whatever the ids are."""
+"""What the evaluator writes, it reads back: rankings, judgments, answers, candidates, whatever the ids are."""
 
-import csv
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,6 @@ from evaluator.judging.new_session import create_session
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import JUDGES
 from evaluator.load.sending.samples import LoadSample, read_samples, write_samples
-from evaluator.load.sending.trace import read_trace
 from evaluator.runs.answers import AnswerRecord, read_answers
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run, run_lines
@@ -131,17 +129,3 @@ def test_lines_of_answers_requests_and_candidates_are_read_back(query: str, foun
         assert list(read_samples(path)) == [sample]
         path.write_text(candidates.model_dump_json() + "\n", encoding="utf-8")
         assert list(read_candidates(path)) == [candidates]
-
-
-@settings(deadline=None)
-@given(st.lists(ids, min_size=1, max_size=5))
-def test_a_trace_that_a_csv_writer_wrote_names_the_same_queries(queries: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "trace.csv"
-        with path.open("w", encoding="utf-8-sig", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["query", "note", "time", "pipeline"])
-            writer.writerows(
-                (query, 'of a "spreadsheet"\nin two lines', at, "bm25") for at, query in enumerate(queries)
-            )
-        assert [request.query for request in read_trace(path, set(queries), ["bm25"])] == queries

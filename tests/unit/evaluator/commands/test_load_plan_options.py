@@ -26,13 +26,6 @@ def test_other_traffic_leaves_out_what_only_the_rates_of_the_file_can_have() -> 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"trace": "t.csv", "seconds": 9.0, "draw": "zipf"}, "--trace .*--seconds, --draw"),
-        ({"trace": "t.csv", "arrivals": "constant"}, "--arrivals"),
-        (
-            {"trace": "t.csv", "warmup_seconds": 1.0, "slice_seconds": 2.0},
-            "--slice-seconds, --warmup-seconds",
-        ),
-        ({"steps": [{"rate": 1, "seconds": 9}], "slice_seconds": 3.0, "seconds": 9.0}, "--seconds, --slice-seconds"),
         ({"in_flight": [2], "arrivals": "poisson"}, "--in-flight .*--arrivals"),
         ({"capacity": {"p99_ms": 500}, "slice_seconds": 3.0}, "--find-capacity .*--slice-seconds"),
     ],
@@ -45,7 +38,7 @@ def test_an_option_that_none_of_the_traffic_heeds_is_refused(given: dict[str, ob
 
 def test_a_field_of_the_file_that_other_traffic_does_not_heed_is_no_fault() -> None:
     of_file = LoadPlan(rates=(10,), seconds=7, arrivals="constant")
-    assert overridden_load(of_file, {"trace": "t.csv"}, {}).seconds == 7
+    assert overridden_load(of_file, {"in_flight": [2]}, {}).seconds == 7
 
 
 def test_a_capacity_is_searched_with_poisson_arrivals_alone() -> None:

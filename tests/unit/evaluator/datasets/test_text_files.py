@@ -12,7 +12,6 @@ from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import read_experiment
-from evaluator.load.sending.trace import read_trace
 from evaluator.replay.grid import read_grid
 from evaluator.runs.trec_runs import read_run
 
@@ -45,7 +44,6 @@ READERS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "judgments": ("shop/qrels/test.tsv", QRELS, dataset),
     "judgments in one object": ("shop/qrels/test.json", '{"q1": {\n"d1": 1}}\n', judgments),
     "run": ("arm.run", "q1 Q0 d1 1 2 x\nq1 Q0 d2 2 1 x\n", read_run),
-    "trace": ("trace.csv", "time,query,pipeline\n1,q1,bm25\n", lambda path: read_trace(path, {"q1"}, ["bm25"])),
     "experiment": ("my.yaml", "name: my\ndataset: shop\npipelines: [bm25]\n", read_experiment),
     "grid": ("grid.yaml", "k: [60]\n", read_grid),
 }

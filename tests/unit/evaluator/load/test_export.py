@@ -18,7 +18,7 @@ def target(caches: bool = False) -> LoadTarget:
     bodies = {("bm25", name): json.dumps({"query": text, "top": 7}).encode() for name, text in TEXTS.items()}
     return LoadTarget(
         url="http://127.0.0.1:8000/v1/collections/demo/search", top=7, deadline_ms=1_500, queries=tuple(TEXTS),
-        bodies=bodies, words=dict.fromkeys(TEXTS, 3), excluded=frozenset(), reranks={"bm25": {}}, caches=caches,
+        bodies=bodies, excluded=frozenset(), reranks={"bm25": {}}, caches=caches,
     )  # fmt: skip
 
 

@@ -1,20 +1,15 @@
 import pytest
 
-from evaluator.experiments.load_plan import LoadPlan, TrafficStep
-from evaluator.load.sending.kinds import Traffic, slice_count
+from evaluator.experiments.load_plan import LoadPlan
+from evaluator.load.sending.kinds import slice_count
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
 
 
 @pytest.mark.parametrize(("arms", "slices"), [(1, 1), (2, 4), (5, 4)])
 def test_several_pipelines_share_the_time_in_slices(arms: int, slices: int) -> None:
     plan = LoadPlan(rates=(20,), seconds=60, slice_seconds=15)
-    assert slice_count(Traffic("20", rate=20), plan, arms) == slices
+    assert slice_count(plan, arms) == slices
 
 
 def test_the_defaults_cut_enough_slices_for_the_intervals_of_ratios() -> None:
-    assert slice_count(Traffic("20", rate=20), LoadPlan(rates=(20,)), 2) == LEAST_PAIRS
-
-
-def test_steps_are_not_cut() -> None:
-    steps = (TrafficStep(rate=10, seconds=90),)
-    assert slice_count(Traffic("steps", steps=steps), LoadPlan(steps=steps), 5) == 1
+    assert slice_count(LoadPlan(rates=(20,)), 2) == LEAST_PAIRS

@@ -39,7 +39,7 @@ def test_a_look_without_requests_has_no_lag_to_judge() -> None:
 
 def test_the_requests_of_a_look_are_kept_in_the_file_of_the_search_with_their_rate() -> None:
     part = search_slice("bm25", 40.0, look(20.0, 0.1), 3)
-    assert (part.traffic, part.pipelines) == ("search", ("bm25",))
+    assert (part.traffic, part.pipeline) == ("search", "bm25")
     assert {(one.rate, one.slice) for one in part.loaded.samples} == {(40.0, 3)}
     assert '"rate":40.0' in part.loaded.samples[0].line
     assert '"rate"' not in load_sample().line

@@ -3,13 +3,10 @@
 from datetime import UTC, datetime
 from itertools import pairwise
 
-import pytest
-
 from evaluator.load.page.charts import drawn_share, rates_chart, spectrum_chart, stages_chart
 from evaluator.load.page.load_page import render_load_page
 from evaluator.load.points.best_under import best_rows
 from evaluator.load.points.first_answers import first_answers
-from evaluator.load.points.point_parts import length_slices
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.points.quality import QualityDifference
 from evaluator.load.report import LoadReport
@@ -126,25 +123,12 @@ def test_a_better_pipeline_without_p99_leaves_the_best_one_open() -> None:
     assert best_of(load_report(lossy, unknown))[1][1:] == ["cannot tell"] * 5
 
 
-def test_requests_are_sliced_by_the_words_of_their_queries() -> None:
-    samples = [
-        load_sample(0, "short", 10.0, ids=("a",)), load_sample(1, "short", None),
-        load_sample(2, "long", 40.0, ids=("b",)),
-    ]  # fmt: skip
-    judgments = {"short": {"a": 1}, "long": {"a": 1}}
-    found = length_slices(samples, {"short": 2, "long": 20}, judgments)
-    assert [(one.words, one.queries, one.requests, one.ndcg_at_10) for one in found] == [
-        ("1 to 3", 1, 2, 0.5), ("16 or more", 1, 1, 0.0),
-    ]  # fmt: skip
-    assert found[1].p50_ms.unchecked_ms == pytest.approx(40.0, rel=0.001)
-
-
 def test_first_answers_are_cold_after_a_restart_alone_and_for_the_pipeline_that_came_first() -> None:
     def driven(pipeline: str, repeat: int, place: int) -> TimeSlice:
         cold = [load_sample(at, latency_ms=900.0 - at, phase="warmup", pipeline=pipeline) for at in range(8)]
         samples = (*cold, load_sample(9, pipeline=pipeline))
         loaded = LoadedPoint(samples, MachineConditions.model_validate(CLEAN), (), True, datetime.now(UTC), 1.0)
-        return TimeSlice("20", (pipeline,), loaded, 0, repeat, place)
+        return TimeSlice("20", pipeline, loaded, 0, repeat, place)
 
     slices = [driven("bm25", 0, 0), driven("bm25", 1, 0)]
     found = first_answers(slices, "bm25", between=True)

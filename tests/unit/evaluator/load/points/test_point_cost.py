@@ -9,7 +9,7 @@ import pytest
 from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
 from evaluator.load.page.cost_table import cost_blocks, cost_rows
 from evaluator.load.page.tables import load_warnings
-from evaluator.load.points.point_cost import LOADING, SEVERAL, point_cost
+from evaluator.load.points.point_cost import LOADING, point_cost
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import gated_point
 from evaluator.load.sending.drives import LoadedPoint
@@ -54,11 +54,6 @@ def test_cpu_is_a_mean_over_the_sent_requests_of_all_slices_and_memory_that_afte
 
 def test_without_named_processes_there_is_neither_a_cost_nor_a_reason() -> None:
     assert point_cost([driven({})]) == (None, None)
-
-
-def test_a_slice_that_asks_several_pipelines_has_no_cost_and_says_why() -> None:
-    first, other = driven({"gateway": GATEWAY}), driven({}, pipeline="hybrid")
-    assert point_cost([replace(first, samples=(*first.samples, *other.samples))]) == (None, SEVERAL)
 
 
 def costed(costs: Mapping[str, ProcessCost]) -> LoadPointReport:

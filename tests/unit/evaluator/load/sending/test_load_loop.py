@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 
-from evaluator.experiments.load_plan import TrafficStep
 from evaluator.load.sending.arrivals import arrival_times
 from evaluator.load.sending.load_loop import SendRecord, closed_loop, open_loop
 from tests.support.virtual_time import QueueingServer, StallingServer, VirtualClock, in_virtual_time
@@ -22,8 +21,7 @@ def lindley(planned: Sequence[float], service_s: float) -> list[float]:
 
 
 def planned(rate: float, count: int) -> list[float]:
-    steps = [TrafficStep(rate=rate, seconds=min(86_400, 1.2 * count / rate))]
-    return arrival_times(steps, "poisson", "theory")[:count]
+    return arrival_times(rate, 1.2 * count / rate, "poisson", "theory")[:count]
 
 
 def sent(times: Sequence[float], service_s: float = SERVICE_S, most: int = 100_000) -> list[SendRecord]:

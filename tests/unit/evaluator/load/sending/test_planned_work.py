@@ -2,10 +2,9 @@
 
 import pytest
 
-from evaluator.experiments.load_plan import CapacityPlan, LoadPlan, TrafficStep
+from evaluator.experiments.load_plan import CapacityPlan, LoadPlan
 from evaluator.load.sending.kinds import Traffic
 from evaluator.load.sending.planned_work import against_work, duration, planned_work, too_few_requests
-from evaluator.load.sending.traffic import PlannedRequest
 
 PLAN = LoadPlan(rates=(10,), warmup_seconds=5)
 RATE = Traffic("10", rate=10.0)
@@ -20,16 +19,13 @@ def test_rates_pipelines_warm_up_and_duration_are_told() -> None:
     assert planned_work(plan, [idle_and_loading], 1) == said
 
 
-def test_a_trace_is_sent_once_for_all_pipelines_and_a_search_has_no_known_end() -> None:
-    trace = Traffic("trace", trace=(PlannedRequest(0.0, "bm25", "q"), PlannedRequest(30.0, "dense", "q")))
-    assert planned_work(PLAN, [[trace]], 4) == "Load: 1 trace, about 31 s"
+def test_a_search_has_no_known_end() -> None:
     search = LoadPlan(capacity=CapacityPlan(p99_ms=500))
     said = "Load: a search for the capacity of 2 pipelines: measurements of at most 120 s each until it is found"
     assert planned_work(search, [], 2) == said
-    steps = Traffic("steps", steps=(TrafficStep(rate=1, seconds=10), TrafficStep(rate=2, seconds=20)))
-    said = "Load: 1 schedule of steps, 2 closed loops x 1 pipeline, each after 5 s of warm-up, about 3 min"
     loops = [[Traffic(f"inflight{number}", in_flight=number)] for number in (1, 2)]
-    assert planned_work(PLAN, [[steps], *loops], 1) == said
+    said = "Load: 2 closed loops x 1 pipeline, each after 5 s of warm-up, about 3 min"
+    assert planned_work(PLAN, loops, 1) == said
 
 
 def test_two_gateways_take_twice_as_long() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.experiments.load_plan import LoadPlan, QueryDraw, TrafficStep
+from evaluator.experiments.load_plan import LoadPlan, QueryDraw
 from evaluator.load.export import exported_traffic
 from evaluator.load.sending.traffic import LoadTarget, PlannedSlice, open_slices
 
@@ -11,8 +11,7 @@ QUERIES = tuple(f"q{number}" for number in range(40))
 
 def slices(rate: float, count: int = 8, draw: QueryDraw = "uniform", repeat: int = 0) -> list[PlannedSlice]:
     plan = LoadPlan(rates=(rate,), seconds=16, draw=draw)
-    steps = [TrafficStep(rate=rate, seconds=plan.seconds / count)]
-    return list(open_slices(QUERIES, steps, count, plan, 7, f"{rate:g}", repeat))
+    return list(open_slices(QUERIES, rate, plan.seconds / count, count, plan, 7, repeat))
 
 
 def measured(planned: list[PlannedSlice]) -> list[str]:
@@ -50,7 +49,7 @@ def test_all_pipelines_have_the_same_times_and_queries() -> None:
 
 def test_an_exported_script_asks_the_queries_of_the_load_in_their_order() -> None:
     bodies = {("bm25", query): query.encode() for query in QUERIES}
-    target = LoadTarget("http://h/search", 10, 900, QUERIES, {}, bodies, frozenset(), {}, caches=False)
+    target = LoadTarget("http://h/search", 10, 900, QUERIES, bodies, frozenset(), {}, caches=False)
     task = exported_traffic(target, "bm25", 20, LoadPlan(rates=(20,), seconds=16), 7).task
     asked = [task.bodies[pick].decode() for pick in task.picks]
     of_load = measured(slices(20))
