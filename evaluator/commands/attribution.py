@@ -56,7 +56,7 @@ def attribute(
             show(render_step_markdown(attribution_page(found)))
             doubts += _doubts(found)
         print_next_step("report", place)
-        end_status(run, doubts, ())
+        end_status(doubts, ())
 
 
 def replay(
@@ -93,7 +93,7 @@ def replay(
             otherwise += [
                 f"{in_words(one.pipeline)}: {len(one.otherwise)} queries otherwise" for one in checked if one.otherwise
             ]
-        end_status(run, otherwise, ())
+        end_status(otherwise, ())
 
 
 def _place_of(word: str, runs: Path) -> Path:

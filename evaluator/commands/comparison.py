@@ -10,14 +10,13 @@ from evaluator.analyses.analysing import BASELINE
 from evaluator.analyses.analysing import analyse as analysed
 from evaluator.analyses.analysis_files import new_analysis_folder, write_analysis
 from evaluator.analyses.systems_tables import systems_summary
-from evaluator.commands.options import RUNS, AddedFiles, Baseline, Junit, Runs, collection_directory, reporting_errors
+from evaluator.commands.options import RUNS, AddedFiles, Baseline, Runs, collection_directory, reporting_errors
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
 from evaluator.comparison.verdict import MARGIN
-from evaluator.errors import EvaluationError, WrongOption
+from evaluator.errors import EvaluationError
 from evaluator.experiments.suite import read_plan
-from evaluator.pages.junit import GateCase, write_junit
 from evaluator.progress import say, show
 from evaluator.report.history import history as read_history
 from evaluator.report.history import reported_experiments
@@ -47,7 +46,6 @@ def compare(
     judgments: AddedFiles = None,
     baseline: Baseline = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    junit: Junit = None,
     runs: Runs = RUNS,
 ) -> None:
     """Reports whether pipelines are better, worse or the same as a baseline, or that the collection cannot tell.
@@ -62,19 +60,9 @@ def compare(
         except ValidationError as error:
             first = error.errors()[0]
             raise EvaluationError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-        if junit is not None and no_worse_than is None:
-            raise WrongOption("--junit writes the outcome of --no-worse-than; give both")
         directory = collection_directory(dataset) if dataset else None
         report = compared(names, runs, settings, directory, split, judgments or (), baseline)
         show(report.model_dump_json(indent=2) if as_json else render_comparison(report))
-        if junit is not None:
-            gates = [pair.gate for pair in report.pairs if pair.gate is not None]
-            names = [f"{pair.verdict.second} no worse than {pair.verdict.first}" for pair in report.pairs]
-            write_junit(
-                junit,
-                report.dataset,
-                [GateCase(name, gate.passed, gate.sentence) for name, gate in zip(names, gates, strict=True)],
-            )
         if report.no_worse is False:
             raise typer.Exit(WORSE)
 

@@ -10,14 +10,13 @@ from typing import Annotated
 import typer
 
 from evaluator.client.client import GatewayClient, connected
-from evaluator.commands.exit_status import end_status, expect_gates
+from evaluator.commands.exit_status import end_status
 from evaluator.commands.load_plan_options import planned_experiment, with_plan_options
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
     AllExperimentOverrides,
     Gateway,
-    Junit,
     Processes,
     Run,
     Runs,
@@ -36,7 +35,7 @@ from evaluator.load.against.speed import MARGIN
 from evaluator.load.against.step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.against.table import render_against
 from evaluator.load.export import planned_export, unexported_fields, write_export
-from evaluator.load.report import LOAD, LoadReport, judges_a_gate
+from evaluator.load.report import LOAD, LoadReport
 from evaluator.load.step import load_step
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import expect_processes, parse_processes
@@ -44,7 +43,7 @@ from evaluator.progress import say
 from evaluator.runs.run_folder import LOAD_PAGE, RunFolder
 
 # Options that are no matter of the run's experiment.
-WITH_RUN = ("run", "between", "export", "junit", "gateway", "runs", "wait", "processes")
+WITH_RUN = ("run", "between", "export", "gateway", "runs", "wait", "processes")
 # Options of what an exported script does not do: it sends at constant rates, once, and measures by itself.
 NOT_EXPORTED = (
     "in_flight",
@@ -57,7 +56,6 @@ NOT_EXPORTED = (
     "generators",
     "repeat",
     "between",
-    "junit",
     "against",
 )
 
@@ -75,7 +73,6 @@ def load(
         typer.Option(metavar="DIR", help="Send no traffic: write its targets and scripts for k6 into this folder."),
     ] = None,
     run: Run = None,
-    junit: Junit = None,
     against: Annotated[
         str | None,
         typer.Option(callback=address, help="URL of a gateway to compare with, slice by slice, in the same run."),
@@ -129,7 +126,6 @@ def load(
             if against is not None:
                 expect_slices(planned.load)
                 expect_another_gateway(gateway, against)
-            expect_gates(junit, judged=against is not None or judges_a_gate(planned.gates, planned.load))
         if export is not None:
             with measuring(lock_folder) as lock:
                 lock.name(f"export of {planned.name}")
@@ -146,7 +142,7 @@ def load(
         ):
             lock.name(folder.name)
             if against is not None:
-                _take_turns(folder, gateway, against, MARGIN if margin is None else margin, wait, junit)
+                _take_turns(folder, gateway, against, MARGIN if margin is None else margin, wait)
                 return
 
             async def work(client: GatewayClient) -> LoadReport:
@@ -157,10 +153,10 @@ def load(
         print_load(folder, report)
         print(f"\nReport: {folder.path / LOAD_PAGE} (and {LOAD}, load/ beside it)")
         doubts = [] if report.timing_valid else ["times are not valid"]
-        end_status(planned.name, doubts, report.gates, junit)
+        end_status(doubts, report.gates)
 
 
-def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wait: float, junit: Path | None) -> None:
+def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wait: float) -> None:
     """Compares two gateways. Raises Exit with status 3 or 4."""
 
     async def work(client: GatewayClient) -> AgainstReport:
@@ -172,7 +168,7 @@ def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wa
     print(f"\n{render_against(report)}\n\nFigures: {folder.path / AGAINST} (and load/ beside it)")
     doubts = [] if report.timing_valid else ["times are not valid"]
     doubts += [] if report.told else ["the comparison cannot tell"]
-    end_status(folder.experiment.name, doubts, (), junit, report.cases, slower=report.slower)
+    end_status(doubts, (), slower=report.slower)
 
 
 def _before(command: str | None, client: GatewayClient, wait: float) -> Callable[[], Awaitable[None]] | None:

@@ -76,7 +76,6 @@ Processes = Annotated[
     str,
     typer.Option(envvar="PROCESSES", help="Whose cost is measured: dense=http://127.0.0.1:8002,elasticsearch=URL."),
 ]
-Junit = Annotated[Path | None, typer.Option("--junit", help="Write the outcome of each gate as JUnit XML.")]
 _BASELINE = "The pipeline that the others are set against; without it, the experiment's own, or the first."
 Baseline = Annotated[str | None, typer.Option(help=_BASELINE)]
 SKIP_UNSENDABLE = typer.Option("--skip-unsendable", help="Leave out, and count, queries that no request can carry.")

@@ -9,7 +9,7 @@ from typing import Annotated, Unpack
 import typer
 
 from evaluator.command_line import command_line
-from evaluator.commands.exit_status import end_status, expect_gates
+from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
@@ -18,7 +18,6 @@ from evaluator.commands.options import (
     Baseline,
     ExperimentOverrides,
     Gateway,
-    Junit,
     Metrics,
     Name,
     Processes,
@@ -35,7 +34,7 @@ from evaluator.commands.options import (
 from evaluator.errors import WrongOption
 from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step
 from evaluator.experiments.experiment import Experiment
-from evaluator.experiments.suite import Suite, experiments_of
+from evaluator.experiments.suite import Suite
 from evaluator.load.capacity.report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.page.blocks import figure_blocks
 from evaluator.load.page.cost_table import memory_table
@@ -74,14 +73,12 @@ def run(
     wait: Wait = 120.0,
     processes: Processes = "",
     repeat: Annotated[int, typer.Option(min=1, help="How often the queries are sent, each time as a run.")] = 1,
-    junit: Junit = None,
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
     with reporting_errors():
         known = parse_processes(processes)
         plan = overridden_plan(experiment, **overrides)
-        expect_gates(junit, judged=any(one.gates is not None for one in experiments_of(plan)))
         if repeat > 1:
             chosen = overridden_experiment(experiment, **overrides)
             with measuring(runs) as lock:
@@ -89,9 +86,9 @@ def run(
                 lock.name(folder.path.name)
                 done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat, known))
             _print_repeats(done[-1][0], repeats_step(done))
-            _end_reports([report for _, report in done], junit)
+            _end_reports([report for _, report in done])
             return
-        _run_all(plan, runs, gateway, wait, known, junit)
+        _run_all(plan, runs, gateway, wait, known)
 
 
 @with_options(ExperimentOverrides)
@@ -160,7 +157,6 @@ def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgmen
 def report(
     runs: Runs = RUNS,
     run: Run = None,
-    junit: Junit = None,
     baseline: Baseline = None,
     p95: Annotated[float | None, typer.Option(min=0, help="Recommend only what has at most this p95, in ms.")] = None,
     cpu: Annotated[float | None, typer.Option(min=0, help="Recommend only what takes at most this CPU, in ms.")] = None,
@@ -174,7 +170,7 @@ def report(
             if asked.bounds != NO_BOUNDS and reports[folder.path.name].recommendation is None:
                 raise WrongOption("--p95, --cpu: nothing is recommended of one pipeline or of a run that is not valid")
             print_report(folder, reports[folder.path.name])
-        _end(path, reports, junit)
+        _end(path, reports)
 
 
 def _run_all(
@@ -183,7 +179,6 @@ def _run_all(
     gateway: str,
     wait: float,
     processes: Mapping[str, str],
-    junit: Path | None = None,
 ) -> None:
     reports = {}
     with measuring(runs) as lock:
@@ -193,10 +188,10 @@ def _run_all(
             work = partial(evaluate, folder=folder, processes=processes)
             reports[folder.path.name] = with_gateway(gateway, wait, work)
             print_report(folder, reports[folder.path.name])
-    _end(path, reports, junit)
+    _end(path, reports)
 
 
-def _end(path: Path, reports: Mapping[str, Report], junit: Path | None = None) -> None:
+def _end(path: Path, reports: Mapping[str, Report]) -> None:
     """Prints the summary of a suite and the gates. Raises Exit as `end_status`."""
     suite = suite_at(path)
     if suite is not None:
@@ -206,7 +201,7 @@ def _end(path: Path, reports: Mapping[str, Report], junit: Path | None = None) -
         if not summary.valid:
             print("NOT ALL RUNS ARE VALID: " + ", ".join(name for name, report in reports.items() if not report.valid),
                   file=sys.stderr)  # fmt: skip
-    _end_reports(list(reports.values()), junit)
+    _end_reports(list(reports.values()))
 
 
 def print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
@@ -232,9 +227,9 @@ def print_outcome(folder: RunFolder, outcome: Report) -> None:
     _end_reports([outcome])
 
 
-def _end_reports(reports: Sequence[Report], junit: Path | None = None) -> None:
+def _end_reports(reports: Sequence[Report]) -> None:
     gates = [one for report in reports for one in report.every_gate]
-    end_status(reports[0].experiment, [why for report in reports for why in _doubts(report)], gates, junit)
+    end_status([why for report in reports for why in _doubts(report)], gates)
 
 
 def _doubts(outcome: Report) -> Iterator[str]:

@@ -48,15 +48,6 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
     )
 
 
-def judges_a_gate(gates: Gates | None, plan: LoadPlan | None) -> bool:
-    """Returns whether a plan's traffic has a point that a gate is judged by."""
-    if gates is None or plan is None:
-        return False
-    if plan.rates:
-        return True
-    return bool(plan.in_flight and gates.model_dump(exclude_none=True, exclude={"p99_ms"}))
-
-
 def unjudged_gates(gates: Gates | None, plan: LoadPlan) -> Iterator[str]:
     """Yields a sentence for each gate that a plan's traffic cannot be judged by."""
     if gates is None:

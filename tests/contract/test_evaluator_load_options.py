@@ -46,7 +46,6 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
         (["--rate", "10", "--generators", "9999"], "--generators 9999: less than or equal to 64"),
         (["--rate", "10", "--arrivals", "often"], "--arrivals often: 'poisson' or 'constant'"),
         (["--rate", "10", "--top", "0"], "--top 0: greater than or equal to 1"),
-        (["--rate", "10", "--junit", "g.xml"], "--junit g.xml: nothing to write: the experiment has no `gates`"),
         (["--find-capacity", "--p99", "0"], "--p99 0: greater than 0"),
         (["--find-capacity", "--p99", "9", "--point-seconds", "3"], "--point-seconds must be more than the 5 s of"),
         (
@@ -81,8 +80,8 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
             "--in-flight would not heed these options",
         ),
         (
-            ["--rate", "10", "--best-under", "9", "--repeat", "2", "--junit", "g.xml", "--export", "x"],
-            "--export writes the requests of --rate for another tool: leave out --best-under, --repeat, --junit",
+            ["--rate", "10", "--best-under", "9", "--repeat", "2", "--export", "x"],
+            "--export writes the requests of --rate for another tool: leave out --best-under, --repeat",
         ),
         (["--rate", "10", "--export", "x", *AGAINST], "leave out --against"),
         (["--in-flight", "2", "--export", "x"], "leave out --in-flight"),

@@ -23,7 +23,6 @@ from evaluator.load.statistics.validity import (
 )
 from evaluator.machine.machine_conditions import MachineConditions, condition_faults
 from evaluator.metrics.quality import Grades
-from evaluator.pages.junit import GateCase
 from evaluator.runs.latency import carry_validity
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
@@ -87,18 +86,6 @@ class AgainstReport(StepFile):
     margin: FiniteFloat
     points: tuple[AgainstPoint, ...]
     remarks: tuple[str, ...] = ()  # what a reader should know although the times are valid, and what is not judged
-
-    @property
-    def cases(self) -> list[GateCase]:
-        """A gate for each pipeline and rate; it holds where it is shown that none of its percentiles is slower."""
-        return [
-            GateCase(
-                f"{point.pipeline} at {point.rate:g}/s: not slower by more than {self.margin:g}",
-                point.speed is not None and point.speed.told and not point.speed.slower,
-                "; ".join(point.timing_faults) if point.speed is None else point.speed.sentence,
-            )
-            for point in self.points
-        ]
 
     @property
     def slower(self) -> bool:

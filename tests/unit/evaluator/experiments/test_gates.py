@@ -1,7 +1,4 @@
-"""Gates of an experiment, and their JUnit file."""
-
-from pathlib import Path
-from xml.etree import ElementTree
+"""Gates of an experiment."""
 
 import pytest
 import typer
@@ -9,9 +6,8 @@ from pydantic import ValidationError
 
 from evaluator.commands.exit_status import end_status
 from evaluator.experiments.gates import GatedFigures, Gates, judge_gates
-from evaluator.experiments.load_plan import CapacityPlan, LoadPlan
-from evaluator.load.report import gated_point, judges_a_gate, unjudged_gates
-from evaluator.pages.junit import GateCase, write_junit
+from evaluator.experiments.load_plan import LoadPlan
+from evaluator.load.report import gated_point, unjudged_gates
 from tests.support.load_points import load_point
 
 BOUNDS = Gates(p99_ms=500, ndcg_at_10=0.7, errors=0.01, degraded=0.05, cpu_ms=40)
@@ -71,14 +67,6 @@ def test_a_missing_p99_has_the_one_reason_that_applies() -> None:
     assert reasons == ["100 of the 662 requests that a p99 needs", "the times are not valid"]
 
 
-def test_only_traffic_that_a_gate_fits_is_judged() -> None:
-    p99, errors = Gates(p99_ms=500), Gates(errors=0.01)
-    closed, search = LoadPlan(in_flight=(2,)), LoadPlan(capacity=CapacityPlan(p99_ms=500))
-    judged = [judges_a_gate(gates, plan) for gates in (p99, errors) for plan in (LoadPlan(rates=(2,)), closed, search)]
-    assert judged == [True, False, False, True, True, False]
-    assert not judges_a_gate(None, LoadPlan(rates=(2,)))
-
-
 @pytest.mark.parametrize(
     ("value", "doubts", "slower", "status"),
     [
@@ -95,10 +83,10 @@ def test_what_was_found_comes_before_what_cannot_be_told(
 ) -> None:
     gates = tuple(judge_gates(Gates(p99_ms=500), [figures(p99_ms=value)]))
     if not status:
-        end_status("demo", doubts, gates, slower=slower)
+        end_status(doubts, gates, slower=slower)
         return
     with pytest.raises(typer.Exit) as ended:
-        end_status("demo", doubts, gates, slower=slower)
+        end_status(doubts, gates, slower=slower)
     assert ended.value.exit_code == status
     assert f"Exit status {status}: " in capsys.readouterr().err
 
@@ -108,15 +96,3 @@ def test_the_sentence_has_value_bound_and_outcome() -> None:
     assert found.sentence == "bm25 at 20/s: p99_ms 612.3, at most 500: NOT HELD"
     (missing,) = judge_gates(Gates(cpu_ms=40), [figures(cpu_ms=None)])
     assert missing.sentence == "bm25 at 20/s: cpu_ms no value (no CPU), at most 40: NOT HELD"
-
-
-def test_junit_has_a_case_a_gate_and_a_failure_for_each_missed_one(tmp_path: Path) -> None:
-    cases = [GateCase("bm25: errors", True, "held"), GateCase('a & <b> "c"', False, "p99 < 5 & more")]
-    write_junit(tmp_path / "ci" / "gates.xml", "demo", cases)
-    root = ElementTree.parse(tmp_path / "ci" / "gates.xml").getroot()
-    assert (root.get("tests"), root.get("failures")) == ("2", "1")
-    found = root.findall("./testsuite[@name='demo']/testcase")
-    assert [one.get("name") for one in found] == ["bm25: errors", 'a & <b> "c"']
-    failures = [one.findall("failure") for one in found]
-    assert failures[0] == []
-    assert failures[1][0].get("message") == "p99 < 5 & more"
