@@ -4,7 +4,7 @@ import typer
 
 from evaluator.commands.attribution import attribute, replay
 from evaluator.commands.collection_copy import export_collection, restore
-from evaluator.commands.comparison import analyse, compare, history, pictures
+from evaluator.commands.comparison import analyse, compare, history
 from evaluator.commands.datasets import datasets
 from evaluator.commands.exchange import export, import_
 from evaluator.commands.expand import expand
@@ -16,7 +16,7 @@ from evaluator.commands.steps import demo, ingest, quality, rank, report, run
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 for command in (
     run, demo, ingest, rank, quality, report, compare, analyse, attribute, replay, export, history, load,
-    parity, pictures, export_collection, restore,
+    parity, export_collection, restore,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)

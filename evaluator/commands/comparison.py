@@ -1,4 +1,4 @@
-"""Commands that compare pipelines, the runs of an experiment and runs over several sets, and draw pictures of a run."""
+"""Commands that compare pipelines, the runs of an experiment, and runs over several sets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,8 +21,6 @@ from evaluator.progress import say, show
 from evaluator.report.history import history as read_history
 from evaluator.report.history import reported_experiments
 from evaluator.report.history_page import render_experiments, render_history
-from evaluator.report.pictures import write_pictures
-from evaluator.runs.run_folder import RunFolder, named_place
 
 # Exit status of the gate. 1 to 3 are those of the steps.
 WORSE = 4
@@ -112,21 +110,3 @@ def history(
         name = read_plan(Path(experiment)).name if Path(experiment).suffix else experiment
         report = read_history(runs, name, metric)
         show(report.model_dump_json(indent=2) if as_json else render_history(report))
-
-
-def pictures(
-    run: Annotated[str, typer.Argument(help="A run: its name or path, or latest.")],
-    pipeline: Annotated[str, typer.Argument(help="The one whose differences from the baseline are drawn.")],
-    to: Annotated[Path, typer.Option(help="The folder; files of the same names are replaced.")],
-    runs: Runs = RUNS,
-) -> None:
-    """Writes two charts of a run as SVG, light and dark in one file, and a README.md with their tables and the run.
-
-    Quality against latency, and the differences of a pipeline from the baseline, query by query. A run that is not
-    valid, or whose times are not, is refused.
-    """
-    with reporting_errors():
-        found = named_place(run, runs)
-        if found is None or found[1] is not None:
-            raise EvaluationError(f"{run}: no run folder, here or in {runs}")
-        show(str(write_pictures(RunFolder.open(found[0]), pipeline, to)))
