@@ -14,7 +14,6 @@ from pydantic import Field, FiniteFloat
 from evaluator.comparison.compared_rankings import ComparedRanking, resolve_compared
 from evaluator.comparison.examples import QueryExample, examples_of, texts_of, with_texts
 from evaluator.comparison.latency_ratio import LatencyRatio, latency_ratio
-from evaluator.comparison.list_overlap import overlap, rank_biased_overlap
 from evaluator.comparison.paired_tests import differences, interval, mean, sorted_differences
 from evaluator.comparison.query_slices import query_slices
 from evaluator.comparison.shared_queries import Rankings, SharedQueries, find_shared_queries
@@ -57,7 +56,6 @@ class PairReport(Wire):
     depth: Count
     metrics: dict[str, MetricDifference]  # by label: MAP@100
     overlap_at_10: FiniteFloat  # mean over the queries
-    rank_biased_overlap: FiniteFloat  # mean over the queries, p = 0.9
     latency: LatencyRatio | None  # null: of two runs, imported, doubtful, or fewer than 20 queries in both
     latency_doubts: tuple[str, ...] = ()  # why the times of the run do not hold, so that they are not compared
     gate: NoWorseGate | None
@@ -204,8 +202,7 @@ def _pair_report(
         verdict=verdict,
         depth=pair.shared.depth,
         metrics=_metrics(pair, settings.seed),
-        overlap_at_10=mean([overlap(one, other) for one, other in lists]),
-        rank_biased_overlap=mean([rank_biased_overlap(one, other) for one, other in lists]),
+        overlap_at_10=mean([overlap_of_top_10(one, other) for one, other in lists]),
         latency=None if doubts else _latency(pair, settings.seed),
         latency_doubts=doubts,
         gate=_gate(pair, verdict, settings),
@@ -213,6 +210,13 @@ def _pair_report(
         gains=gains,
         losses=losses,
     )
+
+
+def overlap_of_top_10(first: Sequence[str], second: Sequence[str]) -> float:
+    """Returns the share of the longer top 10 that both rankings hold, 0 to 1; two empty rankings are equal."""
+    one, other = set(first[:10]), set(second[:10])
+    longer = max(len(one), len(other))
+    return len(one & other) / longer if longer else 1.0
 
 
 def _gate(pair: _MeasuredPair, verdict: PairedComparison, settings: ComparisonSettings) -> NoWorseGate | None:

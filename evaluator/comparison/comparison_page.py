@@ -81,7 +81,7 @@ def _slices(report: ComparisonReport, field: str) -> list[Block]:
     return [Sentence(what), Table(f"slices-{field}", f"By {field} of the queries", [_SLICE_HEADER, *rows])]
 
 
-_PAIR_HEADER = ("pair", "queries", "better", "tied", "worse", "d", "p", "overlap@10", "RBO")
+_PAIR_HEADER = ("pair", "queries", "better", "tied", "worse", "d", "p", "overlap@10")
 _METRIC_HEADER = ("pair", "metric", "first", "second", "difference", "95 % interval", "queries")
 _SLICE_HEADER = ("slice", "pair", "queries", "first", "second", "difference", "95 % interval", "p (Holm)", "outcome")
 
@@ -102,7 +102,6 @@ def _pair_row(pair: PairReport) -> list[str]:
         "–" if compared.effect_size is None else f"{compared.effect_size:.2f}",
         f"{compared.p:.4f}",
         f"{pair.overlap_at_10:.2f}",
-        f"{pair.rank_biased_overlap:.2f}",
     ]
 
 

@@ -122,7 +122,7 @@ async def test_the_same_pipeline_run_twice_is_the_same(
     report = compare([folder.path.name for folder in folders], tmp_path / "runs", ComparisonSettings())
     assert report.notes == ()
     assert [pair.verdict.outcome for pair in report.pairs] == ["same"]
-    assert report.pairs[0].rank_biased_overlap == pytest.approx(1.0)
+    assert report.pairs[0].overlap_at_10 == pytest.approx(1.0)
 
 
 async def test_a_run_reports_the_hit_rates_of_caches_where_it_lets_services_use_them(
