@@ -33,6 +33,7 @@ After = Annotated[
     str | None, Query(min_length=1, max_length=512, description="The `following` of the page before; none begins.")
 ]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
+WithVectors = Annotated[bool, Query(description="Also the vectors of the documents, by backend.")]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.")]
 
 
@@ -126,9 +127,11 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
 
     @routes.get("/v1/collections/{collection}/documents", response_model=DocumentsPage, tags=["documents"])
     @handled(scope="search")
-    async def list_documents(collection: CollectionName, after: After = None, most: Most = 100) -> Response:
+    async def list_documents(
+        collection: CollectionName, after: After = None, most: Most = 100, vectors: WithVectors = False
+    ) -> Response:
         """Returns a page of all documents that searches see, and where the next page begins."""
-        page = await indexing.list_documents(collection, after, most)
+        page = await indexing.list_documents(collection, after, most, vectors=vectors)
         return Response(page.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
 
     @routes.post("/v1/collections/{collection}/documents/get", response_model=DocumentsAnswer, tags=["documents"])

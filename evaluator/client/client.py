@@ -114,9 +114,11 @@ class GatewayClient:
         path = f"/v1/collections/{collection}/documents/get"
         return await self._call(DocumentsAnswer, "POST", path, QUERY_DEADLINE_MS, body)
 
-    async def document_page(self, collection: str, after: str | None, most: int) -> DocumentsPage:
+    async def document_page(
+        self, collection: str, after: str | None, most: int, *, vectors: bool = False
+    ) -> DocumentsPage:
         """Returns a page of the documents of the live generation: those after the `following` of the page before."""
-        query = urlencode({"most": str(most)} | ({} if after is None else {"after": after}))
+        query = urlencode({"most": most, "vectors": vectors} | ({} if after is None else {"after": after}))
         path = f"/v1/collections/{collection}/documents?{query}"
         return await self._call(DocumentsPage, "GET", path, QUERY_DEADLINE_MS)
 

@@ -15,12 +15,15 @@ from evaluator.steps import collection_copy
 def export_collection(
     collection: Annotated[str, typer.Argument(help="The collection whose live generation is exported.")],
     out: Annotated[Path, typer.Option(help="The file, of JSON lines.")],
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="Also the vectors, so that a restore encodes none.")
+    ] = False,
     gateway: Gateway = GATEWAY,
     wait: Wait = 120.0,
 ) -> None:
     """Writes a collection to a file: its declaration, a document a line, and their count and digest."""
     with reporting_errors():
-        work = partial(collection_copy.export_collection, collection=collection, path=out)
+        work = partial(collection_copy.export_collection, collection=collection, path=out, vectors=vectors)
         end = with_gateway(gateway, wait, work)
         show(f"{out}: {end.documents} documents, digest {end.digest}")
 
@@ -35,5 +38,8 @@ def restore(
     with reporting_errors():
         exported = ExportedCollection.read(file)
         work = partial(collection_copy.restore_collection, exported=exported, collection=collection)
-        published = with_gateway(gateway, wait, work)
-        show(f"{published.generation}: {published.documents} documents, digest {exported.end.digest}")
+        published, encoded = with_gateway(gateway, wait, work)
+        show(
+            f"{published.generation}: {published.documents} documents, {encoded} passages encoded, digest "
+            f"{exported.end.digest}"
+        )

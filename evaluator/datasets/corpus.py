@@ -10,7 +10,7 @@ from evaluator.datasets.ids import read_id
 from evaluator.datasets.metadata_schema import sendable_metadata
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.errors import DatasetError
-from services.contracts.documents import Document
+from services.contracts.documents import Document, DocumentWithVectors
 
 CORPUS = "corpus.jsonl"
 CORPUS_FIELDS = ("_id", "title", "text", "metadata")
@@ -75,6 +75,11 @@ def sent_json(document: Document) -> bytes:
 def metadata_values(document: Document) -> int:
     """Counts the values that a document's metadata adds to a body."""
     return sum(1 + len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
+
+
+def vector_values(document: Document) -> int:
+    """Counts the values that a document's vectors add to a body."""
+    return sum(one.components for one in document.vectors.values()) if isinstance(document, DocumentWithVectors) else 0
 
 
 def _is_text(name: str, value: object) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from evaluator.datasets.collection_file import ExportedCollection, ExportEnd, Ex
 from evaluator.errors import EvaluationError
 from evaluator.progress import ShownProgress, progress
 from evaluator.steps.corpus_batches import LoadTally, send_batches, with_counted_retries
-from evaluator.steps.ingest import PUBLISH_ATTEMPTS, live_states
-from services.contracts.collections import BeginCollection, Published, PublishRequest
+from evaluator.steps.ingest import PUBLISH_ATTEMPTS, live_states, states_of
+from services.contracts.collections import BeginCollection, CollectionState, Published, PublishRequest
 from services.files.disk_writes import whole_file
 
 # Documents asked for at once; the gateway returns fewer where they are large.
@@ -20,10 +21,17 @@ PAGE_DOCUMENTS = 500
 
 
 async def export_collection(
-    client: GatewayClient, collection: str, path: Path, sleep: Sleep = asyncio.sleep, shown: ShownProgress = progress
+    client: GatewayClient,
+    collection: str,
+    path: Path,
+    sleep: Sleep = asyncio.sleep,
+    shown: ShownProgress = progress,
+    *,
+    vectors: bool = False,
 ) -> ExportEnd:
     """Writes the documents of the live generation to a file, which appears when it is whole; returns its last line.
 
+    With `vectors`, also theirs in every backend that has any, and the stamps of those.
     Documents that are written meanwhile may be in it or not. Raises EvaluationError if another generation is published
     meanwhile.
     """
@@ -33,11 +41,13 @@ async def export_collection(
         raise EvaluationError(f"{collection} has no published generation, so there is nothing to export")
     declaration = next(iter(states.values())).declaration
     documents = max(state.documents for state in states.values())
+    stamps = {name: state.stamp for name, state in states.items() if vectors and state.vectors is not None}
+    head = ExportHead(collection=collection, generation=view.live, declaration=declaration, stamps=stamps)
     with whole_file(path) as file, shown(f"Exporting {view.live}", documents, "documents") as advance:
-        writer = ExportWriter(file, ExportHead(collection=collection, generation=view.live, declaration=declaration))
+        writer = ExportWriter(file, head)
         after: str | None = None
         while True:
-            asked = partial(client.document_page, collection, after, PAGE_DOCUMENTS)
+            asked = partial(client.document_page, collection, after, PAGE_DOCUMENTS, vectors=vectors)
             page = await with_retries(asked, "export-collection", sleep)
             if page.generation != view.live:
                 raise EvaluationError(f"{page.generation} took the place of {view.live} meanwhile; export it again")
@@ -54,17 +64,35 @@ async def restore_collection(
     collection: str,
     sleep: Sleep = asyncio.sleep,
     shown: ShownProgress = progress,
-) -> Published:
+) -> tuple[Published, int]:
     """Loads a file into a new generation of the collection, and publishes it. What the collection has, it replaces.
 
-    Raises EvaluationError when a backend did not take every document.
+    Returns also how many passages were encoded. Raises EvaluationError when a backend did not take every document, or
+    makes its vectors otherwise than those of the file.
     """
     tally, build = LoadTally("restore"), secrets.token_hex(16)
     wanted = BeginCollection(**dict(exported.head.declaration), new_generation=True, build=build)
     begun = await with_counted_retries(lambda: client.begin(collection, wanted), tally, sleep)
+    if exported.head.stamps:
+        view = await with_retries(partial(client.collection, collection), "restore", sleep)
+        _expect_same_stamps(exported, begun.generation, states_of(view, begun.generation))
     with shown(f"Restoring {begun.generation}", exported.end.documents, "documents") as advance:
         await send_batches(client, collection, exported.documents(), build, tally, sleep, advance)
     publication = PublishRequest(build=build, expected_documents=exported.end.documents)
-    return await with_counted_retries(
+    published = await with_counted_retries(
         lambda: client.publish(collection, publication), tally, sleep, attempts=PUBLISH_ATTEMPTS
     )
+    return published, sum(load.encoded for load in tally.backends.values())
+
+
+def _expect_same_stamps(exported: ExportedCollection, generation: str, states: Mapping[str, CollectionState]) -> None:
+    for name, stamp in exported.head.stamps.items():
+        if name not in states:
+            raise EvaluationError(f"{exported.path} has vectors of {name}, and {generation} does not live on one")
+        there = states[name].stamp
+        if other := sorted(key for key in {*stamp, *there} if stamp.get(key) != there.get(key)):
+            differing = ", ".join(f"{key}: {stamp.get(key)} in the file, {there.get(key)} there" for key in other)
+            raise EvaluationError(
+                f"{exported.path}: its vectors are not those of {name} ({differing}); configure {name} as it was, or "
+                "export without --vectors"
+            )

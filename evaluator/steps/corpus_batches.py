@@ -8,7 +8,13 @@ from typing import TypeVar
 
 from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.client.retries import ATTEMPTS, Sleep, with_retries
-from evaluator.datasets.corpus import MOST_DOCUMENT_BYTES, MOST_DOCUMENT_VALUES, metadata_values, sent_json
+from evaluator.datasets.corpus import (
+    MOST_DOCUMENT_BYTES,
+    MOST_DOCUMENT_VALUES,
+    metadata_values,
+    sent_json,
+    vector_values,
+)
 from evaluator.errors import EvaluationError
 from evaluator.progress import Advance
 from services.contracts.base import Count, Wire
@@ -191,7 +197,7 @@ def batches(
         part = sent_json(document)
         if len(part) > most_bytes:
             raise EvaluationError(f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent")
-        held = metadata_values(document)
+        held = metadata_values(document) + vector_values(document)
         taken = len(part) + _repeated_characters(document)
         full = len(parts) >= most_documents() or size + taken > most_bytes or values + held > MOST_DOCUMENT_VALUES
         if parts and full:

@@ -202,9 +202,14 @@ def build_name(target: str, declaration: CollectionDeclaration, dataset: Dataset
 
 def live_states(view: CollectionView) -> dict[str, CollectionState]:
     """Returns each backend's state of the live generation."""
+    return states_of(view, view.live)
+
+
+def states_of(view: CollectionView, generation: str | None) -> dict[str, CollectionState]:
+    """Returns the state of a generation in each backend that has it."""
     return {
         backend.backend: state
         for backend in view.backends
         for state in backend.generations
-        if state.generation == view.live
+        if state.generation == generation
     }

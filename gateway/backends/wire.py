@@ -21,6 +21,7 @@ from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
 from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
+from services.contracts.base import Wire
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
     DeleteReport,
@@ -35,6 +36,7 @@ from services.contracts.documents import (
 from services.contracts.explanation import ExplainAnswer, ExplainRequest
 from services.contracts.rerank import ScoreAnswer, ScoreRequest, StoredScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.contracts.vectors import VectorsAnswer, VectorsRequest
 
 EndpointsFor = Callable[[str, BackendAddress], Endpoints]
 
@@ -296,18 +298,20 @@ def _collection_path(generation: str, action: str = "", **asked: str | int | Non
     return f"/v1/collections/{generation}{action}{'?' if query else ''}{query}"
 
 
+async def _read(
+    backend: Backend, generation: str, action: str, request: Wire, answer: type[Answer], timeout_s: float
+) -> Answer:
+    return await backend.request(Call("POST", _collection_path(generation, action), timeout_s, request, True), answer)
+
+
 async def search(backend: Backend, generation: str, request: RetrievalRequest, timeout_s: float) -> RetrievalAnswer:
     """Retrieves the best documents for a query."""
-    return await backend.request(
-        Call("POST", _collection_path(generation, "/search"), timeout_s, request, reads=True), RetrievalAnswer
-    )
+    return await _read(backend, generation, "/search", request, RetrievalAnswer, timeout_s)
 
 
 async def explain(backend: Backend, generation: str, request: ExplainRequest, timeout_s: float) -> ExplainAnswer:
     """Returns what in each document matched the query."""
-    return await backend.request(
-        Call("POST", _collection_path(generation, "/explain"), timeout_s, request, reads=True), ExplainAnswer
-    )
+    return await _read(backend, generation, "/explain", request, ExplainAnswer, timeout_s)
 
 
 async def score(backend: Backend, request: ScoreRequest | StoredScoreRequest, timeout_s: float) -> ScoreAnswer:
@@ -319,16 +323,17 @@ async def fetch_documents(
     backend: Backend, generation: str, request: FetchRequest, timeout_s: float
 ) -> FetchedDocuments:
     """Fetches documents by id from the document store."""
-    return await backend.request(
-        Call("POST", _collection_path(generation, "/documents/get"), timeout_s, request, reads=True), FetchedDocuments
-    )
+    return await _read(backend, generation, "/documents/get", request, FetchedDocuments, timeout_s)
 
 
 async def list_ids(backend: Backend, generation: str, request: IdPageRequest, timeout_s: float) -> IdPage:
     """Returns a page of the ids that the document store has."""
-    return await backend.request(
-        Call("POST", _collection_path(generation, "/documents/ids"), timeout_s, request, reads=True), IdPage
-    )
+    return await _read(backend, generation, "/documents/ids", request, IdPage, timeout_s)
+
+
+async def fetch_vectors(backend: Backend, generation: str, request: VectorsRequest, timeout_s: float) -> VectorsAnswer:
+    """Fetches the vectors that a backend has stored of documents."""
+    return await _read(backend, generation, "/documents/vectors", request, VectorsAnswer, timeout_s)
 
 
 async def list_generations(backend: Backend, timeout_s: float) -> CollectionStates:

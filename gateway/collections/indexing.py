@@ -17,10 +17,10 @@ from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
 from gateway.collections.publishing import build_needed_message, removal_remark
 from gateway.collections.write_order import WriteClock, WritePauses
-from gateway.families import family_names
+from gateway.families import FAMILIES, family_names
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BuildConflict, BuildNeeded, NotHeld, Superseded, Unavailable
+from services.chassis.errors import BadInput, BuildConflict, BuildNeeded, NotHeld, Superseded, Unavailable
 from services.contracts.collections import CollectionState, DeleteRequest, DocumentsRequest, build_mark
 from services.contracts.documents import (
     DeleteReport,
@@ -33,6 +33,7 @@ from services.contracts.documents import (
     IndexReport,
     IndexRequest,
     ItemError,
+    SentDocument,
 )
 from services.contracts.generations import name_of, number_of
 
@@ -71,15 +72,18 @@ class Indexing:
         self._incomplete_builds: dict[str, dict[str, float]] = {}
 
     async def index(self, name: str, batch: DocumentsRequest, caller: Principal | None) -> FanOutReport:
-        """Indexes a batch in every backend of the collection. Raises only if all of them failed."""
-        request = IndexRequest.model_construct(documents=batch.documents)
+        """Indexes a batch in every backend of the collection. Raises BadInput for vectors of a backend that takes none,
+        else only if all of them failed."""
+        given = frozenset(name for document in batch.documents for name in document.vectors)
 
         async def index(backend: Backend, part: WriteTarget) -> IndexReport:
+            documents = _with_own_vectors(batch.documents, backend.name) if given else batch.documents
+            request = IndexRequest.model_construct(documents=documents)
             return await wire.index(backend, part.generation, request, part.version, part.build, part.timeout_s)
 
         # Waits while a publish compares the services.
         async with self._pauses.write(name):
-            report = await self._write(name, batch.build, caller, len(batch.documents), index)
+            report = await self._write(name, batch.build, caller, len(batch.documents), index, given)
         states = self._generations.history(name).states
         return report.model_copy(
             update={
@@ -108,12 +112,17 @@ class Indexing:
             raise as_problem(failure) from failure
         return DocumentsAnswer.model_construct(documents=answer.documents, missing=answer.missing)
 
-    async def list_documents(self, name: str, after: str | None, most: int) -> DocumentsPage:
-        """Reads a page of the live generation: of an unpublished one, the document store may list only a part."""
+    async def list_documents(self, name: str, after: str | None, most: int, *, vectors: bool) -> DocumentsPage:
+        """Reads a page of the live generation, also with the vectors of all its backends.
+
+        Of an unpublished one, the document store may list only a part.
+        """
         budget, store = Budget.within(current_deadline()), self._document_store()
         generation = await self._generations.searchable(name, remaining_s(budget))
         try:
-            return await read_page(store, generation, after, most, lambda: remaining_s(budget))
+            backends = self._generations.backends_of(generation) if vectors else ()
+            with_vectors = [one for one in backends if _has_vectors(one)]
+            return await read_page(store, generation, after, most, lambda: remaining_s(budget), with_vectors)
         except BackendFailed as failure:
             raise as_problem(failure) from failure
 
@@ -131,9 +140,13 @@ class Indexing:
         caller: Principal | None,
         documents: int,
         write: Callable[[Backend, WriteTarget], Awaitable[Report]],
+        given_vectors: frozenset[str] = frozenset(),
     ) -> FanOutReport:
         """Writes to the generation of a build, or to the live one and then to every build above it, which would lack
-        the write when published. Runs within a write of `self._pauses`."""
+        the write when published. Runs within a write of `self._pauses`.
+
+        `given_vectors`: the backends whose vectors documents have. Raises BadInput if one of them takes none.
+        """
         budget = Budget.within(current_deadline())
         history = await self._generations.fetch_history(name, remaining_s(budget))
         expect_own_build(history, token, caller)
@@ -146,6 +159,11 @@ class Indexing:
         try:
             # Also to those that are being filled, where this write is newer than the copy of the document.
             backends = self._backends.named(history.backends(target) | history.adding(target))
+            takers = sorted(backend.name for backend in backends if _has_vectors(backend))
+            if strange := sorted(given_vectors.difference(takers)):
+                raise BadInput(
+                    f"vectors: {target} has no vectors of '{strange[0]}'; those that it has: {', '.join(takers)}."
+                )
             results = await on_each(backends, on_one)
         except NotHeld:
             # Publishing a newer generation meanwhile has removed this build: the message is of that.
@@ -211,6 +229,20 @@ class Indexing:
         if not incomplete:
             del self._incomplete_builds[name]
         return any(now - since.get(build, now) < COMPLETION_S for build in incomplete)
+
+
+def _has_vectors(backend: Backend) -> bool:
+    return not FAMILIES[backend.family].document_store
+
+
+def _with_own_vectors(documents: Sequence[SentDocument], backend: str) -> tuple[SentDocument, ...]:
+    """Returns the documents with the vectors of one backend alone."""
+    return tuple(
+        document.model_copy(
+            update={"vectors": {name: one for name, one in document.vectors.items() if name == backend}}
+        )
+        for document in documents
+    )
 
 
 async def _write_to_build(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from operator import not_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -15,10 +16,11 @@ from pydantic import (
     model_validator,
 )
 
-from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, Wire
+from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, Name, Wire
 from services.contracts.expansions import Expansions
 from services.contracts.generations import Generation
 from services.contracts.lists import Items, UnionMessage
+from services.contracts.vectors import DocumentVector
 
 MOST_METADATA_VALUES = 10_000
 MetadataValue = Annotated[
@@ -102,6 +104,11 @@ class Document(Wire):
         return f"{self.title} {self.text}".strip()
 
     @property
+    def passage_hash(self) -> str:
+        """sha256 of the passage: with an equal hash, a stored vector is of this passage."""
+        return hashlib.sha256(self.passage.encode()).hexdigest()
+
+    @property
     def content_hash(self) -> str:
         """sha256 over everything but the id: with an equal hash, nothing is indexed or encoded again."""
         parts: list[object] = [self.title, self.text, self.metadata]
@@ -110,8 +117,17 @@ class Document(Wire):
         return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-class SentDocument(Document):
-    """A document of a batch, with a title, a text or both. It replaces all that its id held, also the metadata."""
+class DocumentWithVectors(Document):
+    """A document with its vectors by backend. They are no part of `content_hash`: a model determines them."""
+
+    vectors: Annotated[dict[Name, DocumentVector], Field(max_length=32, exclude_if=not_)] = {}
+
+
+class SentDocument(DocumentWithVectors):
+    """A document of a batch, with a title, a text or both. It replaces all that its id held, also the metadata.
+
+    Of a passage with a vector, a backend stores that in place of encoding the passage.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"required": ["id"], "anyOf": [{"required": ["title"]}, {"required": ["text"]}]}
@@ -191,11 +207,11 @@ class IdPage(Wire):
 class DocumentsPage(Wire):
     """A page of a generation's documents, in the document store's order; `following` is None at the end.
 
-    It has fewer than were asked for where they are larger than an answer may be.
+    It has fewer than were asked for where they are larger than an answer may be, and at most 100 with vectors.
     """
 
     generation: Generation
-    documents: tuple[Document, ...]
+    documents: tuple[DocumentWithVectors, ...]
     following: str | None
 
 

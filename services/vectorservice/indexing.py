@@ -1,10 +1,9 @@
-"""Indexes and deletes documents. Encodes only passages whose vector is not stored yet.
+"""Indexes and deletes documents. Encodes only passages whose vector is neither given nor stored yet.
 
-Two hashes decide. Equal content hash: the document is unchanged. Equal hash of the passage that the model reads: its
-vector is copied, from this generation or from another one of the same stamp.
+Of a document without a vector, two hashes decide. Equal content hash: it is unchanged. Equal hash of the passage that
+the model reads: its vector is copied, from this generation or from another one of the same stamp.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,13 +11,14 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput, UnknownCollection
 from services.chassis.requests.telemetry import timed
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.documents import DeleteReport, Document, IndexReport, ItemError
+from services.contracts.documents import DeleteReport, Document, DocumentWithVectors, IndexReport, ItemError
 from services.contracts.generations import name_of, number_of
 from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
 from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import Encoder
+from services.vectorservice.given_vectors import given_vector, is_same
 from services.vectorstore.representation import Vector
 from services.vectorstore.store import GenerationSpec, Point, StoredPoint, VectorStore
 
@@ -26,17 +26,12 @@ from services.vectorstore.store import GenerationSpec, Point, StoredPoint, Vecto
 CHUNK = 64
 
 
-def passage_hash(document: Document) -> str:
-    """Returns the sha256 of the passage that the model reads of a document."""
-    return hashlib.sha256(document.passage.encode()).hexdigest()
-
-
 async def index(
     store: VectorStore,
     encoder: Encoder,
     order: WriteOrder,
     write: Write,
-    documents: Sequence[Document],
+    documents: Sequence[DocumentWithVectors],
     deadline: Deadline,
 ) -> IndexReport:
     """Adds or replaces documents; reports how many were unchanged and how many passages were encoded.
@@ -44,21 +39,30 @@ async def index(
     Encoding is slow and does not hold the write order: newer writes of the same ids are detected when storing.
     """
     spec = await require_own(store, encoder, write.generation)
-    compared = await _compare(store, order, write, documents)
+    given, wrong = _given_vectors(documents, spec)
+    refused = {error.id for error in wrong}
+    compared = await _compare(store, order, write, [one for one in documents if one.id not in refused], given)
     fields, errors = _checked_fields(compared.changed, spec.declaration)
     accepted = [document for document in compared.changed if document.id in fields]
     late = dict(compared.overtaken)
     encoded = indexed = 0
     for start in range(0, len(accepted), CHUNK):
         batch = accepted[start : start + CHUNK]
+        without = [document for document in batch if document.id not in given]
         with timed("copy"):
-            vectors = await _stored_vectors(store, spec, batch, compared.held)
+            vectors = await _stored_vectors(store, spec, without, compared.held)
         with timed("encode"):
-            new = await _encode_missing(encoder, batch, vectors, deadline)
+            new = await _encode_missing(encoder, without, vectors, deadline)
         encoded += len(new)
         vectors = {**vectors, **new}
         points = [
-            Point(one.id, vectors[passage_hash(one)], one.content_hash, passage_hash(one), fields[one.id])
+            Point(
+                one.id,
+                given[one.id] if one.id in given else vectors[one.passage_hash],
+                one.content_hash,
+                one.passage_hash,
+                fields[one.id],
+            )
             for one in batch
         ]
         with timed("store"):
@@ -68,7 +72,7 @@ async def index(
     return IndexReport(
         indexed=indexed,
         unchanged=compared.unchanged,
-        errors=(*errors, *map(overtaken, late)),
+        errors=(*wrong, *errors, *map(overtaken, late)),
         encoded=encoded,
         latest_version=max(late.values(), default=None),
     )
@@ -84,15 +88,28 @@ class _Comparison:
     overtaken: Mapping[str, int]
 
 
-async def _compare(store: VectorStore, order: WriteOrder, write: Write, documents: Sequence[Document]) -> _Comparison:
-    """Compares by content hash. An unchanged document counts as written, so that no older write replaces it."""
+async def _compare(
+    store: VectorStore,
+    order: WriteOrder,
+    write: Write,
+    documents: Sequence[Document],
+    given: Mapping[str, Vector],
+) -> _Comparison:
+    """Compares by content hash, and with the vectors that are given. An unchanged document counts as written, so that
+    no older write replaces it."""
     ids = [document.id for document in documents]
 
     async def work(turn: WriteTurn) -> _Comparison:
         await _refuse_other_build(store, write)
-        held = await store.stored(write.generation, ids, vectors=False)
+        held = await store.stored(write.generation, ids, vectors=bool(given))
         timely = [document for document in documents if document.id not in turn.overtaken]
-        changed = [one for one in timely if one.id not in held or held[one.id].content_hash != one.content_hash]
+        changed = [
+            one
+            for one in timely
+            if one.id not in held
+            or held[one.id].content_hash != one.content_hash
+            or (one.id in given and not is_same(given[one.id], held[one.id].vector))
+        ]
         differing = {one.id for one in changed}
         turn.record_written(one.id for one in timely if one.id not in differing)
         return _Comparison(held, changed, len(timely) - len(changed), turn.overtaken)
@@ -137,6 +154,23 @@ async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Seque
     return await order.write(write, ids, work)
 
 
+def _given_vectors(
+    documents: Sequence[DocumentWithVectors], spec: GenerationSpec
+) -> tuple[dict[str, Vector], list[ItemError]]:
+    """Returns the vectors that documents came with, by id, and the errors of those that do not fit."""
+    vectors: dict[str, Vector] = {}
+    errors: list[ItemError] = []
+    for document in documents:
+        try:
+            vector = given_vector(document, spec)
+        except BadInput as error:
+            errors.append(ItemError(id=document.id, reason=error.detail))
+        else:
+            if vector is not None:
+                vectors[document.id] = vector
+    return vectors, errors
+
+
 def _checked_fields(
     documents: Sequence[Document], declaration: CollectionDeclaration
 ) -> tuple[dict[str, Mapping[str, FieldValue]], list[ItemError]]:
@@ -156,10 +190,10 @@ async def _stored_vectors(
 ) -> dict[str, Vector]:
     """Returns the stored vectors, by passage hash, of this generation and of others of the same stamp."""
     found: dict[str, Vector] = {}
-    same = [one.id for one in documents if one.id in held and held[one.id].passage_hash == passage_hash(one)]
+    same = [one.id for one in documents if one.id in held and held[one.id].passage_hash == one.passage_hash]
     if same:
         found |= _by_passage(await store.stored(spec.generation, same, vectors=True))
-    left = [one for one in documents if passage_hash(one) not in found]
+    left = [one for one in documents if one.passage_hash not in found]
     if not left:
         return found
     for earlier in await _generations_to_reuse(store, spec):
@@ -168,7 +202,7 @@ async def _stored_vectors(
         except UnknownCollection:
             continue  # removed meanwhile: its passages are encoded instead
         found |= _by_passage(there)
-        left = [one for one in left if passage_hash(one) not in found]
+        left = [one for one in left if one.passage_hash not in found]
     return found
 
 
@@ -195,6 +229,8 @@ async def _encode_missing(
     encoder: Encoder, documents: Sequence[Document], known: Mapping[str, Vector], deadline: Deadline
 ) -> dict[str, Vector]:
     """Encodes the passages that are not `known`, each once; returns the vectors by passage hash."""
-    texts = {passage_hash(one): one.passage for one in documents if passage_hash(one) not in known}
+    texts = {one.passage_hash: one.passage for one in documents if one.passage_hash not in known}
+    if not texts:
+        return {}
     vectors = await encoder.encode_passages(tuple(texts.values()), deadline)
     return dict(zip(texts, vectors, strict=True))

@@ -23,10 +23,12 @@ from services.contracts.documents import DeleteReport, IdsRequest, IndexReport, 
 from services.contracts.explanation import ExplainAnswer, ExplainRequest, Explanation
 from services.contracts.generations import Generation
 from services.contracts.retrieval import DEFAULT_BEAM, RetrievalAnswer, RetrievalRequest
+from services.contracts.vectors import VectorsAnswer, VectorsRequest
 from services.storage.fields import requirements_of
 from services.storage.write_order import Write, WriteOrder
 from services.vectorservice import collections, indexing
 from services.vectorservice.encoder import Encoder, ExplainingEncoder
+from services.vectorservice.given_vectors import read_vectors
 from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
 
 OfBuild = Annotated[BuildMark | None, Query(description="Whose build it is; 409 when it is another one's.")]
@@ -100,6 +102,13 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
     ) -> DeleteReport:
         return await indexing.delete(store, order, Write(generation, version, build), asked.ids)
 
+    @routes.post("/v1/collections/{generation}/documents/vectors", response_model=VectorsAnswer)
+    @handled(scope="internal")
+    async def vectors(generation: Generation, asked: VectorsRequest) -> Response:
+        with timed("vectors"):
+            answer = await read_vectors(store, generation, asked.ids)
+        return Response(answer.model_dump_json(), media_type="application/json")
+
     @routes.post("/v1/collections/{generation}/search", response_model=RetrievalAnswer)
     @handled(scope="internal")
     async def search(generation: Generation, asked: RetrievalRequest) -> Response:
@@ -136,7 +145,7 @@ def explanation_router(store: VectorStore, encoder: ExplainingEncoder) -> APIRou
             for one in asked.documents
             if (there := stored.get(one.id)) is not None
             and there.vector is not None
-            and there.passage_hash == indexing.passage_hash(one)
+            and there.passage_hash == one.passage_hash
         ]
         passages, vectors = [one.passage for one, _ in known], [vector for _, vector in known]
         with timed("explain"):

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -71,8 +74,9 @@ async def test_a_dropped_collection_is_restored_with_equal_contents_and_rankings
     assert set(digests.values()) == {end.digest}
 
     await client.remove("c")
-    published = await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
+    published, encoded = await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
     assert (published.generation, published.documents) == ("c@1", 30)
+    assert encoded > 0
     assert await stack.digests("c@1") == digests
     assert await rankings(stack) == before
     again = await export_collection(client, "c", tmp_path / "again.ndjson")
@@ -87,10 +91,84 @@ async def test_a_restore_replaces_what_the_collection_has(
     end = await export_collection(client, "c", tmp_path / "c.ndjson")
     changed = {"id": DOCUMENTS[0]["id"], "text": "changed"}
     assert (await stack.send([changed, {"id": "new", "text": "salt"}])).json()["complete"]
-    published = await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
+    published, _ = await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
     assert (published.generation, published.documents) == ("c@2", 30)
     assert set((await stack.digests("c@2")).values()) == {end.digest}
     assert await stack.live() == {"lexical": 30, "dense": 30}
+
+
+async def test_with_vectors_a_restore_encodes_nothing(
+    stack: RealStack, client: GatewayClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection_copy, "PAGE_DOCUMENTS", 7)
+    before, digests = await rankings(stack), await stack.digests("c@1")
+    end = await export_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
+    await client.remove("c")
+    exported = ExportedCollection.read(tmp_path / "c.ndjson")
+    assert list(exported.head.stamps) == ["dense"]
+    published, encoded = await restore_collection(client, exported, "c")
+    assert (published.documents, encoded) == (30, 0)
+    assert await stack.digests("c@1") == digests
+    assert await rankings(stack) == before
+    assert await export_collection(client, "c", tmp_path / "again.ndjson", vectors=True) == end
+
+
+async def test_vectors_of_another_model_or_backend_are_refused(
+    stack: RealStack, client: GatewayClient, tmp_path: Path
+) -> None:
+    await export_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
+    exported = ExportedCollection.read(tmp_path / "c.ndjson")
+    for stamps, words in (
+        ({"dense": {**exported.head.stamps["dense"], "weights_sha256": "ab"}}, "weights_sha256: ab in the file, none"),
+        ({"far": exported.head.stamps["dense"]}, "does not live on one"),
+    ):
+        other = replace(exported, head=exported.head.model_copy(update={"stamps": stamps}))
+        with pytest.raises(EvaluationError, match=words):
+            await restore_collection(client, other, "c")
+    assert await stack.live() == {"lexical": 30, "dense": 30}
+
+
+async def test_a_page_has_no_vector_of_a_text_that_was_replaced_meanwhile(
+    stack: RealStack, client: GatewayClient
+) -> None:
+    before = await client.document_page("c", None, 100, vectors=True)
+    assert {vector.model for one in before.documents for vector in one.vectors.values()} == {"hashing"}
+    assert [set(one.vectors) for one in before.documents] == [{"dense"}] * 30
+    changed = [{**one, "text": "another"} for one in DOCUMENTS[:10]]
+
+    class Replacing(httpx.AsyncBaseTransport):
+        """Replaces documents before it asks for vectors."""
+
+        def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+            self._inner = inner
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path.endswith("/documents/vectors"):
+                assert (await stack.send(changed)).json()["complete"]
+            return await self._inner.handle_async_request(request)
+
+    stack.ways["dense"].inner = Replacing(stack.ways["dense"].inner)
+    page = await client.document_page("c", None, 100, vectors=True)
+    new = {one["id"] for one in changed}
+    assert {one.id: set(one.vectors) for one in page.documents} == {
+        one.id: set() if one.id in new else {"dense"} for one in before.documents
+    }
+    assert {one.text for one in page.documents if one.id in new}.isdisjoint({"another"})
+
+
+async def test_vectors_are_of_backends_that_have_them(stack: RealStack, client: GatewayClient) -> None:
+    page = await client.document_page("c", None, 1, vectors=True)
+    [document] = page.documents
+    given = document.vectors["dense"].model_dump()
+    for backend in ("lexical", "none"):
+        refused = await stack.send([{"id": "x", "text": "x", "vectors": {backend: given}}])
+        assert (refused.status_code, "those that it has: dense" in refused.json()["detail"]) == (422, True)
+    wrong = await stack.send([{"id": "x", "text": "x", "vectors": {"dense": {**given, "model": "other"}}}])
+    assert (wrong.json()["complete"], "of the model other" in wrong.text) == (False, True)
+    taken = await stack.send([{"id": "x", "text": "x", "vectors": {"dense": given}}])
+    assert taken.json()["complete"]
+    assert (await stack.texts(["x"])) == {"x": "x"}
+    assert "vectors" not in (await stack.post("/documents/get", ids=["x"])).text
 
 
 async def test_a_generation_that_is_published_during_an_export_ends_it_and_leaves_no_file(
@@ -123,7 +201,7 @@ def files(directory: Path) -> list[Path]:
 
 HEAD = '{"collection_export":1,"collection":"c","generation":"c@1","declaration":{}}\n'
 ONE = '{"id":"a","text":"salt"}\n'
-END = '{"documents":1,"digest":"05"}\n'
+END = '{"documents":1,"digest":"05","sha256":"05"}\n'
 
 
 @pytest.mark.parametrize(
@@ -156,10 +234,17 @@ async def test_a_file_without_one_of_its_lines_or_with_another_is_refused(
     client: GatewayClient, tmp_path: Path
 ) -> None:
     path = tmp_path / "c.ndjson"
-    await export_collection(client, "c", path)
+    await export_collection(client, "c", path, vectors=True)
     lines = path.read_text(encoding="utf-8").split("\n")
     assert json.loads(lines[0])["declaration"]["metadata"] == DECLARED["metadata"]
-    for wrong in ([*lines[:5], *lines[6:]], [*lines[:5], lines[5].replace('"year":20', '"year":21'), *lines[6:]]):
+    weight = re.sub(r"0\.(\d)", r"0.1\1", lines[5][lines[5].index('"vectors"') :], count=1)
+    for wrong in (
+        [lines[0].replace("keyword", "number"), *lines[1:]],
+        [*lines[:5], *lines[6:]],
+        [*lines[:5], lines[5].replace('"year":20', '"year":21'), *lines[6:]],
+        [*lines[:5], lines[5][: lines[5].index('"vectors"')] + weight, *lines[6:]],
+    ):
+        assert wrong != lines
         path.write_text("\n".join(wrong), encoding="utf-8")
         with pytest.raises(DatasetError, match="it was changed"):
             ExportedCollection.read(path)

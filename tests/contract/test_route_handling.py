@@ -66,6 +66,7 @@ OF_COLLECTIONS = [
 FINISHING = ("POST", "/v1/collections/c@1/finish", SLOW_WRITE)
 EXPLAINING = ("POST", "/v1/collections/c@1/explain", WORK)
 GETTING = ("POST", "/v1/collections/c@1/documents/get", WORK)
+VECTORS = ("POST", "/v1/collections/c@1/documents/vectors", WORK)
 EXPECTED = {
     "gateway": [
         *((method, path, Handling("own") if path.endswith("/search") else one) for method, path, one in OF_COLLECTIONS),
@@ -80,9 +81,9 @@ EXPECTED = {
         ("GET", "/page/page.css", Handling(logged=False)),
     ],
     "lexical": [*OF_COLLECTIONS, GETTING, ("POST", "/v1/collections/c@1/documents/ids", WORK), FINISHING],
-    "dense": [*OF_COLLECTIONS, FINISHING, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
-    "sparse": [*OF_COLLECTIONS, FINISHING, EXPLAINING, ("POST", "/embed_sparse", BULK)],
-    "late_interaction": [*OF_COLLECTIONS, FINISHING, EXPLAINING, ("POST", "/v1/score", WORK)],
+    "dense": [*OF_COLLECTIONS, FINISHING, VECTORS, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
+    "sparse": [*OF_COLLECTIONS, FINISHING, VECTORS, EXPLAINING, ("POST", "/embed_sparse", BULK)],
+    "late_interaction": [*OF_COLLECTIONS, FINISHING, VECTORS, EXPLAINING, ("POST", "/v1/score", WORK)],
     "reranker": [
         ("POST", "/v1/score", Handling("own")),
         ("POST", "/v1/rerank", BULK),

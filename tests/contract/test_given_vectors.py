@@ -1,0 +1,169 @@
+"""Vectors that come with documents are stored in place of encoding, and read back as they are stored; over HTTP, every
+representation, real storage."""
+
+import zlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from services.chassis.deadlines import Deadline
+from services.contracts.vectors import MOST_ANSWER_COMPONENTS, MOST_VECTOR_IDS
+from services.vectorservice.encoder import Encoder
+from services.vectorstore.representation import Dense, MultiVector, Representation, Vector
+from tests.contract.test_vector_service import (
+    DECLARATION,
+    DIMENSION,
+    DOCUMENTS,
+    TermCounts,
+    ToyEncoder,
+    WordVectors,
+    begin,
+    ok,
+    search,
+    service,
+)
+
+PATH = "/v1/collections/notes@1/documents"
+IDS = [str(one["id"]) for one in DOCUMENTS]
+
+
+class WordSums(ToyEncoder):
+    """Dense: the sum of a direction for each word."""
+
+    representation: Representation = Dense(DIMENSION)
+
+    async def encode_query(self, text: str, deadline: Deadline) -> Vector:
+        drawn = [np.random.default_rng(zlib.crc32(word.encode())) for word in (*text.split(), "")]
+        return np.sum([random.standard_normal(DIMENSION) for random in drawn], axis=0, dtype=np.float32)
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Iterable[Vector]:
+        return [await self.encode_query(text, deadline) for text in texts]
+
+
+class WordCodes(WordVectors):
+    """Multi-vector, stored in half precision with codes of 8 bits."""
+
+    representation: Representation = MultiVector(DIMENSION, "int8")
+
+
+def unable(encoder: type[ToyEncoder]) -> Encoder:
+    """Returns an encoder that encodes queries alone."""
+
+    class QueriesAlone(encoder):  # type: ignore[valid-type, misc]  # one of the toys
+        async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Iterable[Vector]:
+            raise AssertionError(f"encoded: {texts}")
+
+    made: Encoder = QueriesAlone()
+    return made
+
+
+@pytest.fixture(params=[WordSums, TermCounts, WordVectors, WordCodes], ids=lambda toy: toy.__name__)
+def toy(request: pytest.FixtureRequest) -> type[ToyEncoder]:
+    return request.param
+
+
+@pytest.fixture
+async def client(toy: type[ToyEncoder], tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with service(tmp_path / "encoding", toy()) as client:
+        await begin(client)
+        yield client
+
+
+async def stored(client: httpx.AsyncClient, *ids: str) -> dict[str, dict[str, Any]]:
+    answer = await ok(client.post(f"{PATH}/vectors", json={"ids": ids or IDS}))
+    assert answer["generation"] == "notes@1"
+    return {one["id"]: one for one in answer["vectors"]}
+
+
+def with_vectors(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**one, "vectors": {"toy": found[str(one["id"])]["vector"]}} for one in DOCUMENTS]
+
+
+async def test_what_is_read_is_stored_elsewhere_without_encoding_and_searched_the_same(
+    client: httpx.AsyncClient, toy: type[ToyEncoder], tmp_path: Path
+) -> None:
+    found = await stored(client)
+    assert list(found) == IDS
+    digest = (await ok(client.post("/v1/collections/notes@1/finish", json={})))["digest"]
+    async with service(tmp_path / "given", unable(toy)) as other:
+        await ok(other.put("/v1/collections/notes@1", json=DECLARATION))
+        report = await ok(other.post(PATH, json={"documents": with_vectors(found)}))
+        assert (report["indexed"], report["encoded"], report["errors"]) == (4, 0, [])
+        assert await stored(other) == found
+        assert await search(other) == await search(client)
+        assert (await ok(other.post("/v1/collections/notes@1/finish", json={})))["digest"] == digest
+        again = await ok(other.post(PATH, json={"documents": with_vectors(found)}))
+        assert (again["indexed"], again["unchanged"]) == (0, 4)
+        assert (await ok(other.post(PATH, json={"documents": DOCUMENTS})))["unchanged"] == 4
+
+
+async def test_a_vector_replaces_the_one_of_an_unchanged_text(client: httpx.AsyncClient) -> None:
+    found = await stored(client)
+    moved = {**DOCUMENTS[0], "vectors": {"toy": found["both"]["vector"]}}
+    report = await ok(client.post(PATH, json={"documents": [moved]}))
+    assert (report["indexed"], report["unchanged"], report["encoded"]) == (1, 0, 0)
+    assert (await stored(client, "chain"))["chain"]["vector"] == found["both"]["vector"]
+
+
+async def test_a_vector_that_does_not_fit_is_refused_and_the_others_of_its_batch_are_taken(
+    client: httpx.AsyncClient,
+) -> None:
+    found = await stored(client)
+    good = found["both"]["vector"]
+    wide = [0.5] * (DIMENSION + 1)
+    wrong = {
+        "model": {**good, "model": "other"},
+        "wide": {"model": "toy", "dense": wide},
+        "tokens": {"model": "toy", "tokens": [wide]},
+        "terms": {"model": "toy", "terms": [2, 1], "weights": [0.5, 0.5]},
+        "uneven": {"model": "toy", "terms": [1, 2], "weights": [0.5]},
+        "huge": {"model": "toy"} | ({"terms": [1], "weights": [1e300]} if "terms" in good else
+                 {"dense": [1e300] * DIMENSION} if "dense" in good else {"tokens": [[1e300] * DIMENSION]}),
+    }  # fmt: skip
+    batch = [{"id": name, "text": name, "vectors": {"toy": vector}} for name, vector in wrong.items()]
+    two = {"id": "two", "text": "two", "vectors": {"toy": good, "other": good}}
+    report = await ok(client.post(PATH, json={"documents": [*batch, two, {"id": "plain", "text": "plain"}]}))
+    assert (report["indexed"], report["encoded"]) == (1, 1)
+    assert {error["id"]: error["retryable"] for error in report["errors"]} == dict.fromkeys([*wrong, "two"], False)
+    assert {"other", "toy"} <= set(report["errors"][0]["reason"].replace(",", "").replace(";", "").split())
+    assert list(await stored(client, *wrong, "two", "plain")) == ["plain"]
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        {"dense": [1.0]},
+        {"model": "toy"},
+        {"model": "toy", "dense": []},
+        {"model": "toy", "dense": ["1"]},
+        {"model": "toy", "terms": [1]},
+        {"model": "toy", "dense": [1.0], "tokens": [[1.0]]},
+        {"model": "toy", "tokens": [[1.0], [1.0, 2.0]]},
+        {"model": "toy", "terms": [2**32], "weights": [1.0]},
+    ],
+)
+async def test_what_is_no_vector_is_refused(tmp_path: Path, vector: dict[str, Any]) -> None:
+    async with service(tmp_path, WordSums()) as client:
+        await begin(client)
+        refused = await client.post(PATH, json={"documents": [{"id": "a", "text": "a", "vectors": {"toy": vector}}]})
+        assert refused.status_code == 422
+        assert "vectors" in refused.json()["detail"]
+
+
+async def test_an_answer_of_vectors_is_bounded(tmp_path: Path) -> None:
+    async with service(tmp_path, WordVectors()) as client:
+        await ok(client.put("/v1/collections/notes@1", json={}))
+        tokens = [[0.5] * DIMENSION] * 5_000
+        for number in range(MOST_ANSWER_COMPONENTS // (5_000 * DIMENSION) + 1):
+            given = {"model": "toy", "tokens": tokens}
+            batch = [{"id": str(number), "text": str(number), "vectors": {"toy": given}}]
+            assert (await ok(client.post(PATH, json={"documents": batch})))["encoded"] == 0
+        refused = await client.post(f"{PATH}/vectors", json={"ids": [str(one) for one in range(number + 1)]})
+        assert (refused.status_code, refused.json()["type"]) == (422, "urn:problem:answer-too-large")
+        assert list(await stored(client, "0")) == ["0"]
+        many = [str(one) for one in range(MOST_VECTOR_IDS + 1)]
+        assert (await client.post(f"{PATH}/vectors", json={"ids": many})).status_code == 422
