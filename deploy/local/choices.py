@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,9 +33,9 @@ class Choices:
     directory: Path
     name: str  # as STACK gives it; empty for the one without a name and for the demo's
     lexical: str  # edge | elasticsearch
-    stores: Mapping[str, str]  # of each vector service: edge | qdrant
+    stores: Mapping[str, str]  # of each vector service: edge | qdrant, of dense also elasticsearch
     ports: Mapping[str, int]
-    elasticsearch_url: str | None  # None: we start one, if lexical wants it
+    elasticsearch_url: str | None  # None: we start one, if a service wants it
     prefix: str  # of names on servers that this stack shares with others
     prefixes: Mapping[str, str]  # of each vector service
     lexical_directory: str
@@ -56,6 +56,11 @@ class Choices:
     def systems(self) -> tuple[str, ...]:
         """The services that this stack starts beside the usual ones."""
         return tuple(name for name in SYSTEMS if name in self.ports)
+
+    @property
+    def on_elasticsearch(self) -> frozenset[str]:
+        """The services of this stack whose engine is an Elasticsearch."""
+        return _on_elasticsearch(self.lexical, self.stores, self.ports)
 
     @property
     def starts_elasticsearch(self) -> bool:
@@ -81,7 +86,7 @@ class Choices:
         known |= {
             name: f"http://{self._host(name)}:{port}" for name, port in self.metrics_ports.items() if name in known
         }
-        if self.lexical == "elasticsearch" and self.elasticsearch_url is not None:
+        if self.on_elasticsearch and self.elasticsearch_url is not None:
             known["elasticsearch"] = self.elasticsearch_url
         if "qdrant" in self.stores.values():
             known["qdrant"] = environment["QDRANT_URL"]
@@ -90,7 +95,7 @@ class Choices:
     def outside_urls(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Returns the URLs of the engines and backends that this stack uses and does not start."""
         engines = []
-        if "lexical" in self.ports and self.lexical == "elasticsearch" and self.elasticsearch_url is not None:
+        if self.on_elasticsearch and self.elasticsearch_url is not None:
             engines.append(self.elasticsearch_url)
         if any(self.stores.get(name) == "qdrant" for name in self.ports):
             engines.append(environment["QDRANT_URL"])
@@ -149,7 +154,7 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
     servers = engine == "server"
     lexical = _engine(environment, "LEXICAL", "LEXICAL_ENGINE", ("edge", "elasticsearch"), servers)
     systems = requested_systems(environment)
-    stores = {"dense": _engine(environment, "DENSE", "DENSE_STORE", ("edge", "qdrant"), servers)}
+    stores = {"dense": _engine(environment, "DENSE", "DENSE_STORE", ("edge", "qdrant", "elasticsearch"), servers)}
     for system in systems:
         stores[system] = _one_of(
             environment, f"{system.upper()}_STORE", ("edge", "qdrant"), ("edge", "qdrant")[servers]
@@ -173,7 +178,7 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
         for process in started:
             variable = f"{process.upper()}_PORT"
             ports[process] = reserved.free() if own_ports else _port(environment, variable, defaults[process])
-        if lexical == "elasticsearch" and elasticsearch_url is None and "lexical" in started:
+        if elasticsearch_url is None and _on_elasticsearch(lexical, stores, started):
             ports["elasticsearch"] = reserved.free()
             encrypted |= {"elasticsearch"} if secure is not None else set()
     decided = _decided_by_itself(environment) if own_ports else ()
@@ -216,7 +221,12 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
     )
 
 
-def _engine(environment: Mapping[str, str], short: str, setting: str, allowed: tuple[str, str], servers: bool) -> str:
+def _on_elasticsearch(lexical: str, stores: Mapping[str, str], started: Container[str]) -> frozenset[str]:
+    engines = {"lexical": lexical, **stores}
+    return frozenset(name for name, engine in engines.items() if engine == "elasticsearch" and name in started)
+
+
+def _engine(environment: Mapping[str, str], short: str, setting: str, allowed: tuple[str, ...], servers: bool) -> str:
     """Returns a service's engine: the choice of `make`, or the service's own setting; they must not differ."""
     one, other = environment.get(short), environment.get(setting)
     if one and other and one != other:

@@ -83,8 +83,9 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
 def readable_reasons(reasons: Mapping[str, str | None], *, starts_elasticsearch: bool) -> dict[str, str | None]:
     """Rewords reasons that only sound like faults while other processes start."""
     readable = dict(reasons)
-    if starts_elasticsearch and "cannot be reached" in (readable.get("lexical") or ""):
-        readable["lexical"] = "its Elasticsearch is still starting"  # started here: no address to set
+    for process in readable.keys() - {"gateway"}:
+        if starts_elasticsearch and "Elasticsearch cannot be reached" in (readable[process] or ""):
+            readable[process] = "its Elasticsearch is still starting"  # started here: no address to set
     others = any(reason is not None for process, reason in readable.items() if process != "gateway")
     if others and readable.get("gateway") not in (None, NOT_LISTENING):
         readable["gateway"] = "its backends are still starting"

@@ -59,7 +59,8 @@ def _kept(choices: Choices, environment: Mapping[str, str], choice: PrecisionCho
         where = str(directory.relative_to(ROOT) if directory.is_relative_to(ROOT) else directory)
         anew = "remove that directory and load again"
     else:
-        where = f"Qdrant at {environment['QDRANT_URL']}"
+        qdrant = choices.stores["dense"] == "qdrant"
+        where = f"Qdrant at {environment['QDRANT_URL']}" if qdrant else f"Elasticsearch at {choices.elasticsearch_url}"
         anew = "set another DENSE_PREFIX and load again"
     there = f"{models[precision]} made the vectors in {where}"
     if asked_precision(environment) is not None:
@@ -82,6 +83,8 @@ def _stored_models(choices: Choices, environment: Mapping[str, str]) -> set[str]
             except (OSError, ValueError):
                 continue  # the service lists it as unusable
         return found
+    if "dense" in choices.on_elasticsearch and choices.starts_elasticsearch:
+        return set()  # its server is not up yet; the service itself refuses vectors of another model
     try:
         with replaced_environment({**environment, **choices.environment()}):
             settings = read_settings(DenseSettings)

@@ -41,7 +41,7 @@ def configuration(choices: Choices) -> str:
         f"directory={ROOT}\nloglevel=info\n"
     )
     for name, command in processes(choices):
-        if name == "lexical" and "elasticsearch" in choices.encrypted:
+        if name in choices.on_elasticsearch and "elasticsearch" in choices.encrypted:
             waiting = [sys.executable, "-m", "deploy.local.with_elasticsearch", str(choices.elasticsearch_data)]
             command = [*waiting, *command]
         # A percent sign is supervisor's own escape.

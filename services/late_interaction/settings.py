@@ -15,6 +15,9 @@ class LateInteractionSettings(VectorServiceSettings):
     model_config = SettingsConfigDict(env_prefix="LATE_INTERACTION_", frozen=True, extra="ignore")
 
     port: int = Field(8005, ge=0, le=65_535, description="Port to listen on.")
+    store: Literal["edge", "qdrant"] = Field(
+        "edge", description="`edge` keeps vectors in this process and its directory, `qdrant` on the server QDRANT_URL."
+    )
     directory: Directory = Path(".data/late_interaction")
     prefix: Prefix = "late_interaction."
     encoder: Literal["onnx", "hashing"] = Field(

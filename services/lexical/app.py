@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
-from pydantic import SecretStr
 
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
@@ -25,23 +24,13 @@ def open_engine(settings: LexicalSettings, clock: Callable[[], float] = time.tim
 
             return EdgeEngine(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations), clock)
         case "elasticsearch":
-            from services.lexical.elasticsearch_client import ElasticsearchClients, open_client
             from services.lexical.elasticsearch_mapping import ShardCounts
             from services.lexical.engine_elasticsearch import ElasticsearchEngine
+            from services.storage.elasticsearch.client import ElasticsearchClients
 
-            client = open_client(
-                settings.elasticsearch_url,
-                _revealed(settings.elasticsearch_api_key),
-                settings.elasticsearch_ca_file,
-                settings.most_at_once,
-            )
-            clients = ElasticsearchClients.of(client, _revealed(settings.elasticsearch_search_api_key))
+            clients = ElasticsearchClients.connect(settings, settings.most_at_once)
             counts = ShardCounts(settings.shards, settings.replicas)
             return ElasticsearchEngine(clients, settings.index_prefix, counts, settings.most_generations, clock)
-
-
-def _revealed(key: SecretStr | None) -> str | None:
-    return None if key is None else key.get_secret_value()
 
 
 def build_app(settings: LexicalSettings, clock: Callable[[], float] = time.time) -> FastAPI:

@@ -1,84 +1,23 @@
-"""Writes and deletes documents of an index, and computes its digest. `elasticsearch_reading` reads documents.
+"""Writes and deletes documents of an index, and lists their ids. `elasticsearch_reading` reads documents."""
 
-Of a bulk request, only operations that Elasticsearch rejected because its write queue was full are sent again.
-"""
-
-import asyncio
-import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elasticsearch import AsyncElasticsearch
 
-from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, IndexReport, ItemError
 from services.lexical.document_collector import wire_bytes
-from services.lexical.elasticsearch_answers import (
-    BulkAnswer,
-    BulkItem,
-    FetchedAnswer,
-    HashOnly,
-    HashPage,
-    IdsAnswer,
-)
-from services.lexical.elasticsearch_client import ElasticsearchClients, within_deadline
-from services.lexical.elasticsearch_errors import GONE, elasticsearch_errors, raise_failed, unknown_collection
-from services.lexical.elasticsearch_mapping import Json
+from services.lexical.elasticsearch_answers import IdsAnswer
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
+from services.storage.elasticsearch.answers import BulkItem, FetchedAnswer, HashOnly
+from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk
+from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
+from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
+from services.storage.elasticsearch.indices import Json
 from services.storage.fields import fields_of
 from services.storage.write_order import overtaken
-
-PAGE = 1_000  # hashes read in one request
-_RESULTS = "items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
-TOO_MANY_REQUESTS = 429
-ATTEMPTS = 6
-# Full jitter below 0.1, 0.2, … 1.6 s: about 1.5 s in all, enough for a full write queue to empty if it will.
-FIRST_PAUSE_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """The action line of one document, and its source line if it has one."""
-
-    id: str
-    lines: tuple[Json, ...]
-
-
-def is_rejected(result: BulkItem) -> bool:
-    """Returns whether an operation was rejected only because the write queue was full."""
-    return result.status == TOO_MANY_REQUESTS
-
-
-def error_summary(result: BulkItem) -> str:
-    """Returns Elasticsearch's reason for a failed operation."""
-    return "no reason given" if result.error is None else result.error.summary
-
-
-Send = Callable[[Sequence[Operation]], Awaitable[Sequence[BulkItem]]]
-
-
-async def bulk(operations: Sequence[Operation], send: Send, deadline: Deadline) -> list[BulkItem]:
-    """Returns the result of each operation, in order. Retries items with 429 while attempts and time remain.
-
-    Raises Overloaded if every operation was rejected: nothing was written.
-    """
-    results: dict[int, BulkItem] = {}
-    waiting = list(range(len(operations)))
-    for attempt in range(ATTEMPTS):
-        answers = await send([operations[place] for place in waiting])
-        results.update(zip(waiting, answers, strict=True))
-        waiting = [place for place in waiting if is_rejected(results[place])]
-        pause_s = random.uniform(0.0, FIRST_PAUSE_S * 2**attempt)
-        if not waiting or attempt + 1 == ATTEMPTS or deadline.remaining_s <= 2 * pause_s:
-            break
-        await asyncio.sleep(pause_s)
-    if waiting and len(waiting) == len(operations):
-        reason = error_summary(results[waiting[0]])
-        raise Overloaded(f"Elasticsearch has no room for these writes now ({reason}); send the batch again.")
-    return [results[place] for place in range(len(operations))]
 
 
 async def index_documents(
@@ -102,7 +41,7 @@ async def index_documents(
             operations.append(_index_operation(document, declaration, version))
         except BadInput as refused:
             errors.append(ItemError(id=document.id, reason=refused.detail))
-    results = await _bulk(clients.writing, index, operations, refresh=refresh)
+    results = await send_bulk(clients.writing, index, operations, refresh=refresh)
     late = _overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
         if operation.id in late:
@@ -127,7 +66,7 @@ async def delete_documents(
     operations = [
         Operation(one, ({"delete": {"_id": one, **_version_parameters(version)}},)) for one in dict.fromkeys(ids)
     ]
-    results = await _bulk(clients.writing, index, operations, refresh=refresh)
+    results = await send_bulk(clients.writing, index, operations, refresh=refresh)
     late = _overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
         if is_rejected(result):
@@ -141,31 +80,6 @@ async def delete_documents(
         errors=tuple(overtaken(one) for one in late),
         latest_version=await _latest_version(clients.reading, index, late),
     )
-
-
-async def digest_documents(client: AsyncElasticsearch, index: str) -> str:
-    """Computes the ContentDigest of all documents visible to searches, page by page in order of id."""
-    digest, after = ContentDigest(), None
-    while True:
-        with elasticsearch_errors():
-            answer = await within_deadline(client).search(
-                index=index,
-                size=PAGE,
-                sort=[{"doc_id": "asc"}],
-                search_after=after,
-                source_includes=["hash"],
-                track_total_hits=False,
-                allow_partial_search_results=False,
-                request_cache=False,
-                filter_path="_shards.failed,hits.hits.sort,hits.hits._source",
-            )
-            page = HashPage.model_validate(answer.body)
-        if page.shards.failed:
-            raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
-        digest.add((hit.sort[0], hit.source.hash) for hit in page.hits.hits)
-        if len(page.hits.hits) < PAGE:
-            return digest.hexdigest()
-        after = list(page.hits.hits[-1].sort)
 
 
 async def page_of_ids(client: AsyncElasticsearch, index: str, asked: IdPageRequest) -> IdPage:
@@ -243,20 +157,3 @@ def _index_operation(document: Document, declaration: CollectionDeclaration, ver
     return Operation(
         document.id, ({"index": {"_id": document.id, "require_alias": True, **_version_parameters(version)}}, source)
     )
-
-
-async def _bulk(
-    client: AsyncElasticsearch, index: str, operations: Sequence[Operation], *, refresh: bool
-) -> list[BulkItem]:
-    async def send(some: Sequence[Operation]) -> Sequence[BulkItem]:
-        lines = [line for operation in some for line in operation.lines]
-        with elasticsearch_errors(writes=True):
-            answer = await within_deadline(client).bulk(
-                index=index, operations=lines, refresh=refresh, filter_path=_RESULTS
-            )
-            results = BulkAnswer.model_validate(answer.body).results()
-        if any(result.error is not None and result.error.type == GONE for result in results):
-            raise unknown_collection(None)
-        return results
-
-    return await bulk(operations, send, current_deadline()) if operations else []

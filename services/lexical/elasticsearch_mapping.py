@@ -2,20 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from services.contracts.collections import CollectionDeclaration, FieldKind, LexicalPreset
+from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.lexical.presets import declared_presets, fields_of
 from services.lexical.stamp import stamp_of
+from services.storage.elasticsearch.indices import GenerationMeta, Json
+from services.storage.elasticsearch.searching import field_types
 
 # Part of the stamp: changing the number requires a new index.
 ANALYSIS = "elasticsearch-english-1"
-# Dates are milliseconds since 1970: a filter compares the same values in every engine (services/storage/fields.py).
-_TYPES: Mapping[FieldKind, str] = {"keyword": "keyword", "number": "double", "date": "double"}
-
-Json = Mapping[str, object]
 _SHARDS = "shards"
 
 
@@ -30,31 +26,11 @@ class ShardCounts:
 ONE_SHARD = ShardCounts()
 
 
-class IndexMeta(BaseModel):
-    """The `_meta` in the mapping of an index. An index without it is not ours."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class IndexMeta(GenerationMeta):
+    """The `_meta` in the mapping of an index of this service."""
 
     # This release cannot read another layout: it ignores such an index like a foreign one.
     layout: Literal[1] = 1
-    # Prefix of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c`
-    # of a stack without one. None in indices made before the prefix was stored; only their names differ.
-    prefix: str | None = None
-    declaration: CollectionDeclaration
-    stamp: dict[str, str]
-    build: str | None = None
-    owner: str | None = None
-    published_at: float | None = None  # Unix seconds
-    publication: Annotated[int | None, Field(exclude_if=lambda number: number is None)] = None
-
-
-def meta_of(kept: Json, prefix: str) -> IndexMeta | None:
-    """Parses the `_meta` of an index, ignoring unknown keys; returns None if the index is not ours."""
-    try:
-        meta = IndexMeta.model_validate(kept, extra="ignore")
-    except ValidationError:
-        return None
-    return meta if meta.prefix in (None, prefix) else None
 
 
 def stamp_of_new(declaration: CollectionDeclaration, shards: int) -> dict[str, str]:
@@ -103,7 +79,7 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
                 "expansions": {"type": "object", "enabled": False},
                 "fields": {
                     "type": "object",
-                    "properties": {field: {"type": _TYPES[kind]} for field, kind in meta.declaration.metadata.items()},
+                    "properties": field_types(meta.declaration.metadata),
                 },
             },
         },

@@ -4,11 +4,10 @@ import zlib
 from collections.abc import Sequence
 
 from services.contracts.collections import LexicalPreset
-from services.lexical.elasticsearch_mapping import Json, scored_fields
-from services.storage.fields import Exists, OneOf, Requirement, Within
-
-# Best first, equal scores by ascending id.
-ORDER = ({"_score": "desc"}, {"doc_id": "asc"})
+from services.lexical.elasticsearch_mapping import scored_fields
+from services.storage.elasticsearch.indices import Json
+from services.storage.elasticsearch.searching import field_clause
+from services.storage.fields import Requirement
 
 
 def search_query(
@@ -21,7 +20,7 @@ def search_query(
     return {
         "bool": {
             "must": [scoring],
-            "filter": [_clause(requirement) for requirement in requirements],
+            "filter": [field_clause(requirement) for requirement in requirements],
             "must_not": [{"ids": {"values": list(exclude_ids)}}] if exclude_ids else [],
         }
     }
@@ -49,17 +48,3 @@ def _scoring(preset: LexicalPreset, text: str) -> Json:
 
 def _multi_match(fields: list[str], text: str, kind: str, tie_breaker: float) -> Json:
     return {"multi_match": {"query": text, "type": kind, "fields": fields, "tie_breaker": tie_breaker}}
-
-
-def _clause(requirement: Requirement) -> Json:
-    field = f"fields.{requirement.field}"
-    match requirement:
-        case OneOf(values=values):
-            return {"terms": {field: list(values)}}
-        case Within(ranges=ranges):
-            bounds = [{"gte": low, "lte": high} for low, high in ranges]  # null is open
-            return {"bool": {"should": [{"range": {field: bound}} for bound in bounds], "minimum_should_match": 1}}
-        case Exists(present=True):
-            return {"exists": {"field": field}}
-        case Exists():
-            return {"bool": {"must_not": [{"exists": {"field": field}}]}}

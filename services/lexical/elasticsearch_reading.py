@@ -6,9 +6,10 @@ from elasticsearch import AsyncElasticsearch
 
 from services.contracts.documents import Document, FetchedDocuments
 from services.lexical.document_collector import DocumentCollector, ReadOptions, wire_bytes
-from services.lexical.elasticsearch_answers import FetchedAnswer, LargestAnswer, SizeOnly, Source
-from services.lexical.elasticsearch_client import within_deadline
-from services.lexical.elasticsearch_errors import elasticsearch_errors, raise_failed
+from services.lexical.elasticsearch_answers import LargestAnswer, SizeOnly, Source
+from services.storage.elasticsearch.answers import FetchedAnswer
+from services.storage.elasticsearch.client import within_deadline
+from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 
 PART_BYTES = 8_000_000
 # For documents stored before sizes were: 16 make a part until some of them have been read.

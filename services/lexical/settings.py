@@ -6,11 +6,11 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.settings.addresses import Address, refuse_unencrypted
-from services.chassis.settings.service_settings import ServiceSettings, StoreKey
+from services.chassis.settings.service_settings import ServiceSettings
+from services.storage.elasticsearch.settings import ElasticsearchSettings
 
 
-class LexicalSettings(ServiceSettings):
+class LexicalSettings(ElasticsearchSettings, ServiceSettings):
     """Settings of the lexical service: its engine, and where it stores documents."""
 
     # A variable that is set but empty, as in compose files, counts as not set.
@@ -47,31 +47,11 @@ class LexicalSettings(ServiceSettings):
         1, ge=1, le=64, description="Parts of each new Elasticsearch index; rankings and scores are those of one part."
     )
     replicas: int = Field(0, ge=0, le=9, description="Copies of each new Elasticsearch index beside the first.")
-    elasticsearch_url: Address = Field(
-        "http://127.0.0.1:9200",
-        validation_alias="ELASTICSEARCH_URL",
-        description="The Elasticsearch, 8 or 9.",
-    )
-    elasticsearch_api_key: StoreKey | None = Field(
-        None, validation_alias="ELASTICSEARCH_API_KEY", description="Its API key, base64 as Elasticsearch gives it."
-    )
-    elasticsearch_search_api_key: StoreKey | None = Field(
-        None,
-        validation_alias="ELASTICSEARCH_SEARCH_API_KEY",
-        description="A key that may only read, for searches and all other reads; the other one then only writes.",
-    )
-    elasticsearch_ca_file: Path | None = Field(
-        None, validation_alias="ELASTICSEARCH_CA_FILE", description="The CA that signed its certificate (PEM)."
-    )
 
     @model_validator(mode="after")
     def _keeps_its_keys_from_others(self) -> Self:
         if self.engine == "elasticsearch":
-            keys = {
-                "ELASTICSEARCH_API_KEY": self.elasticsearch_api_key,
-                "ELASTICSEARCH_SEARCH_API_KEY": self.elasticsearch_search_api_key,
-            }
-            refuse_unencrypted("ELASTICSEARCH_URL", self.elasticsearch_url, keys)
+            self.refuse_unencrypted_elasticsearch()
         return self
 
     @property

@@ -15,6 +15,9 @@ class SparseSettings(VectorServiceSettings):
     model_config = SettingsConfigDict(env_prefix="SPARSE_", frozen=True, extra="ignore")
 
     port: int = Field(8004, ge=0, le=65_535, description="Port to listen on.")
+    store: Literal["edge", "qdrant"] = Field(
+        "edge", description="`edge` keeps vectors in this process and its directory, `qdrant` on the server QDRANT_URL."
+    )
     directory: Directory = Path(".data/sparse")
     prefix: Prefix = "sparse."
     encoder: Literal["onnx", "hashing"] = Field(

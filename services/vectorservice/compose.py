@@ -54,6 +54,12 @@ def open_store(settings: VectorServiceSettings, clock: Callable[[], float] = tim
                 most_generations=settings.most_generations,
                 clock=clock,
             )
+        case "elasticsearch":
+            from services.storage.elasticsearch.client import ElasticsearchClients
+            from services.vectorstore.store_elasticsearch import ElasticsearchStore
+
+            clients = ElasticsearchClients.connect(settings, settings.most_at_once)
+            return ElasticsearchStore(clients, settings.prefix, settings.most_generations, clock)
 
 
 def build_vector_app(

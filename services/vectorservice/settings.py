@@ -1,4 +1,4 @@
-"""Defines the settings of every vector service: where its vectors are stored, and QDRANT_* for the server."""
+"""Defines the settings of every vector service: where its vectors are stored, and QDRANT_* for that server."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -8,25 +8,28 @@ from pydantic_settings import SettingsConfigDict
 
 from services.chassis.settings.addresses import Address, refuse_unencrypted
 from services.chassis.settings.service_settings import KeyedSettings, StoreKey
+from services.storage.elasticsearch.settings import ElasticsearchSettings
 
 Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process a directory.")]
 Prefix = Annotated[
     str,
     Field(
         pattern=r"^[a-z0-9][a-z0-9_.-]{0,95}$",
-        description="Put before names on the Qdrant server: two services that share a server need two.",
+        description="Put before names on a server: two services that share one need two.",
     ),
 ]
 
 
-class VectorServiceSettings(KeyedSettings):
+class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
     """The settings of the store. A service subclasses it with an `env_prefix`, defaults for `port`, `directory` and
     `prefix`, and the settings of its encoder."""
 
     model_config = SettingsConfigDict(populate_by_name=True)
 
-    store: Literal["edge", "qdrant"] = Field(
-        "edge", description="`edge` keeps vectors in this process and its directory, `qdrant` on the server QDRANT_URL."
+    store: Literal["edge", "qdrant", "elasticsearch"] = Field(
+        "edge",
+        description="`edge` keeps vectors in this process and its directory, `qdrant` on the server QDRANT_URL, "
+        "`elasticsearch` dense ones alone at ELASTICSEARCH_URL.",
     )
     directory: Directory
     least_free_mb: int = Field(
@@ -71,6 +74,8 @@ class VectorServiceSettings(KeyedSettings):
             # For gRPC too: the client takes the scheme of QDRANT_URL for both.
             keys = {"QDRANT_API_KEY": self.qdrant_api_key, "QDRANT_SEARCH_API_KEY": self.qdrant_search_api_key}
             refuse_unencrypted("QDRANT_URL", self.qdrant_url, keys)
+        if self.store == "elasticsearch":
+            self.refuse_unencrypted_elasticsearch()
         return self
 
     @property

@@ -1,1 +1,1 @@
-"""Vectors on disk, found again by nearness: one promise (store), two engines (Qdrant Edge, Qdrant server)."""
+"""Vectors on disk, found again by nearness: one promise (store), kept by Edge, Qdrant and Elasticsearch."""

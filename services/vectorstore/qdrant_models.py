@@ -1,6 +1,6 @@
 """Converts specs, points and filters to the Qdrant server's models, and back. qdrant_vectors.py converts vectors."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,7 +14,6 @@ from services.vectorstore.qdrant_vectors import qdrant_vector, vector_of
 from services.vectorstore.representation import (
     Dense,
     Representation,
-    SparseVector,
     dump_representation,
     kept_vector,
     parse_representation,
@@ -23,8 +22,6 @@ from services.vectorstore.store import GenerationSpec, Point, Publication, Store
 
 # Incremented when the layout of payload or metadata changes. A collection of another layout is not opened.
 LAYOUT = "1"
-# A server refuses bodies above 32 MB, and a component takes up to 22 bytes of JSON.
-MOST_SENT = 1_048_576
 PUBLISHED_AT, PUBLICATION = "published_at", "publication"
 KINDS = {
     "keyword": models.PayloadSchemaType.KEYWORD,
@@ -103,19 +100,6 @@ def point_struct(point: Point, representation: Representation) -> models.PointSt
             "fields": {field: list(values) for field, values in point.fields.items()},
         },
     )
-
-
-def parts_to_send(points: Sequence[Point]) -> Iterator[slice]:
-    """Divides points into requests that a server takes: of MOST_SENT components each, or one point."""
-    start = components = 0
-    for place, point in enumerate(points):
-        size = point.vector.terms.size if isinstance(point.vector, SparseVector) else point.vector.size
-        if start < place and components + size > MOST_SENT:
-            yield slice(start, place)
-            start, components = place, 0
-        components += size
-    if points:
-        yield slice(start, len(points))
 
 
 def stored_point(record: models.Record, representation: Representation, *, vectors: bool) -> tuple[str, StoredPoint]:

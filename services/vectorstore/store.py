@@ -1,6 +1,6 @@
 """Defines the port of the vector services: VectorStore, its values, and the checks that every implementation uses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +12,10 @@ from services.contracts.scored import Ranking
 from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, Requirement
 from services.storage.stamps import refuse_other_declaration, refuse_other_stamp
-from services.vectorstore.representation import Representation, Vector
+from services.vectorstore.representation import Representation, SparseVector, Vector
+
+# Most components in one request: Qdrant refuses bodies above 32 MB, and a component takes up to 22 bytes of JSON.
+MOST_SENT = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,19 @@ class VectorStore(Protocol):
     async def close(self) -> None:
         """Closes files and connections. No other method may be called afterwards."""
         ...
+
+
+def parts_to_send(points: Sequence[Point]) -> Iterator[slice]:
+    """Divides points into requests that a server takes: of MOST_SENT components each, or one point."""
+    start = components = 0
+    for place, point in enumerate(points):
+        size = point.vector.terms.size if isinstance(point.vector, SparseVector) else point.vector.size
+        if start < place and components + size > MOST_SENT:
+            yield slice(start, place)
+            start, components = place, 0
+        components += size
+    if points:
+        yield slice(start, len(points))
 
 
 def refuse_other_spec(there: GenerationSpec, wanted: GenerationSpec) -> None:

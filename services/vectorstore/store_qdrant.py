@@ -36,7 +36,6 @@ from services.vectorstore.qdrant_models import (
     hits_of,
     ids_filter,
     metadata_of,
-    parts_to_send,
     point_struct,
     publication_of,
     spec_of,
@@ -51,6 +50,7 @@ from services.vectorstore.store import (
     Publication,
     StoredPoint,
     VectorQuery,
+    parts_to_send,
     refuse_other_spec,
 )
 

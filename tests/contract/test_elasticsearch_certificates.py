@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import Unavailable
-from services.lexical.elasticsearch_client import open_client
-from services.lexical.elasticsearch_errors import elasticsearch_errors
+from services.storage.elasticsearch.client import open_client
+from services.storage.elasticsearch.errors import elasticsearch_errors
 from tests.support.certificates import Certificates, Pair
 
 KEY = "c2VjcmV0"

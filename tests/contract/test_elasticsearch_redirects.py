@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from elasticsearch import ApiError
 
-from services.lexical.elasticsearch_client import open_client
+from services.storage.elasticsearch.client import open_client
 from tests.support.recorded_requests import recording
 
 

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from services.lexical import elasticsearch_documents
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
+from services.storage.elasticsearch import bulk
 from tests.support.elasticsearch_stub import ElasticsearchStub, Reply
 
 DOCUMENTS = [{"id": one, "text": "brake"} for one in "abc"]
@@ -42,7 +42,7 @@ async def service(stub: ElasticsearchStub) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elasticsearch_documents, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(bulk, "FIRST_PAUSE_S", 0.001)
 
 
 async def test_a_batch_rejected_as_a_whole_is_a_429_with_retry_after() -> None:

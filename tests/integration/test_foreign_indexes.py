@@ -7,9 +7,9 @@ import pytest
 from elasticsearch import AsyncElasticsearch
 
 from services.chassis.errors import Conflict, UnknownCollection
-from services.lexical.elasticsearch_client import ElasticsearchClients
 from services.lexical.engine_elasticsearch import ElasticsearchEngine
 from services.lexical.settings import LexicalSettings
+from services.storage.elasticsearch.client import ElasticsearchClients
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, client_of, documents, filled, found
 
 # The first test waits for the server to start.

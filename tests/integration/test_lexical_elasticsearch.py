@@ -15,10 +15,11 @@ from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
 from services.lexical.document_collector import ReadOptions
-from services.lexical.elasticsearch_query import ORDER, search_query
+from services.lexical.elasticsearch_query import search_query
 from services.lexical.engine import LexicalEngine
 from services.lexical.presets import BUILT_IN
 from services.lexical.settings import LexicalSettings
+from services.storage.elasticsearch.searching import ORDER
 from tests.contract.lexical_engine import LexicalEngineSuite
 from tests.support.lexical_notes import (
     ALL_PRESETS,

@@ -13,9 +13,9 @@ from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.problem import SetupProblem
 from services.chassis.errors import Unavailable
 from services.lexical.app import open_engine
-from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
+from services.storage.elasticsearch.client import open_client
 from tests.support.elasticsearch_server import temporary_server
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, documents, filled, found
 

@@ -7,9 +7,9 @@ from elasticsearch import AsyncElasticsearch
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document
 from services.contracts.retrieval import RetrievalRequest
-from services.lexical.elasticsearch_client import open_client
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
+from services.storage.elasticsearch.client import open_client
 
 ALL_PRESETS = CollectionDeclaration(presets=("beir", "anserini-flat", "anserini-multifield"))
 WITH_FIELDS = CollectionDeclaration(metadata={"tag": "keyword", "year": "number", "seen": "date"})

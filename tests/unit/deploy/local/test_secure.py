@@ -143,13 +143,16 @@ def test_metrics_on_a_port_of_their_own_are_where_the_evaluator_reads_them_and_a
     assert (demo.environment()["LEXICAL_METRICS_PORT"], demo.unused) == ("", ("LEXICAL_METRICS_PORT",))
 
 
-def test_the_elasticsearch_of_a_secure_stack_is_secured_and_lexical_waits_for_its_key(tmp_path: Path) -> None:
-    choices = choose(SECURE | {"LEXICAL": "elasticsearch"}, tmp_path, own_ports=True)
+@pytest.mark.parametrize("service", ["lexical", "dense"])
+def test_the_elasticsearch_of_a_secure_stack_is_secured_and_its_service_waits_for_its_key(
+    service: str, tmp_path: Path
+) -> None:
+    choices = choose(SECURE | {service.upper(): "elasticsearch"}, tmp_path, own_ports=True)
     assert dict(processes(choices))["elasticsearch"][-1] == "--secure"
     assert choices.environment()["ELASTICSEARCH_URL"].startswith("https://127.0.0.1:")
-    waiting = rf"-m deploy\.local\.with_elasticsearch {tmp_path}/elasticsearch \S+ -m services\.lexical\n"
-    assert re.search(waiting, configuration(choices))
-    plain = choose({"LEXICAL": "elasticsearch"}, tmp_path, own_ports=True)
+    waiting = rf"-m deploy\.local\.with_elasticsearch {tmp_path}/elasticsearch \S+ -m services\.{service}\n"
+    assert len(re.findall(waiting, configuration(choices))) == configuration(choices).count("with_elasticsearch") == 1
+    plain = choose({service.upper(): "elasticsearch"}, tmp_path, own_ports=True)
     assert "--secure" not in configuration(plain)
     assert "with_elasticsearch" not in configuration(plain)
 

@@ -134,9 +134,15 @@ def test_a_service_of_another_stack_gets_no_model_from_this_one(tmp_path: Path) 
     assert models(chosen(given, tmp_path)) == {"RERANKER_MODEL": INT8["RERANKER_MODEL"]}
 
 
-def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StackProblem, match="QDRANT_URL"):
-        chosen({"DENSE": "qdrant", "QDRANT_URL": "http://127.0.0.1:9"}, tmp_path)
+@pytest.mark.parametrize("engine", ["qdrant", "elasticsearch"])
+def test_a_server_that_does_not_answer_is_named(engine: str, tmp_path: Path) -> None:
+    url = f"{engine.upper()}_URL"
+    with pytest.raises(StackProblem, match=url):
+        chosen({"DENSE": engine, url: "http://127.0.0.1:9"}, tmp_path)
+
+
+def test_a_server_that_the_stack_starts_is_not_asked_before_it_is_up(tmp_path: Path) -> None:
+    assert models(chosen({"DENSE": "elasticsearch"}, tmp_path)) == INT8
 
 
 def test_a_second_start_takes_the_models_of_the_first_whatever_the_variable_was(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.running_stack import backends_without
 from deploy.local.stacks import requested_stack
-from deploy.local.supervision import PROCFILE
+from deploy.local.supervision import PROCFILE, processes
 from deploy.local.systems import SYSTEMS, bring_models, demo_systems
 from evaluator.machine.process_costs import parse_processes
 from gateway.families import STARTABLE
@@ -153,3 +153,15 @@ def test_a_collection_is_missed_only_where_it_lives(declared: tuple[str, ...] | 
     ]
     view = CollectionView(collection="c", live="c@1", building=None, backends=tuple(backends))
     assert backends_without(view) == missing
+
+
+def test_dense_alone_on_elasticsearch_starts_one_and_is_told_its_address(tmp_path: Path) -> None:
+    choices = choose({"DENSE": "elasticsearch"}, tmp_path, own_ports=False)
+    assert (choices.lexical, choices.on_elasticsearch) == ("edge", {"dense"})
+    assert choices.environment()["DENSE_STORE"] == "elasticsearch"
+    assert choices.environment()["ELASTICSEARCH_URL"] == choices.url("elasticsearch")
+    assert "elasticsearch" in dict(processes(choices))
+    named = {"DENSE": "elasticsearch", "ELASTICSEARCH_URL": "http://127.0.0.1:9200"}
+    used = choose(named, tmp_path, own_ports=False)
+    assert not used.starts_elasticsearch
+    assert used.outside_urls(named) == ("http://127.0.0.1:9200",)

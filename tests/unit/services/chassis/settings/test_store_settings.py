@@ -5,15 +5,18 @@ import pytest
 from services.chassis.settings.configuration import BadSettings, read_settings
 from services.chassis.settings.service_settings import ServiceSettings
 from services.dense.settings import DenseSettings
+from services.late_interaction.settings import LateInteractionSettings
 from services.lexical.settings import LexicalSettings
+from services.sparse.settings import SparseSettings
 
 KEY = "bm90OmEgc2VjcmV0"
 LEXICAL = (LexicalSettings, "LEXICAL_ENGINE", "elasticsearch", "ELASTICSEARCH")
 DENSE = (DenseSettings, "DENSE_STORE", "qdrant", "QDRANT")
+VECTORS = (DenseSettings, "DENSE_STORE", "elasticsearch", "ELASTICSEARCH")
 Store = tuple[type[ServiceSettings], str, str, str]
 
 
-@pytest.fixture(params=[LEXICAL, DENSE], ids=["elasticsearch", "qdrant"])
+@pytest.fixture(params=[LEXICAL, DENSE, VECTORS], ids=["texts", "qdrant", "vectors"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store that is used; its settings, and what its variables begin with."""
     chosen: Store = request.param
@@ -80,7 +83,7 @@ def test_an_address_with_a_password_is_refused_without_it(
 
 
 def test_a_key_of_an_engine_that_is_not_used_is_not_sent_and_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for settings, *_, name in (LEXICAL, DENSE):
+    for settings, *_, name in (LEXICAL, DENSE, VECTORS):
         monkeypatch.setenv(f"{name}_URL", "http://store.example")
         monkeypatch.setenv(f"{name}_API_KEY", KEY)
         read_settings(settings)
@@ -91,3 +94,13 @@ def test_an_address_of_qdrant_says_how_it_is_reached(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("QDRANT_URL", url)
     with pytest.raises(BadSettings, match=r"^QDRANT_URL: .*https://"):
         read_settings(DenseSettings)
+
+
+@pytest.mark.parametrize("settings", [SparseSettings, LateInteractionSettings])
+def test_a_store_of_dense_vectors_is_refused_for_others(
+    settings: type[ServiceSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = f"{settings.model_config['env_prefix']}STORE"
+    monkeypatch.setenv(variable, "elasticsearch")
+    with pytest.raises(BadSettings, match=f"^{variable}: .*'edge' or 'qdrant'"):
+        read_settings(settings)

@@ -6,8 +6,8 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import Overloaded
-from services.lexical.elasticsearch_answers import BulkItem, Cause
-from services.lexical.elasticsearch_documents import ATTEMPTS, Operation, bulk
+from services.storage.elasticsearch.answers import BulkItem, Cause
+from services.storage.elasticsearch.bulk import ATTEMPTS, Operation, bulk
 from tests.support.virtual_time import in_virtual_time
 
 OPERATIONS = [Operation(one, ({"index": {"_id": one}},)) for one in "abc"]

@@ -27,9 +27,11 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
-from services.lexical.elasticsearch_answers import MOST_SUMMARY, Cause
+from services.storage.elasticsearch.answers import MOST_SUMMARY, Cause
 
 GONE = "index_not_found_exception"
+# The settings by which our names become others, for messages.
+PREFIXES = "set another prefix (LEXICAL_INDEX_PREFIX, or a setting such as DENSE_PREFIX)"
 _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
 
@@ -118,10 +120,7 @@ def _bad_request_problem(error: BadRequestError) -> ProblemError:
             "(indices.query.bool.max_clause_count, which grows with its heap); send a shorter one."
         )
     if cause.type in _NAME_TAKEN:
-        return Conflict(
-            "What is not ours has the name that we need; set LEXICAL_INDEX_PREFIX to a name of its own: "
-            f"{cause.summary}"
-        )
+        return Conflict(f"What is not ours has the name that we need; {PREFIXES}: {cause.summary}")
     if cause.type == "index_closed_exception":
         return Conflict("The index of this collection is closed; open it in Elasticsearch, or remove it there.")
     return UpstreamFailed(f"Elasticsearch refused what we asked: {cause.summary}")

@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded
 from services.chassis.requests.telemetry import request_id
+from services.storage.elasticsearch.settings import ElasticsearchSettings
 
 JSON = "application/json"
 
@@ -69,6 +70,16 @@ class ElasticsearchClients:
     def of(cls, client: AsyncElasticsearch, search_key: str | None = None) -> Self:
         """Returns a client as the one that writes, beside one that sends `search_key`. None: it reads too."""
         return cls(client if search_key is None else client.options(api_key=search_key), client)
+
+    @classmethod
+    def connect(cls, settings: ElasticsearchSettings, connections: int) -> Self:
+        """Opens the clients of the settings. Raises ValueError as `open_client` does."""
+        key, search_key = (
+            None if one is None else one.get_secret_value()
+            for one in (settings.elasticsearch_api_key, settings.elasticsearch_search_api_key)
+        )
+        client = open_client(settings.elasticsearch_url, key, settings.elasticsearch_ca_file, connections)
+        return cls.of(client, search_key)
 
     async def close(self) -> None:
         """Closes the connections of both."""

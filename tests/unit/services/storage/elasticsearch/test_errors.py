@@ -18,7 +18,7 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
-from services.lexical.elasticsearch_errors import elasticsearch_errors
+from services.storage.elasticsearch.errors import elasticsearch_errors
 
 FOREIGN = sorted(
     {

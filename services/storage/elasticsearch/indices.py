@@ -1,0 +1,361 @@
+"""Owns the indices and aliases by which an Elasticsearch holds generations, and what is remembered of them.
+
+An index is ours if it is named prefix + generation and its `_meta` names this prefix as that of its maker. All others
+are ignored. Every index has the keyword field `doc_id`, and the content hash as `hash` in its source.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
+
+from elasticsearch import BadRequestError, NotFoundError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from services.chassis.errors import Conflict, ProblemError, UnknownCollection, UpstreamFailed
+from services.contracts.collections import CollectionDeclaration
+from services.contracts.content_digest import ContentDigest
+from services.contracts.generations import is_generation, name_of
+from services.contracts.health import Check
+from services.storage.elasticsearch.answers import (
+    INDEX_DESCRIPTIONS,
+    BroadcastAnswer,
+    ClusterHealth,
+    HashPage,
+    IndexDescription,
+    Nodes,
+    Statistics,
+)
+from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
+from services.storage.elasticsearch.errors import PREFIXES, cause_of, elasticsearch_errors, unknown_collection
+from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
+from services.storage.stamps import with_more_backends
+from services.storage.write_order import next_publication
+
+# Seconds for which a generation is cached: another replica may delete it and begin it again, or publish it.
+REMEMBERED_S = 1.0
+CHECK_S = 2.0
+MOVES = 3
+PAGE = 1_000  # hashes read in one request
+
+Json = Mapping[str, object]
+
+
+class GenerationMeta(BaseModel):
+    """What the `_meta` in the mapping of every index of ours holds. Each service adds its layout."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    # Prefix of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c`
+    # of a stack without one. None in indices made before the prefix was stored; only their names differ.
+    prefix: str | None = None
+    declaration: CollectionDeclaration
+    stamp: dict[str, str]
+    build: str | None = None
+    owner: str | None = None
+    published_at: float | None = None  # Unix seconds
+    publication: Annotated[int | None, Field(exclude_if=lambda number: number is None)] = None
+
+
+Meta = TypeVar("Meta", bound=GenerationMeta)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSize:
+    """Documents visible to searches, and bytes on the disk of one copy; None where the server does not report it."""
+
+    documents: int
+    bytes: int | None
+
+
+NO_SIZE = IndexSize(0, None)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGeneration(Generic[Meta]):
+    """A generation that Elasticsearch holds."""
+
+    generation: str
+    meta: Meta
+    kept: Json  # the whole `_meta`, including keys that only a newer release knows
+    published: bool
+
+    @property
+    def declaration(self) -> CollectionDeclaration:
+        """The declaration that it was begun with."""
+        return self.meta.declaration
+
+
+class GenerationIndices(Generic[Meta]):
+    """Creates, publishes and removes the indices of one prefix, whose `_meta` is of one class."""
+
+    def __init__(
+        self,
+        clients: ElasticsearchClients,
+        prefix: str,
+        meta: type[Meta],
+        most_generations: int = DEFAULT_MOST_GENERATIONS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Does not connect yet: a service may start before its Elasticsearch. `clock` returns Unix seconds."""
+        self._reading, self._writing = clients.reading, clients.writing
+        self.prefix = prefix
+        self._meta = meta
+        self._most_generations = most_generations
+        self._clock = clock
+        self._remembered: dict[str, tuple[float, HeldGeneration[Meta]]] = {}
+        self._version: str | None = None
+
+    @property
+    def last_version(self) -> str | None:
+        """The version that was read last; None before the first answer."""
+        return self._version
+
+    def index(self, generation: str) -> str:
+        """Returns the index of a generation."""
+        return f"{self.prefix}{generation}"
+
+    def writing(self, generation: str) -> str:
+        """Returns the alias that documents are written to: writing to the name of an index that was just deleted would
+        create it without a mapping."""
+        return f"{self.prefix}{generation}-writing"
+
+    def alias(self, generation: str) -> str:
+        """Returns the alias of the published generation: the collection's name."""
+        return f"{self.prefix}{name_of(generation)}"
+
+    async def check(self, name: str) -> Check:
+        """Returns whether the cluster serves requests; never raises."""
+        try:
+            with elasticsearch_errors():
+                answer = await self._reading.options(request_timeout=CHECK_S).cluster.health(filter_path="status")
+                status = ClusterHealth.model_validate(answer.body).status
+        except ProblemError as error:
+            return Check(name=name, ok=False, detail=error.detail)
+        return Check(name=name, ok=status != "red", detail=f"elasticsearch is {status}")
+
+    async def version(self) -> str:
+        """Returns the version of the cluster, read once. Not every distribution has `GET /`."""
+        if self._version is None:
+            with elasticsearch_errors():
+                answer = await within_deadline(self._reading).nodes.info(filter_path="nodes.*.version")
+                self._version = Nodes.model_validate(answer.body).version
+        return self._version
+
+    async def create(self, generation: str, body: Mapping[str, Json]) -> HeldGeneration[Meta]:
+        """Creates the index with these `settings` and `mappings`, or finds the existing one, which may be of another
+        stamp. Raises Conflict if what has the name is not ours."""
+        refuse_one_more(generation, await self.all(), self._most_generations)
+        index = self.index(generation)
+        with elasticsearch_errors(generation, writes=True):
+            try:
+                await within_deadline(self._writing).indices.create(
+                    index=index,
+                    settings=body["settings"],
+                    mappings=body["mappings"],
+                    aliases={self.writing(generation): {}},
+                )
+            except BadRequestError as error:
+                if cause_of(error).type != "resource_already_exists_exception":
+                    raise
+        try:
+            return await self.held(generation)
+        except UnknownCollection as error:
+            raise Conflict(
+                f"The index {index} is there and not ours (or a newer release made it); {PREFIXES}, or remove it."
+            ) from error
+
+    async def add_backends(
+        self, held: HeldGeneration[Meta], declaration: CollectionDeclaration
+    ) -> HeldGeneration[Meta]:
+        """Adds the backends of a declaration that the stored one lacks; returns the generation as it is then."""
+        if (more := with_more_backends(held.declaration, declaration)) is None:
+            return held
+        await self._keep(held, {"declaration": more.model_dump(mode="json")})
+        return await self.held(held.generation)
+
+    async def known(self, generation: str) -> HeldGeneration[Meta]:
+        """Returns a generation, read at most a second ago."""
+        moment, held = self._remembered.get(generation, (0.0, None))
+        if held is None or time.monotonic() - moment > REMEMBERED_S:
+            held = await self.held(generation)
+            self._remembered[generation] = time.monotonic(), held
+        return held
+
+    async def held(self, generation: str) -> HeldGeneration[Meta]:
+        """Reads a generation. Raises UnknownCollection, also for an index that is not ours."""
+        self.forget(generation)
+        found = self._ours(await self._read(self.index(generation)))
+        if generation not in found:
+            raise unknown_collection(generation)
+        return found[generation]
+
+    async def all(self) -> dict[str, HeldGeneration[Meta]]:
+        """Reads every generation of ours."""
+        return self._ours(await self._read(f"{self.prefix}*@*"))
+
+    async def sizes(self, pattern: str) -> dict[str, IndexSize]:
+        """Reads the number of documents visible to searches and the bytes on the disk, by index."""
+        shown = ("indices.*.primaries.docs.count", "indices.*.primaries.store.size_in_bytes")
+        with elasticsearch_errors():
+            answer = await within_deadline(self._reading).indices.stats(
+                index=pattern, metric="docs,store", filter_path=",".join(shown)
+            )
+            statistics = Statistics.model_validate(answer.body)
+        found = {index: one.primaries for index, one in statistics.indices.items()}
+        return {
+            index: IndexSize(one.docs.count, None if one.store is None else one.store.size_in_bytes)
+            for index, one in found.items()
+        }
+
+    async def refresh(self, generation: str) -> None:
+        """Makes all that was written visible to searches."""
+        with elasticsearch_errors(generation, writes=True):
+            answer = await within_deadline(self._writing).indices.refresh(index=self.index(generation))
+            _expect_whole(BroadcastAnswer.model_validate(answer.body), generation)
+
+    async def finish(self, held: HeldGeneration[Meta]) -> None:
+        """Refreshes, and merges a build to one segment a shard, which continues in Elasticsearch after a deadline.
+
+        A published generation is left to Elasticsearch's own merges: one publish of a few writes would rewrite it all,
+        to a segment that is too large to be merged again as its documents are replaced.
+        """
+        if not held.published:
+            with elasticsearch_errors(held.generation, writes=True):
+                answer = await within_deadline(self._writing).indices.forcemerge(
+                    index=self.index(held.generation), max_num_segments=1
+                )
+                _expect_whole(BroadcastAnswer.model_validate(answer.body), held.generation)
+        await self.refresh(held.generation)
+
+    async def digest(self, generation: str) -> str:
+        """Computes the ContentDigest of all documents visible to searches, page by page in order of id."""
+        digest, after = ContentDigest(), None
+        while True:
+            with elasticsearch_errors(generation):
+                answer = await within_deadline(self._reading).search(
+                    index=self.index(generation),
+                    size=PAGE,
+                    sort=[{"doc_id": "asc"}],
+                    search_after=after,
+                    source_includes=["hash"],
+                    track_total_hits=False,
+                    allow_partial_search_results=False,
+                    request_cache=False,
+                    filter_path="_shards.failed,hits.hits.sort,hits.hits._source",
+                )
+                page = HashPage.model_validate(answer.body)
+            if page.shards.failed:
+                raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
+            digest.add((hit.sort[0], hit.source.hash) for hit in page.hits.hits)
+            if len(page.hits.hits) < PAGE:
+                return digest.hexdigest()
+            after = list(page.hits.hits[-1].sort)
+
+    async def publish(self, generation: str, publication: int | None) -> None:
+        """Records time and number, then moves the alias atomically.
+
+        From then on writes are refreshed at once, and those already in flight within a second.
+        """
+        held = await self.held(generation)
+        index = self.index(generation)
+        if not held.published or held.meta.published_at is None:
+            others = [
+                one.meta.publication
+                for one in (await self.all()).values()
+                if one.generation != generation and name_of(one.generation) == name_of(generation)
+            ]
+            number = next_publication(publication, others)
+            await self._keep(held, {"published_at": self._clock(), "publication": number})
+        with elasticsearch_errors(generation, writes=True):
+            await within_deadline(self._writing).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
+            await self._move_alias(generation)
+        await self.refresh(generation)
+        self.forget(generation)
+
+    async def drop(self, generation: str) -> None:
+        """Deletes the index with its aliases."""
+        await self.held(generation)
+        with elasticsearch_errors(generation, writes=True):
+            await within_deadline(self._writing).indices.delete(index=self.index(generation))
+        self.forget(generation)
+
+    def forget(self, generation: str) -> None:
+        """Drops the cached state of a generation."""
+        self._remembered.pop(generation, None)
+
+    @contextmanager
+    def forget_if_gone(self, generation: str) -> Iterator[None]:
+        """Drops the cached generation if the block raises UnknownCollection."""
+        try:
+            yield
+        except UnknownCollection:
+            self.forget(generation)
+            raise
+
+    async def _keep(self, held: HeldGeneration[Meta], changes: Json) -> None:
+        """Replaces keys of the `_meta`."""
+        with elasticsearch_errors(held.generation, writes=True):
+            await within_deadline(self._writing).indices.put_mapping(
+                index=self.index(held.generation), meta={**held.kept, **changes}
+            )
+
+    async def _move_alias(self, generation: str) -> None:
+        """Moves the collection's alias from its other generations, listed by name: a pattern could match foreign
+        indices."""
+        alias = self.alias(generation)
+        for attempt in range(MOVES):
+            others = await self._siblings(generation)
+            removals = [{"remove": {"index": one, "alias": alias, "must_exist": False}} for one in others]
+            addition = {"add": {"index": self.index(generation), "alias": alias}}
+            try:
+                await within_deadline(self._writing).indices.update_aliases(actions=[*removals, addition])
+                return
+            except NotFoundError:  # another replica removed one of them meanwhile; the update was not applied at all
+                if attempt + 1 == MOVES:
+                    raise
+
+    async def _siblings(self, generation: str) -> list[str]:
+        """Returns our other indices of this collection. Raises Conflict if a foreign index has our alias."""
+        alias = self.alias(generation)
+        described = await self._read(f"{alias},{alias}@*")
+        ours = self._ours(described)
+        for index, one in described.items():
+            if alias in one.aliases and index.removeprefix(self.prefix) not in ours:
+                raise Conflict(
+                    f"The alias {alias} is on the index {index}, which is not ours; remove it there, or {PREFIXES}."
+                )
+        return [self.index(one) for one in ours if one != generation and name_of(one) == name_of(generation)]
+
+    async def _read(self, pattern: str) -> dict[str, IndexDescription]:
+        """Reads the indices that match a pattern, ours or not."""
+        with elasticsearch_errors():
+            answer = await within_deadline(self._reading).indices.get(
+                index=pattern, ignore_unavailable=True, filter_path="*.mappings._meta,*.aliases"
+            )
+            return INDEX_DESCRIPTIONS.validate_python(answer.body)
+
+    def _ours(self, indices: Mapping[str, IndexDescription]) -> dict[str, HeldGeneration[Meta]]:
+        held: dict[str, HeldGeneration[Meta]] = {}
+        for index, described in indices.items():
+            generation = index.removeprefix(self.prefix)
+            kept = described.mappings.meta or {}
+            meta = self._meta_of(kept)
+            if meta is not None and index == self.index(generation) and is_generation(generation):
+                published = self.alias(generation) in described.aliases
+                held[generation] = HeldGeneration(generation, meta, kept, published)
+        return held
+
+    def _meta_of(self, kept: Json) -> Meta | None:
+        """Parses the `_meta` of an index, ignoring unknown keys; returns None if the index is not ours."""
+        try:
+            meta = self._meta.model_validate(kept, extra="ignore")
+        except ValidationError:
+            return None
+        return meta if meta.prefix in (None, self.prefix) else None
+
+
+def _expect_whole(answer: BroadcastAnswer, generation: str) -> None:
+    if answer.shards.failed:
+        raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")

@@ -1,0 +1,38 @@
+"""Owns the settings ELASTICSEARCH_*, which are the same for every service that stores something there."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from services.chassis.settings.addresses import Address, refuse_unencrypted
+from services.chassis.settings.configuration import FileSecretSettings
+from services.chassis.settings.service_settings import StoreKey
+
+
+class ElasticsearchSettings(FileSecretSettings):
+    """Where the Elasticsearch is, and what it is asked with."""
+
+    elasticsearch_url: Address = Field(
+        "http://127.0.0.1:9200",
+        validation_alias="ELASTICSEARCH_URL",
+        description="The Elasticsearch, 8 or 9.",
+    )
+    elasticsearch_api_key: StoreKey | None = Field(
+        None, validation_alias="ELASTICSEARCH_API_KEY", description="Its API key, base64 as Elasticsearch gives it."
+    )
+    elasticsearch_search_api_key: StoreKey | None = Field(
+        None,
+        validation_alias="ELASTICSEARCH_SEARCH_API_KEY",
+        description="A key that may only read, for searches and all other reads; the other one then only writes.",
+    )
+    elasticsearch_ca_file: Path | None = Field(
+        None, validation_alias="ELASTICSEARCH_CA_FILE", description="The CA that signed its certificate (PEM)."
+    )
+
+    def refuse_unencrypted_elasticsearch(self) -> None:
+        """Raises ValueError if a key would travel unencrypted to another host."""
+        keys = {
+            "ELASTICSEARCH_API_KEY": self.elasticsearch_api_key,
+            "ELASTICSEARCH_SEARCH_API_KEY": self.elasticsearch_search_api_key,
+        }
+        refuse_unencrypted("ELASTICSEARCH_URL", self.elasticsearch_url, keys)

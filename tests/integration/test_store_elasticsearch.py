@@ -1,0 +1,171 @@
+"""The promises of VectorStore about dense vectors on a real Elasticsearch, and what the adapter adds."""
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from elasticsearch import AsyncElasticsearch
+
+from services.chassis.deadlines import Deadline, set_deadline
+from services.chassis.errors import BadInput, Conflict, UnknownCollection, UpstreamFailed
+from services.contracts.collections import CollectionDeclaration
+from services.dense.settings import DenseSettings
+from services.storage.elasticsearch.client import ElasticsearchClients
+from services.vectorservice.compose import open_store
+from services.vectorstore.representation import Dense, Sparse
+from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
+from services.vectorstore.store_elasticsearch import MOST_CANDIDATES, ElasticsearchStore
+from tests.contract.vector_store import VectorStoreSuite
+from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
+from tests.support.vectors import SPEC, axis, point, random_points, unit_rows
+
+# The first test waits for the server to start.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+
+class DenseOnly(ElasticsearchStore):
+    """Skips the promises about vectors that are not served there."""
+
+    async def create(self, spec: GenerationSpec) -> None:
+        try:
+            await super().create(spec)
+        except BadInput as refused:
+            if "only dense vectors are served" not in refused.detail:
+                raise
+            pytest.skip(refused.detail)
+
+
+@pytest.fixture
+def settings(elasticsearch_url: str) -> DenseSettings:
+    prefix = f"test-{uuid.uuid4().hex[:12]}."
+    return DenseSettings(store="elasticsearch", elasticsearch_url=elasticsearch_url, prefix=prefix)
+
+
+@pytest.fixture
+async def client(settings: DenseSettings) -> AsyncIterator[AsyncElasticsearch]:
+    clients = ElasticsearchClients.connect(settings, 4)
+    yield clients.writing
+    left = (await clients.writing.indices.get(index=f"{settings.prefix}*")).body
+    if left:
+        await clients.writing.indices.delete(index=list(left))
+    await clients.close()
+
+
+@pytest.fixture
+async def store(settings: DenseSettings, client: AsyncElasticsearch) -> AsyncIterator[VectorStore]:
+    store = DenseOnly(ElasticsearchClients.connect(settings, 8), settings.prefix)
+    yield store
+    await store.close()
+
+
+class TestElasticsearch(VectorStoreSuite):
+    """Every promise, on the server."""
+
+    engine = "elasticsearch 8"
+
+
+@pytest.fixture
+async def notes(store: VectorStore) -> VectorStore:
+    await store.create(SPEC)
+    return store
+
+
+async def found(store: VectorStore) -> list[str]:
+    return [hit.id for hit in await store.search("notes@1", VectorQuery(axis(1.0), top=10))]
+
+
+async def test_what_is_no_dense_vector_is_refused_with_the_engines_that_serve_it(settings: DenseSettings) -> None:
+    store = open_store(settings)
+    with pytest.raises(BadInput, match="Edge or Qdrant"):
+        await store.create(replace(SPEC, representation=Sparse()))
+    with pytest.raises(UnknownCollection):
+        await store.spec("notes@1")
+    await store.close()
+
+
+async def test_dot_products_below_zero_and_vectors_of_any_length_keep_their_scores(notes: VectorStore) -> None:
+    held = {"long": axis(50.0), "zero": axis(), "against": axis(-0.25), "far": axis(-300.0), "near": axis(0.001)}
+    await notes.upsert("notes@1", [point(one, vector) for one, vector in held.items()])
+    for exact in (True, False):
+        hits = await notes.search("notes@1", VectorQuery(axis(2.0), top=10, exact=exact))
+        assert [hit.id for hit in hits] == ["long", "near", "zero", "against", "far"]
+        assert [hit.score for hit in hits] == pytest.approx([100.0, 0.002, 0.0, -0.5, -600.0], rel=1e-4, abs=1e-6)
+
+
+async def test_a_build_is_one_graph_once_it_is_finished_and_depth_changes_no_first_hit(
+    store: VectorStore, client: AsyncElasticsearch, settings: DenseSettings
+) -> None:
+    set_deadline(Deadline.after_ms(120_000))
+    spec = replace(SPEC, generation="wide@1", representation=Dense(96), declaration=CollectionDeclaration())
+    await store.create(spec)
+    points = random_points(1_500, 96)
+    for start in range(0, 1_500, 500):
+        await store.upsert("wide@1", points[start : start + 500])
+        await store.counts("wide@1")  # makes a segment
+    exact = VectorQuery(points[7].vector, top=100, exact=True)
+    before = await store.search("wide@1", exact)
+    await store.finish("wide@1")
+    counts = await store.counts("wide@1")
+    assert (counts.documents, counts.indexed) == (1_500, 1_500)
+    index = f"{settings.prefix}wide@1"
+    segments = (await client.indices.segments(index=index)).body["indices"][index]["shards"]["0"][0]
+    assert segments["num_search_segments"] == 1
+    assert [hit.id for hit in await store.search("wide@1", exact)] == [hit.id for hit in before]
+    queries = unit_rows(np.random.default_rng(3), 20, 96)
+    await assert_depth_changes_no_first_hit(store, "wide@1", queries)
+    narrow, broad = [await found_share(store, "wide@1", queries, beam) for beam in (26, 1_500)]
+    assert narrow < 0.99 < broad
+
+
+async def test_a_search_deeper_than_the_server_allows_returns_what_it_allows(notes: VectorStore) -> None:
+    await notes.upsert("notes@1", random_points(20))
+    query = VectorQuery(axis(1.0), top=MOST_CANDIDATES, beam=MOST_CANDIDATES)
+    assert len(await notes.search("notes@1", query)) == 20
+
+
+async def test_writes_to_a_published_generation_are_searchable_at_once(notes: VectorStore) -> None:
+    await notes.publish("notes@1")
+    await notes.upsert("notes@1", [point("a", axis(1.0)), point("b", axis(1.0))])
+    assert await found(notes) == ["a", "b"]
+    await notes.delete("notes@1", ["a"])
+    assert await found(notes) == ["b"]
+
+
+async def test_another_replica_sees_writes_and_publications(notes: VectorStore, settings: DenseSettings) -> None:
+    other = open_store(settings)
+    await notes.upsert("notes@1", [point("a", axis(1.0))])
+    assert await found(other) == ["a"]
+    await notes.publish("notes@1")
+    assert await other.published() == {"notes": "notes@1"}
+    await other.close()
+
+
+async def test_a_foreign_index_is_neither_listed_nor_touched(
+    store: VectorStore, client: AsyncElasticsearch, settings: DenseSettings
+) -> None:
+    await client.indices.create(index=f"{settings.prefix}notes@1")
+    assert await store.generations() == ()
+    for call in (store.drop("notes@1"), store.upsert("notes@1", [point("a", axis(1.0))])):
+        with pytest.raises(UnknownCollection):
+            await call
+    with pytest.raises(Conflict, match="DENSE_PREFIX"):
+        await store.create(SPEC)
+    assert (await client.count(index=f"{settings.prefix}notes@1"))["count"] == 0
+
+
+async def test_more_dimensions_than_the_server_has_are_refused_with_its_reason(store: VectorStore) -> None:
+    with pytest.raises(UpstreamFailed, match="4096"):
+        await store.create(replace(SPEC, representation=Dense(5_000)))
+
+
+async def test_a_generation_that_another_replica_dropped_is_unknown_and_not_made_anew(
+    notes: VectorStore, settings: DenseSettings, client: AsyncElasticsearch
+) -> None:
+    await notes.spec("notes@1")  # remembered
+    await client.indices.delete(index=f"{settings.prefix}notes@1")
+    for _ in range(2):
+        with pytest.raises(UnknownCollection):
+            await notes.upsert("notes@1", [point("a", axis(1.0))])
+    assert (await client.indices.get(index=f"{settings.prefix}*")).body == {}
