@@ -9,7 +9,8 @@ judges/<judge>.jsonl              grades, skips and undos (`evaluator.judging.ju
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -24,6 +25,8 @@ from services.files.regular_file import open_regular, read_regular
 
 SESSION, POOL, RANKINGS, KNOWN = "session.json", "pool.jsonl", "rankings.json", "known.json"
 QUERY_TEXTS, DOCUMENT_TEXTS, JUDGES = "queries.jsonl", "documents.jsonl", "judges"
+
+NEW_POOL = "make a new pool with `judge pool`"
 
 RANKINGS_BY_PIPELINE = TypeAdapter(dict[str, dict[str, tuple[str, ...]]])
 KNOWN_GRADES = TypeAdapter(dict[str, dict[str, int]])
@@ -102,28 +105,19 @@ class DocumentTexts:
         self._path = path
         self._places: dict[str, int] = {}
         place = 0
-        try:
-            with open_regular(path) as file:
-                for number, line in enumerate(file, start=1):
-                    found = _ID_FIRST.match(line)
-                    if found is None:
-                        raise EvaluationError(f"{path}:{number}: no line of a document; make a new pool")
-                    self._places[json.loads(found[1])] = place
-                    place += len(line)
-        except OSError as error:
-            raise EvaluationError(f"{path}: {error.strerror}; make a new pool with `judge pool`") from error
+        with _reading(path), open_regular(path) as file:
+            for number, line in enumerate(file, start=1):
+                found = _ID_FIRST.match(line)
+                if found is None:
+                    raise EvaluationError(f"{path}:{number}: no line of a document; {NEW_POOL}")
+                self._places[json.loads(found[1])] = place
+                place += len(line)
 
     def read(self, document: str) -> DocumentText:
         """Returns the texts of a document that the pool holds. Raises EvaluationError for a damaged line."""
-        try:
-            with open_regular(self._path) as file:
-                file.seek(self._places[document])
-                return DocumentText.from_record(file.readline())
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            raise EvaluationError(f"{self._path}: {document}: {reason}; make a new pool") from error
-        except OSError as error:
-            raise EvaluationError(f"{self._path}: {error.strerror}; make a new pool with `judge pool`") from error
+        with _reading(self._path, f": {document}"), open_regular(self._path) as file:
+            file.seek(self._places[document])
+            return DocumentText.from_record(file.readline())
 
 
 class PooledLine(Wire):
@@ -136,26 +130,28 @@ class PooledLine(Wire):
 def read_lines(path: Path, model: type[Line]) -> list[Line]:
     """Reads JSON lines. Raises EvaluationError with `file:line`."""
     found = []
-    try:
-        with open_regular(path) as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    found.append(model.from_record(line))
-                except ValidationError as error:
-                    raise EvaluationError(f"{path}:{number}: {error.errors()[0]['msg']}; make a new pool") from error
-    except OSError as error:
-        raise EvaluationError(f"{path}: {error.strerror}; make a new pool with `judge pool`") from error
+    with _reading(path), open_regular(path) as file:
+        for number, line in enumerate(file, start=1):
+            with _reading(path, f":{number}"):
+                found.append(model.from_record(line))
     return found
 
 
 def read_content(path: Path, adapter: TypeAdapter[Content]) -> Content:
     """Reads a JSON file. Raises EvaluationError."""
-    try:
+    with _reading(path):
         return adapter.validate_json(read_regular(path))
+
+
+@contextmanager
+def _reading(path: Path, place: str = "") -> Iterator[None]:
+    """Turns what a damaged or missing file raises into an EvaluationError. `place`: within the file."""
+    try:
+        yield
     except ValidationError as error:
-        raise EvaluationError(f"{path}: {error.errors()[0]['msg']}; make a new pool with `judge pool`") from error
+        raise EvaluationError(f"{path}{place}: {error.errors()[0]['msg']}; {NEW_POOL}") from error
     except OSError as error:
-        raise EvaluationError(f"{path}: {error.strerror}; make a new pool with `judge pool`") from error
+        raise EvaluationError(f"{path}: {error.strerror}; {NEW_POOL}") from error
 
 
 def write_lines(path: Path, values: Sequence[Wire]) -> None:

@@ -4,24 +4,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from evaluator.pages.page_blocks import (
-    Block,
-    Bullets,
-    Caution,
-    ChartImage,
-    FoldedBlocks,
-    Heading,
-    Listing,
-    Prose,
-    Sentence,
-    Table,
-    Verdict,
-)
+from evaluator.pages.page_blocks import Block, ChartImage, FoldedBlocks, Heading
 
 
 @dataclass(frozen=True, slots=True)
 class ShownBlock:
-    """A block with its kind, the name of its class in small letters. `svg`: of a chart."""
+    """A block with its kind: `chart`, `folded`, or the name of its class in small letters. `svg`: of a chart."""
 
     kind: str
     block: Block
@@ -55,20 +43,8 @@ def _shown(block: Block, svgs: Mapping[str, str]) -> ShownBlock:
             return ShownBlock("chart", block, svg=svgs[path])
         case FoldedBlocks(blocks=inner):
             return ShownBlock("folded", block, inner=tuple(_shown(one, svgs) for one in inner))
-        case Table():
-            return ShownBlock("table", block)
-        case Listing():
-            return ShownBlock("listing", block)
-        case Caution():
-            return ShownBlock("caution", block)
-        case Bullets():
-            return ShownBlock("bullets", block)
-        case Verdict():
-            return ShownBlock("verdict", block)
-        case Prose():
-            return ShownBlock("prose", block)
-        case Sentence() | Heading():
-            return ShownBlock("sentence", block)
+        case _:
+            return ShownBlock(type(block).__name__.lower(), block)
 
 
 def _anchor(title: str) -> str:

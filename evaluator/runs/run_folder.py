@@ -5,11 +5,10 @@ Leaves what the files hold to the steps.
 
 import fcntl
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,7 +25,6 @@ from services.files.regular_file import open_lock, read_regular
 Value = TypeVar("Value", bound=Wire)
 
 LATEST = "latest"
-_STAMP = re.compile(r"(\d{8}T\d{6}(?:\d{3})?)Z-")  # some in whole seconds
 CONDITIONS = "conditions.jsonl"  # what the machine did while the queries were timed (timing_validity)
 SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_folder)
 
@@ -287,32 +285,16 @@ def writable(path: Path) -> Path:
     return path
 
 
-def new_folder(
-    runs: Path, name: str, fingerprint: str, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-) -> Path:
-    """Creates the folder `<utc>-<name>-<fingerprint>`.
-
-    The order of the names is that of the creation: where the clock was set back, the time is the first after the
-    newest folder's. A run's manifest has the time by the clock.
-    """
+def new_folder(runs: Path, name: str, fingerprint: str) -> Path:
+    """Creates the folder `<utc>-<name>-<fingerprint>`: the order of the names is that of the creation."""
     runs.mkdir(parents=True, exist_ok=True)
     while True:
-        path = runs / f"{utc_stamp(max(clock(), _first_free_time(runs)))}-{name}-{fingerprint}"
-        try:
-            path.mkdir()
-        except FileExistsError:  # another process has created it in between
-            continue
-        return path
-
-
-def _first_free_time(runs: Path) -> datetime:
-    """Returns the first millisecond after those that the names of the folders here begin with."""
-    newest = datetime.min.replace(tzinfo=UTC)
-    for path in runs.iterdir():
-        if stamp := _STAMP.match(path.name):
-            with suppress(ValueError):  # no such day
-                newest = max(newest, datetime.strptime(f"{stamp[1].ljust(18, '0')}+0000", "%Y%m%dT%H%M%S%f%z"))
-    return newest + timedelta(milliseconds=1)
+        stamp = utc_stamp(datetime.now(UTC))
+        path = runs / f"{stamp}-{name}-{fingerprint}"
+        with suppress(FileExistsError):  # another process has created it in between
+            if not any(runs.glob(f"{stamp}-*")):
+                path.mkdir()
+                return path
 
 
 def utc_stamp(now: datetime) -> str:

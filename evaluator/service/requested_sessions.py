@@ -10,7 +10,6 @@ from evaluator.service.background_work import BackgroundWork
 from evaluator.service.computing_lock import ComputingLock
 from evaluator.service.form_session import AskedSession
 from evaluator.service.served_sessions import ServedSessions
-from evaluator.thread_work import in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +47,12 @@ class RequestedSessions:
     async def ask(self, sent: SentForm, asked: AskedSession) -> str:
         """Returns the key of a session, after starting to make it if need be.
 
-        A form that is sent again gets the session that it got before, unless that one failed or was removed. A form
-        that asks for what is being made gets the session that is being made. Raises as `BackgroundWork.start`.
+        A form that is sent again gets the session that it got before, unless that one failed. Raises as
+        `BackgroundWork.start`.
         """
-        content = _digest([*asked.pipelines, str(asked.top), str(asked.seed)])
-        key = content + _digest([sent.form])
-        for other in self._work.at_work():
-            if other.startswith(content):
-                return other
-        if self._work.holds(key):
-            outcome = await self._work.result(key)
-            names = await in_thread(self._sessions.names)
-            if isinstance(outcome, MadeSession) and outcome.name in names:
-                return key
-        self._work.start(key, partial(self._made, sent, asked))
+        key = _digest([sent.form, *asked.pipelines, str(asked.top), str(asked.seed)])
+        if not self._work.holds(key) or isinstance(await self._work.result(key), FailedSession):
+            self._work.start(key, partial(self._made, sent, asked))
         return key
 
     def holds(self, key: str) -> bool:

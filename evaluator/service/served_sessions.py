@@ -20,6 +20,7 @@ from evaluator.judging.session import JudgingSession, Order
 from evaluator.judging.session_files import JUDGES, SESSION, SessionFile
 from evaluator.service.judging_pages import ListedSession
 from services.chassis.errors import NotFound
+from services.contracts.base import SURROGATES
 from services.files.regular_file import read_regular
 
 KEPT_OPEN = 4
@@ -43,18 +44,12 @@ class ServedSessions:
         self._lock = Lock()
 
     def names(self) -> list[str]:
-        """Returns the names of all sessions, the newest first, without those of `unnameable`."""
-        return [name for name in self._found() if _is_utf8(name)]
-
-    def unnameable(self) -> list[str]:
-        """Returns the names of sessions, of surrogates in part, that are not UTF-8: no address can have them."""
-        return sorted(name for name in self._found() if not _is_utf8(name))
-
-    def _found(self) -> list[str]:
+        """Returns the names of all sessions, the newest first, without those that no address can have: not UTF-8."""
         # A file may be gone again, or be a link that leads nowhere, or out of the folder of runs.
         runs, every = self._runs.resolve(), (self._runs / FOLDER).glob(f"*/{SESSION}")
         files = [path for path in every if path.exists() and path.resolve().is_relative_to(runs)]
-        return [path.parent.name for path in sorted(files, key=_made_at, reverse=True)]
+        names = [path.parent.name for path in sorted(files, key=_made_at, reverse=True)]
+        return [name for name in names if not SURROGATES.search(name)]
 
     def listed(self, names: Sequence[str]) -> list[ListedSession]:
         """Returns sessions for the list."""
@@ -131,11 +126,3 @@ def _made_at(path: Path) -> tuple[int, str]:
         return path.stat().st_mtime_ns, path.parent.name
     except OSError:
         return 0, path.parent.name
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.report.report import Report
 from evaluator.report.step import report_step
 from evaluator.runs.answers import read_answers
-from evaluator.runs.run_folder import RunFolder, new_folder
+from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.corpus_check import expect_same_corpus, sampled_documents
 from evaluator.steps.prepared_run import load_dataset
 from services.chassis.errors import DeadlineExceeded, Unavailable
@@ -364,19 +363,6 @@ def test_the_newest_of_several_runs_in_one_second_is_the_one_created_last(tmp_pa
     for name in ("z", "a", "m", "a"):
         folder = RunFolder.create(tmp_path, planned(tmp_path, name=name))
         assert RunFolder.newest(tmp_path) == folder.path
-
-
-def test_the_newest_run_is_the_one_created_last_also_after_the_clock_was_set_back(tmp_path: Path) -> None:
-    (tmp_path / "20260231T000000Z-no-such-day").mkdir()
-    (tmp_path / "notes").mkdir()
-    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    folders = []
-    for hours, name in ((0, "z"), (-1, "m"), (-1, "a"), (1, "b"), (-5, "a")):
-        folders.append(new_folder(tmp_path, name, "00000000", lambda at=noon + timedelta(hours=hours): at))
-        (folders[-1] / "experiment.json").write_text("{}")
-    assert RunFolder.every(tmp_path) == folders
-    assert folders[0].name.startswith("20260101T120000000Z-")
-    assert folders[-1].name.startswith("20260101T130000001Z-")
 
 
 def test_a_folder_named_in_whole_seconds_is_older_than_one_of_the_same_second(tmp_path: Path) -> None:

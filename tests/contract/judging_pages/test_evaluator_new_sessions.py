@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,27 +71,6 @@ async def test_a_form_that_is_sent_again_leads_to_the_session_that_it_has_made(
     assert paths == [paths[0]] * 3
     assert third.headers["location"] == paths[0].replace("judge=ann", "judge=bob")
     assert sessions_of(runs) == [session_of(paths[0])]
-
-
-async def test_another_form_for_what_is_being_made_joins_it_and_makes_a_session_of_its_own_afterwards(
-    client: httpx.AsyncClient, run: str, runs: Path, slow: Path
-) -> None:
-    first, second = await filled_in(client, run), await filled_in(client, run)
-    with held_back(slow):
-        sent = [await client.post("/judge", data=fields) for fields in (first, second)]
-    answers = [await followed(client, one) for one in sent]
-    assert answers[0].headers["location"] == answers[1].headers["location"]
-    own = await followed(client, await client.post("/judge", data=await filled_in(client, run)))
-    assert len(sessions_of(runs)) == 2
-    assert own.headers["location"] != answers[0].headers["location"]
-
-
-async def test_a_form_whose_session_was_removed_makes_it_again(client: httpx.AsyncClient, run: str, runs: Path) -> None:
-    fields = await filled_in(client, run)
-    first = await followed(client, await client.post("/judge", data=fields))
-    shutil.rmtree(runs / "judging" / session_of(first.headers["location"]))
-    second = await followed(client, await client.post("/judge", data=fields))
-    assert sessions_of(runs) == [session_of(second.headers["location"])]
 
 
 async def test_what_is_wrong_is_said_above_the_form_as_it_was_filled_in_and_again_when_the_page_is_loaded_again(
