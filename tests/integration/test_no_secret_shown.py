@@ -208,6 +208,7 @@ async def hostile_store() -> AsyncIterator[tuple[int, list[bytes]]]:
 
 STORES = {
     "elasticsearch": ("lexical", {"LEXICAL_ENGINE": "elasticsearch"}, "ELASTICSEARCH"),
+    "vectors": ("dense", {"DENSE_STORE": "elasticsearch", "DENSE_ENCODER": "hashing"}, "ELASTICSEARCH"),
     "qdrant": ("dense", {"DENSE_STORE": "qdrant", "DENSE_ENCODER": "hashing"}, "QDRANT"),
     "qdrant over grpc": ("dense", {"DENSE_STORE": "qdrant", "DENSE_ENCODER": "hashing", "DENSE_GRPC": "on"}, "QDRANT"),
 }

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import httpx
 import numpy as np
 import pytest
 from elasticsearch import AsyncElasticsearch
@@ -11,6 +12,7 @@ from elasticsearch import AsyncElasticsearch
 from services.chassis.deadlines import Deadline, set_deadline
 from services.chassis.errors import BadInput, Conflict, UnknownCollection, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
+from services.dense.app import build_app
 from services.dense.settings import DenseSettings
 from services.storage.elasticsearch.client import ElasticsearchClients
 from services.vectorservice.compose import open_store
@@ -169,3 +171,27 @@ async def test_a_generation_that_another_replica_dropped_is_unknown_and_not_made
         with pytest.raises(UnknownCollection):
             await notes.upsert("notes@1", [point("a", axis(1.0))])
     assert (await client.indices.get(index=f"{settings.prefix}*")).body == {}
+
+
+async def test_the_dense_service_builds_publishes_and_searches_on_it(
+    settings: DenseSettings, store: VectorStore
+) -> None:
+    app = build_app(settings.model_copy(update={"encoder": "hashing"}))
+    transport = httpx.ASGITransport(app=app)
+    texts = {"a": "oil the chain", "b": "bleed the brake"}
+    batch = {"documents": [{"id": one, "text": text} for one, text in texts.items()]}
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://dense") as client,
+    ):
+        assert (await client.get("/readyz")).status_code == 200
+        path = "/v1/collections/notes@1"
+        await client.put(path, json={})
+        for expected in (2, 0):
+            assert (await client.post(f"{path}/documents", json=batch)).json()["encoded"] == expected
+        await client.post(f"{path}/finish", json={})
+        state = (await client.post(f"{path}/publish", json={})).json()
+        assert (state["published"], state["documents"], state["engine"][:15]) == (True, 2, "elasticsearch 8")
+        hits = (await client.post(f"{path}/search", json={"query": "chain"})).json()["hits"]
+        assert [hit["id"] for hit in hits] == ["a", "b"]
+    assert await store.published() == {"notes": "notes@1"}
