@@ -21,6 +21,7 @@ from services.contracts.collections import (
     CollectionView,
     DeleteRequest,
     DocumentsRequest,
+    MetadataRequest,
     Published,
     PublishRequest,
 )
@@ -134,6 +135,12 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
         page = await indexing.list_documents(collection, after, most, vectors=vectors)
         return Response(page.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
 
+    @routes.post("/v1/collections/{collection}/documents/metadata", tags=["documents"])
+    @handled("write", scope="index", slow=True)
+    async def update_metadata(collection: CollectionName, batch: MetadataRequest, received: Request) -> FanOutReport:
+        """Changes metadata of documents. Their texts stay, so that nothing is encoded."""
+        return await indexing.update_metadata(collection, batch, caller_of(received.scope))
+
     @routes.post("/v1/collections/{collection}/documents/get", response_model=DocumentsAnswer, tags=["documents"])
     @handled(scope="search")
     async def get_documents(collection: CollectionName, ids: IdsRequest) -> Response:
@@ -143,8 +150,8 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
 
     @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
     @handled("write", scope="index")
-    async def delete_documents(collection: CollectionName, ids: DeleteRequest, received: Request) -> FanOutReport:
-        """Deletes documents by their ids."""
-        return await indexing.delete_documents(collection, ids, caller_of(received.scope))
+    async def delete_documents(collection: CollectionName, asked: DeleteRequest, received: Request) -> FanOutReport:
+        """Deletes documents by their ids, or up to 1,000 that pass a filter."""
+        return await indexing.delete_documents(collection, asked, caller_of(received.scope))
 
     return routes

@@ -16,9 +16,8 @@ from evaluator.experiments.load_plan import LoadPlan
 from evaluator.metrics.metric_table import DEFAULT_METRICS, MetricName, parse_metric
 from evaluator.printable import shown
 from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
-from services.contracts.base import Count, Depth, Name, Text, Wire
+from services.contracts.base import Count, Depth, FieldName, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
-from services.contracts.documents import FieldName
 from services.contracts.lists import Items
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import AskedPipeline

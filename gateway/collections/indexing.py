@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from gateway.families import FAMILIES, family_names
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, BuildConflict, BuildNeeded, NotHeld, Superseded, Unavailable
-from services.contracts.collections import CollectionState, DeleteRequest, DocumentsRequest, build_mark
+from services.contracts.collections import CollectionState, DeleteRequest, DocumentsRequest, MetadataRequest, build_mark
 from services.contracts.documents import (
     DeleteReport,
     Document,
@@ -29,12 +30,14 @@ from services.contracts.documents import (
     DocumentsPage,
     FanOutReport,
     FetchRequest,
+    IdPageRequest,
     IdsRequest,
     IndexReport,
     IndexRequest,
     ItemError,
     SentDocument,
 )
+from services.contracts.filters import Filter
 from services.contracts.generations import name_of, number_of
 
 Report = TypeVar("Report", IndexReport, DeleteReport)
@@ -74,6 +77,35 @@ class Indexing:
     async def index(self, name: str, batch: DocumentsRequest, caller: Principal | None) -> FanOutReport:
         """Indexes a batch in every backend of the collection. Raises BadInput for vectors of a backend that takes none,
         else only if all of them failed."""
+        # Waits while a publish compares the services.
+        async with self._pauses.write(name):
+            return await self._index(name, batch, caller)
+
+    async def update_metadata(self, name: str, batch: MetadataRequest, caller: Principal | None) -> FanOutReport:
+        """Changes metadata alone: reads the documents and indexes them again, which encodes no passage."""
+        budget, store = Budget.within(current_deadline()), self._document_store()
+        async with self._ordered_write(name) as version:
+            history = await self._generations.fetch_history(name, remaining_s(budget))
+            target = _target_generation(history, batch.build)
+            asked = FetchRequest(ids=tuple(one.id for one in batch.documents))
+            try:
+                found = await wire.fetch_documents(store, target, asked, remaining_s(budget))
+            except BackendFailed as failure:
+                raise as_problem(failure) from failure
+            if not found.documents:
+                return FanOutReport(collection=target, complete=True, documents=0, missing=found.missing, services=())
+            changes = {one.id: one.metadata for one in batch.documents}
+            documents = tuple(
+                SentDocument.model_validate({**dict(one), "metadata": {**one.metadata, **changes[one.id]}})
+                for one in found.documents
+            )
+            request = DocumentsRequest(documents=documents, build=batch.build)
+            report = await self._index(name, request, caller, version)
+            return report.model_copy(update={"missing": found.missing})
+
+    async def _index(
+        self, name: str, batch: DocumentsRequest, caller: Principal | None, version: int | None = None
+    ) -> FanOutReport:
         given = frozenset(name for document in batch.documents for name in document.vectors)
 
         async def index(backend: Backend, part: WriteTarget) -> IndexReport:
@@ -81,9 +113,7 @@ class Indexing:
             request = IndexRequest.model_construct(documents=documents)
             return await wire.index(backend, part.generation, request, part.version, part.build, part.timeout_s)
 
-        # Waits while a publish compares the services.
-        async with self._pauses.write(name):
-            report = await self._write(name, batch.build, caller, len(batch.documents), index, given)
+        report = await self._write(name, batch.build, caller, len(batch.documents), index, given, version)
         states = self._generations.history(name).states
         return report.model_copy(
             update={
@@ -92,15 +122,44 @@ class Indexing:
             }
         )
 
-    async def delete_documents(self, name: str, ids: DeleteRequest, caller: Principal | None) -> FanOutReport:
+    async def delete_documents(self, name: str, asked: DeleteRequest, caller: Principal | None) -> FanOutReport:
         """Deletes documents from every backend of the collection. Raises only if all of them failed."""
-        request = IdsRequest.model_construct(ids=ids.ids)
+        if asked.filter is not None:
+            return await self._delete_matching(name, asked.filter, caller)
+        async with self._pauses.write(name):
+            return await self._delete(name, asked.ids or (), asked.build, caller)
+
+    async def _delete_matching(self, name: str, wanted: Filter, caller: Principal | None) -> FanOutReport:
+        """Deletes the first documents that pass a filter. A document that is written meanwhile stays."""
+        budget, store = Budget.within(current_deadline()), self._document_store()
+        async with self._ordered_write(name) as version:
+            live = await self._generations.searchable(name, remaining_s(budget))
+            try:
+                page = await wire.list_ids(store, live, IdPageRequest(filter=wanted), remaining_s(budget))
+            except BackendFailed as failure:
+                raise as_problem(failure) from failure
+            if not page.ids:
+                return FanOutReport(collection=live, complete=True, documents=0, services=())
+            report = await self._delete(name, page.ids, None, caller, version)
+            return report.model_copy(update={"more": page.following is not None})
+
+    async def _delete(
+        self, name: str, ids: tuple[str, ...], build: str | None, caller: Principal | None, version: int | None = None
+    ) -> FanOutReport:
+        request = IdsRequest.model_construct(ids=ids)
 
         async def delete(backend: Backend, part: WriteTarget) -> DeleteReport:
             return await wire.delete(backend, part.generation, request, part.version, part.build, part.timeout_s)
 
+        return await self._write(name, build, caller, len(ids), delete, version=version)
+
+    @asynccontextmanager
+    async def _ordered_write(self, name: str) -> AsyncIterator[int]:
+        """Yields the version of a write that reads first. This gateway's earlier writes have ended; later ones win."""
+        version = self._clock.next()
+        await self._pauses.settled(name)
         async with self._pauses.write(name):
-            return await self._write(name, ids.build, caller, len(ids.ids), delete)
+            yield version
 
     async def get_documents(self, name: str, ids: IdsRequest) -> DocumentsAnswer:
         """Reads documents by id from the document store."""
@@ -141,17 +200,19 @@ class Indexing:
         documents: int,
         write: Callable[[Backend, WriteTarget], Awaitable[Report]],
         given_vectors: frozenset[str] = frozenset(),
+        version: int | None = None,
     ) -> FanOutReport:
         """Writes to the generation of a build, or to the live one and then to every build above it, which would lack
         the write when published. Runs within a write of `self._pauses`.
 
-        `given_vectors`: the backends whose vectors documents have. Raises BadInput if one of them takes none.
+        `given_vectors`: the backends whose vectors documents have. Raises BadInput if one of them takes none. Without a
+        `version` the write is the newest.
         """
         budget = Budget.within(current_deadline())
         history = await self._generations.fetch_history(name, remaining_s(budget))
         expect_own_build(history, token, caller)
         target = _target_generation(history, token)
-        version = self._clock.next()
+        version = self._clock.next() if version is None else version
 
         async def on_one(backend: Backend) -> Report:
             return await write(backend, WriteTarget(target, history.build(target), version, remaining_s(budget)))

@@ -89,3 +89,4 @@ Number = Annotated[float, Field(strict=True)]
 Weight = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
 NAME = "[a-z0-9][a-z0-9_-]{0,63}"
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]

@@ -6,9 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from services.contracts.base import Count, Name, Number, Weight, Wire
-from services.contracts.documents import FieldName, IdsRequest, IndexRequest
+from services.contracts.base import Count, DocumentId, FieldName, Name, Number, Weight, Wire
+from services.contracts.documents import IndexRequest, MetadataUpdate
 from services.contracts.expansions import ExpansionMethod, ExpansionModel
+from services.contracts.filters import Filter
 from services.contracts.generations import Generation
 from services.contracts.lists import Items
 
@@ -141,10 +142,34 @@ class DocumentsRequest(IndexRequest):
     build: BuildToken | None = None
 
 
-class DeleteRequest(IdsRequest):
-    """Ids to delete from the generation of a `build`, or from the live one and every newer build."""
+class MetadataRequest(Wire):
+    """Changes of metadata alone: of the generation of a `build`, or of the live one and every newer build."""
 
+    documents: Annotated[tuple[MetadataUpdate, ...], Items(1, 256, fail_fast=True)]
     build: BuildToken | None = None
+
+    @model_validator(mode="after")
+    def _has_each_once(self) -> Self:
+        if len({one.id for one in self.documents}) < len(self.documents):
+            raise ValueError("documents: an id is there twice; send all fields of a document at once")
+        return self
+
+
+class DeleteRequest(Wire):
+    """Documents to delete from the generation of a `build`, or from the live one and every newer build: by their ids,
+    or the first 1,000 of the live one that pass a filter."""
+
+    ids: Annotated[tuple[DocumentId, ...], Items(1, 1_000)] | None = None
+    filter: Filter | None = None
+    build: BuildToken | None = None
+
+    @model_validator(mode="after")
+    def _names_documents(self) -> Self:
+        if (self.ids is None) == (self.filter is None):
+            raise ValueError("send either `ids` or a `filter`")
+        if self.filter is not None and self.build is not None:
+            raise ValueError("build: a filter is of the live generation; leave out `build`, or send `ids`")
+        return self
 
 
 class VectorState(Wire):

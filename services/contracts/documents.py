@@ -16,8 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, Name, Wire
+from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, FieldName, Name, Wire
 from services.contracts.expansions import Expansions
+from services.contracts.filters import Filter
 from services.contracts.generations import Generation
 from services.contracts.lists import Items, UnionMessage
 from services.contracts.vectors import DocumentVector
@@ -42,7 +43,6 @@ ALL_PARTS: tuple[StoredPart, ...] = ("title", "text", "metadata", "expansions")
 MOST_ANSWER_BYTES = 16_000_000
 # Most metadata values of one answer, twice what a body may have: 16 MB hold millions, which take seconds to parse.
 MOST_ANSWER_VALUES = 200_000
-FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
 def _stripped(value: Any) -> tuple[Any, int]:
@@ -162,6 +162,13 @@ class IndexRequest(Wire):
         return self
 
 
+class MetadataUpdate(Wire):
+    """Metadata to set in a document; null removes a field, and fields that are not named stay."""
+
+    id: DocumentId
+    metadata: Annotated[dict[FieldName, MetadataValue | None], Field(min_length=1)]
+
+
 class ItemError(Wire):
     """Why one document was not taken. `retryable`: it may be taken when sent again (the service was full, or a newer
     write of its id came first)."""
@@ -191,10 +198,12 @@ class IdsRequest(Wire):
 
 
 class IdPageRequest(Wire):
-    """Asks for the ids that follow `after`, the `following` of the page before; None begins."""
+    """Asks for the ids that follow `after`, the `following` of the page before; None begins. With a filter, only for
+    those of documents that pass it."""
 
     after: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     most: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 1_000
+    filter: Annotated[Filter | None, Field(exclude_if=lambda wanted: wanted is None)] = None
 
 
 class IdPage(Wire):
@@ -265,7 +274,9 @@ class ServiceOutcome(Wire):
 class FanOutReport(Wire):
     """The gateway's report of a batch: complete only when every service took every document.
 
-    `undeclared_metadata` names the first 32 fields that were stored but that filters cannot use.
+    `undeclared_metadata` names the first 32 fields that were stored but that filters cannot use. `missing`: the ids
+    without a document whose metadata could be changed. `more`: further documents pass the filter; send the request
+    again.
     """
 
     collection: str
@@ -273,4 +284,6 @@ class FanOutReport(Wire):
     documents: Count
     stripped_characters: Count = 0
     undeclared_metadata: tuple[str, ...] = ()
+    missing: Annotated[tuple[str, ...], Field(exclude_if=not_)] = ()
+    more: Annotated[bool, Field(exclude_if=not_)] = False
     services: tuple[ServiceOutcome, ...]

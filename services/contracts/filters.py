@@ -4,8 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import StrictBool, StrictFloat, StrictInt, model_validator
 
-from services.contracts.base import SURROGATES, Wire
-from services.contracts.documents import FieldName
+from services.contracts.base import SURROGATES, FieldName, Wire
 from services.contracts.lists import Items, UnionMessage
 
 Operand = StrictBool | StrictInt | StrictFloat | str

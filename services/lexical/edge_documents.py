@@ -149,10 +149,10 @@ class EdgeDocuments:
         return edge.Point(point_id(document.id), [0.0], payload)
 
 
-def page_of_ids(shard: edge.EdgeShard, asked: IdPageRequest) -> IdPage:
-    """Returns a page of the ids of all documents."""
+def page_of_ids(shard: edge.EdgeShard, asked: IdPageRequest, where: edge.Filter | None) -> IdPage:
+    """Returns a page of the ids of all documents that pass a filter."""
     first = None if asked.after is None else _point_of(asked.after)
-    request = edge.ScrollRequest(offset=first, limit=asked.most, with_payload=["id"], with_vector=False)
+    request = edge.ScrollRequest(first, asked.most, where, with_payload=["id"], with_vector=False)
     records, following = shard.scroll(request)
     ids = tuple(record.payload["id"] for record in records if record.payload is not None)
     return IdPage(ids=ids, following=None if following is None else str(following))

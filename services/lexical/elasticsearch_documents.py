@@ -82,11 +82,12 @@ async def delete_documents(
     )
 
 
-async def page_of_ids(client: AsyncElasticsearch, index: str, asked: IdPageRequest) -> IdPage:
-    """Returns a page of the ids of all documents visible to searches, in ascending order."""
+async def page_of_ids(client: AsyncElasticsearch, index: str, asked: IdPageRequest, query: Json) -> IdPage:
+    """Returns a page of the ids of all documents of a query that are visible to searches, in ascending order."""
     with elasticsearch_errors():
         answer = await within_deadline(client).search(
             index=index,
+            query=query,
             size=asked.most,
             sort=[{"doc_id": "asc"}],
             search_after=None if asked.after is None else [asked.after],

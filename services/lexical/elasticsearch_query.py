@@ -26,6 +26,11 @@ def search_query(
     }
 
 
+def filter_query(requirements: Sequence[Requirement]) -> Json:
+    """Returns the query for all documents that meet the requirements."""
+    return {"bool": {"filter": [field_clause(requirement) for requirement in requirements]}}
+
+
 def copy_preference(text: str) -> str:
     """Returns the `preference` of a query, by which Elasticsearch chooses a copy of each shard.
 

@@ -130,7 +130,9 @@ class EdgeEngine:
 
     async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
         """Reads payloads in the order of point ids."""
-        return await self._usable(generation).read(lambda shard: page_of_ids(shard, asked))
+        held = self._usable(generation)
+        where = edge_filter(requirements_of(asked.filter, held.record.declaration.metadata), ())
+        return await held.read(lambda shard: page_of_ids(shard, asked, where))
 
     async def finish(self, generation: str) -> CollectionState:
         """Flushes, and merges after many deletions. Indexed documents are searchable before."""

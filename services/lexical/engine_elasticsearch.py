@@ -19,7 +19,7 @@ from services.lexical.elasticsearch_mapping import (
     stamp_beside,
     stamp_of_new,
 )
-from services.lexical.elasticsearch_query import copy_preference, search_query
+from services.lexical.elasticsearch_query import copy_preference, filter_query, search_query
 from services.lexical.elasticsearch_reading import get_documents, largest_document
 from services.lexical.presets import chosen_preset
 from services.storage.builds import refuse_other_build
@@ -120,9 +120,10 @@ class ElasticsearchEngine:
 
     async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
         """Reads the ids that searches see, in their order."""
-        await self._usable(generation)
+        declaration = (await self._usable(generation)).declaration
+        query = filter_query(requirements_of(asked.filter, declaration.metadata))
         with self._indices.forget_if_gone(generation):
-            return await page_of_ids(self._reading, self._indices.index(generation), asked)
+            return await page_of_ids(self._reading, self._indices.index(generation), asked, query)
 
     async def finish(self, generation: str) -> CollectionState:
         """Refreshes, and merges a build."""

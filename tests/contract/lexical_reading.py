@@ -2,11 +2,12 @@
 
 import pytest
 
-from services.chassis.errors import AnswerTooLarge
+from services.chassis.errors import AnswerTooLarge, BadInput
 from services.contracts.documents import MOST_ANSWER_BYTES, MOST_ANSWER_VALUES, Document, IdPage, IdPageRequest
+from services.contracts.filters import Condition, Filter
 from services.lexical.document_collector import ReadOptions, wire_bytes
 from services.lexical.engine import LexicalEngine
-from tests.support.lexical_notes import ALL_PRESETS
+from tests.support.lexical_notes import ALL_PRESETS, WITH_FIELDS
 
 # Points are no words, so long texts of them are indexed quickly.
 LONG = "." * 6_000_000
@@ -70,6 +71,24 @@ class ReadingSuite:
         assert sorted(found) == sorted(names)
         await engine.begin("notes@2", ALL_PRESETS)
         assert await engine.ids("notes@2", IdPageRequest()) == IdPage(ids=(), following=None)
+
+    async def test_the_pages_of_ids_of_a_filter_have_the_documents_that_pass_it(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", WITH_FIELDS)
+        years = {f"n{number}": 2000 + number for number in range(20)}
+        held = [Document(id=name, text="salt", metadata={"year": year}) for name, year in years.items()]
+        await engine.index("notes@1", [*held, Document(id="bare", text="salt")])
+        await engine.finish("notes@1")
+        late = Filter(all=(Condition(field="year", op="gte", value=2008),))
+        page = await engine.ids("notes@1", IdPageRequest(most=7, filter=late))
+        found = [*page.ids]
+        while page.following is not None:
+            page = await engine.ids("notes@1", IdPageRequest(after=page.following, most=7, filter=late))
+            found += page.ids
+        assert sorted(found) == sorted(name for name, year in years.items() if year >= 2008)
+        none = Filter(all=(Condition(field="year", op="exists", value=False),))
+        assert (await engine.ids("notes@1", IdPageRequest(filter=none))).ids == ("bare",)
+        with pytest.raises(BadInput, match="nowhere is not declared"):
+            await engine.ids("notes@1", IdPageRequest(filter=Filter(all=(Condition(field="nowhere", op="exists"),))))
 
     async def test_a_lone_document_is_given_whatever_it_has(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", ALL_PRESETS)
