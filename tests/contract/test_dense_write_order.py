@@ -8,7 +8,7 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.documents import Document
+from services.contracts.documents import DocumentWithVectors
 from services.dense.encoder import Vectors
 from services.dense.encoder_hashing import HashingEncoder
 from services.storage.write_order import Write, WriteOrder
@@ -41,7 +41,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EdgeStore]:
 
 async def test_what_was_written_while_an_older_batch_was_encoded_stays(store: EdgeStore) -> None:
     order, slow, deadline = WriteOrder(), HeldEncoder(), Deadline.after_ms(60_000)
-    older, newer = Document(id="a", text="older"), Document(id="a", text="newer")
+    older, newer = DocumentWithVectors(id="a", text="older"), DocumentWithVectors(id="a", text="newer")
     writing = asyncio.create_task(indexing.index(store, slow, order, Write("c@1", 1), [older], deadline))
     await slow.begun.wait()
     report = await indexing.index(store, HashingEncoder(), order, Write("c@1", 2), [newer], deadline)

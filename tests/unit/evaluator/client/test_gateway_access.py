@@ -260,7 +260,7 @@ def test_the_command_line_says_a_refusal_before_it_waits_for_a_gateway(tmp_path:
 def test_exported_scripts_take_the_key_from_their_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_API_KEY", KEY)
     target = LoadTarget(
-        "http://127.0.0.1/search", 10, 900, ("q",), {"q": 1}, {("bm25", "q"): b"{}"}, frozenset(), {}, caches=False
+        "http://127.0.0.1/search", 10, 900, ("q",), {("bm25", "q"): b"{}"}, frozenset(), {}, caches=False
     )
     traffic = exported_traffic(target, "bm25", 2.0, LoadPlan(rates=(2.0,), seconds=1), seed=7)
     for name, text in exported_files(traffic).items():
