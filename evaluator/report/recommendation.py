@@ -1,9 +1,11 @@
 """Recommends a pipeline: the cheapest of those that cannot be told from the best one. Pure.
 
-The rules: only pipelines within the bounds are looked at. Quality decides who contends (`contenders.py`); nor does one
-contend that a verdict against the baseline, which stands beside, shows to be worse than another. Each of the two rules
-errs in 2.5 %. Among the contenders the lowest p95 decides where the times hold, else the least CPU a query where it is
-known of all, else the highest mean. Within a bound, whose setter has decided what may be spent, the highest mean does.
+The rules: only pipelines within the bounds are looked at. Quality decides who contends (`contenders.py`), and so do the
+verdicts against the baseline, which stand beside: one that is shown to be worse than another does not contend, and a
+baseline that cannot be told from the best does. Without a bound, nothing is decided where all contend: too few queries
+are no reason to ship the cheapest. Each rule that excludes errs in 2.5 %. Among the contenders the lowest p95 decides
+where the times hold, else the least CPU a query where it is known of all, else the highest mean. Within a bound, whose
+setter has decided what may be spent, the highest mean does.
 """
 
 import math
@@ -29,6 +31,9 @@ _BY: Mapping[ChosenBy, str] = {
 }
 
 
+_CHEAPEST: Mapping[ChosenBy, str] = {"p95": "has the lowest p95", "cpu": "takes the least CPU a query"}
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The most that a pipeline may take, in milliseconds; None: any."""
@@ -47,7 +52,7 @@ NO_BOUNDS = Bounds()
 class Recommendation(Wire):
     """What to ship. `contenders`: the pipelines that cannot be told from the best one, in the order of the run."""
 
-    pipeline: str | None  # null: none is within the bounds
+    pipeline: str | None  # null: none is within the bounds (no contenders), or the queries cannot tell any apart
     contenders: tuple[str, ...]
     chosen_by: ChosenBy | None  # null: nothing was left to choose
     p95_within_ms: FiniteFloat | None  # the bounds; null: any
@@ -72,29 +77,37 @@ def recommend(
     allowed = _within(pipelines, bounds)
     if len(allowed) < len(pipelines):
         standings = standings_of({name: figures[name] for name in allowed}, depth, seed)
-    worse = _shown_worse({name: pipelines[name] for name in allowed})
+    verdicts = {name: pipelines[name] for name in allowed}
+    worse = _shown_worse(verdicts)
     contending = {
         name: pipelines[name]
         for name, standing in standings.items()
-        if standing.contends and (name not in worse or name == standing.best)
+        if name == standing.best
+        or (standing.contends and name not in worse)
+        or name in _not_told_from(standing.best, verdicts)
     }
     by, pipeline = _chosen(contending, standings, bounds) if contending else (None, None)
-    return Recommendation(
-        pipeline=pipeline,
-        contenders=tuple(contending),
-        chosen_by=by if len(contending) > 1 else None,
-        p95_within_ms=bounds.p95_ms,
-        cpu_within_ms=bounds.cpu_ms,
-        text=f"No pipeline is within {bounds}."
-        if pipeline is None or by is None
-        else " ".join(
+    undecided = bounds == NO_BOUNDS and 1 < len(contending) == len(pipelines)
+    if pipeline is None or by is None:
+        text = f"No pipeline is within {bounds}."
+    elif undecided:
+        text = _undecided(pipeline, by, standings)
+    else:
+        text = " ".join(
             [
                 _why(pipeline, standings, tuple(contending), by, bounds),
                 *_ruled_out(standings, contending),
                 _cost(pipelines[pipeline]),
                 *_open_question(pipeline, standings, tuple(contending)),
             ]
-        ),
+        )
+    return Recommendation(
+        pipeline=None if undecided else pipeline,
+        contenders=tuple(contending),
+        chosen_by=by if len(contending) > 1 and not undecided else None,
+        p95_within_ms=bounds.p95_ms,
+        cpu_within_ms=bounds.cpu_ms,
+        text=text,
     )
 
 
@@ -141,7 +154,7 @@ def _why(
     mine = standings[pipeline]
     rivals = f"those within {bounds}" if bounds != NO_BOUNDS else "the pipelines"
     begin = f"Ship {pipeline}: {mine.metric} {mine.mean:.4f}"
-    queries = f"{mine.queries:,} {'query' if mine.queries == 1 else 'queries'}"
+    queries = _counted(mine.queries)
     if len(standings) == 1:
         return f"{begin}, and no other pipeline is within {bounds}."
     if len(contending) == 1:
@@ -149,6 +162,34 @@ def _why(
     others = [f"{name} ({standings[name].mean:.4f})" for name in contending if name != pipeline]
     told = f"{rivals} apart" if len(contending) == len(standings) else f"it from {_listed(others)}"
     return f"{begin}; {queries} cannot tell {told}, and of these {len(contending)} {_BY[by]}."
+
+
+def _undecided(cheapest: str, by: ChosenBy, standings: Mapping[str, Standing]) -> str:
+    """Returns that the queries tell no pipeline from another, which are best and cheapest, and how many more would."""
+    best = standings[standings[cheapest].best]
+    name = best.best
+    leads = f"{name} has the highest {best.metric} ({best.mean:.4f})"
+    if by != "quality":
+        leads += f", {cheapest} ({standings[cheapest].mean:.4f}) " + _CHEAPEST[by]
+    other = cheapest if cheapest != name else min(standings, key=lambda one: standings[one].mean)
+    more = (standings[other].queries_to_tell or 0) - best.queries
+    settle = (
+        f"About {_counted(more, 'more judged ')} would tell {name} from {other}, if the difference stays as it is."
+        if more > 0
+        else "Judge more queries."
+    )
+    return f"Not decided: {_counted(best.queries)} cannot tell the pipelines apart. {leads}. {settle}"
+
+
+def _counted(queries: int, kind: str = "") -> str:
+    return f"{queries:,} {kind}{'query' if queries == 1 else 'queries'}"
+
+
+def _not_told_from(best: str, pipelines: Mapping[str, PipelineReport]) -> set[str]:
+    """Returns the pipelines that a verdict against the baseline does not tell from the best one."""
+    verdicts = [outcome.against_first for outcome in pipelines.values() if outcome.against_first]
+    pairs = [{one.first, one.second} for one in verdicts if one.outcome not in ("better", "worse")]
+    return {name for pair in pairs if best in pair for name in pair if name in pipelines}
 
 
 def _shown_worse(pipelines: Mapping[str, PipelineReport]) -> set[str]:
@@ -187,7 +228,7 @@ def _open_question(pipeline: str, standings: Mapping[str, Standing], contending:
     more = max((one.queries_to_tell or 0) for one in apart) - mine.queries
     if more <= 0:
         return (f"{asked}.",)
-    judged = f"{more:,} more judged {'query' if more == 1 else 'queries'}"
+    judged = _counted(more, "more judged ")
     stay = "difference stays as it is" if len(apart) == 1 else "differences stay as they are"
     return (f"{asked}; about {judged} would tell, if the {stay}.",)
 

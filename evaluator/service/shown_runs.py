@@ -107,7 +107,7 @@ def _verdict_written(path: Path, _written: int) -> str:
     if chosen is None:
         return "one pipeline" if len(names) == 1 else ""
     if chosen.pipeline is None:
-        return "no pipeline within the bounds"
+        return "not decided: too few queries" if chosen.contenders else "no pipeline within the bounds"
     if len(chosen.contenders) == 1:
         return f"ship {chosen.pipeline}, the best of {len(names)}"
     return f"ship {chosen.pipeline}; {len(chosen.contenders)} of {len(names)} cannot be told apart"

@@ -96,6 +96,34 @@ def test_of_those_that_cannot_be_told_from_the_best_the_cheapest_is_recommended(
     assert (roomy.pipeline, set(roomy.contenders), roomy.chosen_by) == (best, {"one", "two"}, "bound")
 
 
+def test_where_the_queries_tell_no_pipeline_from_another_nothing_is_shipped(
+    evaluator: Evaluator, tmp_path: Path, alike: list[Path]
+) -> None:
+    run, report, _ = reported(evaluator, tmp_path, alike[:2])
+    best = max(report.pipelines, key=lambda name: report.pipelines[name].quality["nDCG@10"] or 0)
+    cheap = {name: with_cpu(one, 5.0 if name == best else 2.0) for name, one in report.pipelines.items()}
+    found = recommend(cheap, run.figures, run.ranked.depth, run.experiment.seed)
+    assert found is not None
+    assert (found.pipeline, set(found.contenders), found.chosen_by) == (None, {"one", "two"}, None)
+    assert f"{best} has the highest nDCG@10" in found.text
+    assert f"would tell {best} from " in found.text
+    bounded = recommend(cheap, run.figures, run.ranked.depth, run.experiment.seed, Bounds(cpu_ms=10.0))
+    assert bounded is not None
+    assert bounded.pipeline == best  # who sets a bound has decided what may be spent
+
+
+def test_a_baseline_that_its_verdict_does_not_tell_from_the_best_contends(evaluator: Evaluator, tmp_path: Path) -> None:
+    files = write_three_rankings(tmp_path)
+    run, report, _ = reported(evaluator, tmp_path, [files["fair"], files["good"], files["bad"]])
+    verdict = report.pipelines["good"].against_first
+    assert verdict is not None
+    told = {"against_first": verdict.model_copy(update={"outcome": "cannot tell"})}
+    changed = report.pipelines | {"good": report.pipelines["good"].model_copy(update=told)}
+    found = recommend(changed, run.figures, run.ranked.depth, run.experiment.seed)
+    assert found is not None
+    assert found.contenders == ("fair", "good")
+
+
 def test_a_bound_of_what_a_run_does_not_know_is_refused(
     evaluator: Evaluator, tmp_path: Path, alike: list[Path]
 ) -> None:
