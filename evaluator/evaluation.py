@@ -54,9 +54,15 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
             failed = [check for check in health.checks if not check.ok]
             last = "; ".join(f"{one.name}: {one.detail or 'its log says why'}" for one in failed) or health.status
         if time.monotonic() >= until:
-            raise EvaluationError(f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last}")
+            raise EvaluationError(
+                f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last} (another one: --gateway or "
+                "GATEWAY_URL)"
+            )
         if not announced:
-            say(f"Waiting for the gateway at {client.url}, at most {seconds:.0f} s: {last}")
+            say(
+                f"Waiting at most {seconds:.0f} s for the gateway at {client.url} (another one: --gateway or "
+                f"GATEWAY_URL): {last}"
+            )
             announced = True
         await asyncio.sleep(0.5)
 
