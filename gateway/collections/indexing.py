@@ -82,34 +82,59 @@ class Indexing:
             return await self._index(name, batch, caller)
 
     async def update_metadata(self, name: str, batch: MetadataRequest, caller: Principal | None) -> FanOutReport:
-        """Changes metadata alone: reads the documents and indexes them again, which encodes no passage."""
+        """Changes metadata alone: reads the documents of each generation (texts of a build may be newer, or missing)
+        and indexes them again, which encodes no passage."""
         budget, store = Budget.within(current_deadline()), self._document_store()
+        changes = {one.id: one.metadata for one in batch.documents}
+        asked = FetchRequest(ids=tuple(changes))
+
+        async def read(generation: str) -> DocumentsAnswer:
+            return await wire.fetch_documents(store, generation, asked, remaining_s(budget))
+
+        def change(found: DocumentsAnswer) -> tuple[SentDocument, ...]:
+            return tuple(
+                SentDocument.model_validate({**dict(one), "metadata": {**one.metadata, **changes[one.id]}})
+                for one in found.documents
+            )
+
         async with self._ordered_write(name) as version:
             history = await self._generations.fetch_history(name, remaining_s(budget))
             target = _target_generation(history, batch.build)
-            asked = FetchRequest(ids=tuple(one.id for one in batch.documents))
             try:
-                found = await wire.fetch_documents(store, target, asked, remaining_s(budget))
+                found = await read(target)
             except BackendFailed as failure:
                 raise as_problem(failure) from failure
             if not found.documents:
                 return FanOutReport(collection=target, complete=True, documents=0, missing=found.missing, services=())
-            changes = {one.id: one.metadata for one in batch.documents}
-            documents = tuple(
-                SentDocument.model_validate({**dict(one), "metadata": {**one.metadata, **changes[one.id]}})
-                for one in found.documents
-            )
-            request = DocumentsRequest(documents=documents, build=batch.build)
-            report = await self._index(name, request, caller, version)
+            request = DocumentsRequest(documents=change(found), build=batch.build)
+            reading: dict[str, asyncio.Task[DocumentsAnswer]] = {}  # once for all backends
+
+            async def documents_of(generation: str) -> tuple[SentDocument, ...]:
+                if generation == target:
+                    return request.documents
+                if generation not in reading:
+                    reading[generation] = asyncio.create_task(read(generation))
+                return change(await reading[generation])
+
+            report = await self._index(name, request, caller, version, documents_of)
             return report.model_copy(update={"missing": found.missing})
 
     async def _index(
-        self, name: str, batch: DocumentsRequest, caller: Principal | None, version: int | None = None
+        self,
+        name: str,
+        batch: DocumentsRequest,
+        caller: Principal | None,
+        version: int | None = None,
+        documents_of: Callable[[str], Awaitable[tuple[SentDocument, ...]]] | None = None,
     ) -> FanOutReport:
+        """Indexes the batch; with `documents_of`, in each generation the documents that this returns for it."""
         given = frozenset(name for document in batch.documents for name in document.vectors)
 
         async def index(backend: Backend, part: WriteTarget) -> IndexReport:
-            documents = _with_own_vectors(batch.documents, backend.name) if given else batch.documents
+            sent = batch.documents if documents_of is None else await documents_of(part.generation)
+            if not sent:
+                return IndexReport(indexed=0, unchanged=0)
+            documents = _with_own_vectors(sent, backend.name) if given else sent
             request = IndexRequest.model_construct(documents=documents)
             return await wire.index(backend, part.generation, request, part.version, part.build, part.timeout_s)
 

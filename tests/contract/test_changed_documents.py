@@ -126,6 +126,28 @@ async def test_a_text_that_is_written_meanwhile_is_not_undone(stack: RealStack) 
     assert await same_everywhere(stack)
 
 
+async def test_metadata_of_live_documents_leaves_the_texts_of_a_build(stack: RealStack) -> None:
+    assert (await stack.begin(build="next", new_generation=True, metadata={"year": "number"})).status_code == 200
+    newer = [{"id": "d00", "text": "newer", "metadata": {"year": 1}}]
+    assert (await stack.send(newer, build="next")).json()["complete"]
+    change = [{"id": one, "metadata": {"shop": "b"}} for one in ("d00", "d01")]
+    report = (await stack.post("/documents/metadata", documents=change)).json()
+    assert (report["collection"], report["complete"], report["documents"]) == ("c@1", True, 2)
+    [live] = (await stack.post("/documents/get", ids=["d00"])).json()["documents"]
+    assert (live["text"], live["metadata"]) == ("word 0", {"year": 2000, "shop": "b"})
+    assert await same_everywhere(stack, "c@2")
+    assert (await stack.post("/publish", build="next", expected_documents=1)).status_code == 200
+    [built] = (await stack.post("/documents/get", ids=["d00", "d01"])).json()["documents"]
+    assert (built["text"], built["metadata"]) == ("newer", {"year": 1, "shop": "b"})
+
+
+async def test_metadata_of_documents_that_a_build_lacks_stays_out_of_it(stack: RealStack) -> None:
+    assert (await stack.begin(build="next", new_generation=True, metadata={"year": "number"})).status_code == 200
+    report = (await stack.post("/documents/metadata", documents=[{"id": "d01", "metadata": {"shop": "b"}}])).json()
+    assert (report["complete"], report["documents"]) == (True, 1)
+    assert (await stack.states("lexical"))["c@2"]["documents"] == 0
+
+
 async def test_metadata_of_a_build_is_changed_in_the_build_alone(stack: RealStack) -> None:
     assert (await stack.begin(build="next", new_generation=True, metadata={"year": "number"})).status_code == 200
     assert (await stack.send(DOCUMENTS[:2], build="next")).json()["complete"]
