@@ -50,7 +50,7 @@ async def index(
         batch = accepted[start : start + CHUNK]
         without = [document for document in batch if document.id not in given]
         with timed("copy"):
-            vectors = await _stored_vectors(store, spec, without, compared.held)
+            own, vectors = await _stored_vectors(store, spec, without, compared.held)
         with timed("encode"):
             new = await _encode_missing(encoder, without, vectors, deadline)
         encoded += len(new)
@@ -58,7 +58,7 @@ async def index(
         points = [
             Point(
                 one.id,
-                given[one.id] if one.id in given else vectors[one.passage_hash],
+                given[one.id] if one.id in given else own[one.id] if one.id in own else vectors[one.passage_hash],
                 one.content_hash,
                 one.passage_hash,
                 fields[one.id],
@@ -187,15 +187,24 @@ def _checked_fields(
 
 async def _stored_vectors(
     store: VectorStore, spec: GenerationSpec, documents: Sequence[Document], held: Mapping[str, StoredPoint]
-) -> dict[str, Vector]:
-    """Returns the stored vectors, by passage hash, of this generation and of others of the same stamp."""
+) -> tuple[dict[str, Vector], dict[str, Vector]]:
+    """Returns by id the vectors of documents whose passage stays, and by passage hash those and others of this
+    generation and of others of the same stamp. Vectors that were given may differ where the passages are equal."""
     found: dict[str, Vector] = {}
-    same = [one.id for one in documents if one.id in held and held[one.id].passage_hash == one.passage_hash]
+    own: dict[str, Vector] = {}
+    hashes = {one.id: one.passage_hash for one in documents}
+    same = [one for one, passage_hash in hashes.items() if one in held and held[one].passage_hash == passage_hash]
     if same:
-        found |= _by_passage(await store.stored(spec.generation, same, vectors=True))
+        there = await store.stored(spec.generation, same, vectors=True)
+        own = {
+            one: point.vector
+            for one, point in there.items()
+            if point.vector is not None and point.passage_hash == hashes[one]
+        }
+        found |= _by_passage(there)
     left = [one for one in documents if one.passage_hash not in found]
     if not left:
-        return found
+        return own, found
     for earlier in await _generations_to_reuse(store, spec):
         try:
             there = await store.stored(earlier, [one.id for one in left], vectors=True)
@@ -203,7 +212,7 @@ async def _stored_vectors(
             continue  # removed meanwhile: its passages are encoded instead
         found |= _by_passage(there)
         left = [one for one in left if one.passage_hash not in found]
-    return found
+    return own, found
 
 
 async def _generations_to_reuse(store: VectorStore, spec: GenerationSpec) -> list[str]:

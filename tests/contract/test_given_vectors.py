@@ -101,6 +101,17 @@ async def test_what_is_read_is_stored_elsewhere_without_encoding_and_searched_th
         assert (await ok(other.post(PATH, json={"documents": DOCUMENTS})))["unchanged"] == 4
 
 
+async def test_equal_passages_keep_their_own_vectors_when_metadata_changes(client: httpx.AsyncClient) -> None:
+    found = await stored(client)
+    twins = [{"id": one, "text": "twin", "vectors": {"toy": found[one]["vector"]}} for one in ("chain", "both")]
+    assert (await ok(client.post(PATH, json={"documents": twins})))["indexed"] == 2
+    changed = [{"id": one["id"], "text": "twin", "metadata": {"new": 1}} for one in twins]
+    report = await ok(client.post(PATH, json={"documents": changed}))
+    assert (report["indexed"], report["encoded"], report["errors"]) == (2, 0, [])
+    kept = await stored(client, "chain", "both")
+    assert {one: kept[one]["vector"] for one in kept} == {one: found[one]["vector"] for one in ("chain", "both")}
+
+
 async def test_a_vector_replaces_the_one_of_an_unchanged_text(client: httpx.AsyncClient) -> None:
     found = await stored(client)
     moved = {**DOCUMENTS[0], "vectors": {"toy": found["both"]["vector"]}}
