@@ -35,6 +35,8 @@ async def export_collection(
     Documents that are written meanwhile may be in it or not. Raises EvaluationError if another generation is published
     meanwhile.
     """
+    if path.suffix == ".gz":
+        raise EvaluationError(f"{path}: an export is written unpacked; name it {path.stem}, and pack that with gzip")
     view = await with_retries(partial(client.collection, collection), "export-collection", sleep)
     states = live_states(view)
     if view.live is None or not states:

@@ -187,6 +187,12 @@ async def test_a_generation_that_is_published_during_an_export_ends_it_and_leave
     assert files(tmp_path) == []
 
 
+async def test_a_name_of_a_packed_file_is_refused(client: GatewayClient, tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match=r"name it c\.ndjson, and pack that"):
+        await export_collection(client, "c", tmp_path / "c.ndjson.gz")
+    assert files(tmp_path) == []
+
+
 async def test_what_is_not_published_is_not_exported(stack: RealStack, client: GatewayClient, tmp_path: Path) -> None:
     assert (await stack.client.put("/v1/collections/new", json={"build": "b"})).status_code == 200
     with pytest.raises(EvaluationError, match="new has no published generation"):
