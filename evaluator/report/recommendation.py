@@ -170,11 +170,12 @@ def _undecided(cheapest: str, by: ChosenBy, standings: Mapping[str, Standing]) -
     name = best.best
     leads = f"{name} has the highest {best.metric} ({best.mean:.4f})"
     if by != "quality":
-        leads += f", {cheapest} ({standings[cheapest].mean:.4f}) " + _CHEAPEST[by]
-    other = cheapest if cheapest != name else min(standings, key=lambda one: standings[one].mean)
-    more = (standings[other].queries_to_tell or 0) - best.queries
+        other = " and" if cheapest == name else f", {cheapest} ({standings[cheapest].mean:.4f})"
+        leads += f"{other} {_CHEAPEST[by]}"
+    rival = cheapest if cheapest != name else min(standings, key=lambda one: standings[one].mean)
+    more = (standings[rival].queries_to_tell or 0) - best.queries
     settle = (
-        f"About {_counted(more, 'more judged ')} would tell {name} from {other}, if the difference stays as it is."
+        f"About {_counted(more, 'more judged ')} would tell {name} from {rival}, if the difference stays as it is."
         if more > 0
         else "Judge more queries."
     )
