@@ -13,6 +13,7 @@ from gateway.collections.additions import Additions
 from gateway.collections.collections import Collections
 from gateway.collections.generations import POLL_TIMEOUT_S, Generations
 from gateway.collections.indexing import Indexing
+from gateway.collections.publish_jobs import PublishJobs
 from gateway.collections.publishing import Publishing
 from gateway.collections.write_order import CollectionLocks, WriteClock, WritePauses
 from gateway.routes import collection_routes, pipeline_routes, search_routes
@@ -69,7 +70,8 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             locks = CollectionLocks()
             clock = WriteClock()
             additions = Additions(backends, generations, locks, pauses, clock, supervisor)
-            publishing = Publishing(backends, generations, locks, pauses, settings.keep_previous_s)
+            publications = PublishJobs(supervisor)
+            publishing = Publishing(backends, generations, locks, pauses, publications, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
             executor = Executor(backends, generations, catalog, admission, instruments)
             pages = () if files is None else (page_routes(executor, catalog, generations, files),)
@@ -78,7 +80,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
                 search_routes(executor),
                 pipeline_routes(catalog),
                 collection_routes(
-                    Collections(backends, generations, locks, additions),
+                    Collections(backends, generations, locks, additions, publications),
                     Indexing(backends, generations, pauses, clock),
                     publishing,
                 ),

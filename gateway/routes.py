@@ -1,6 +1,6 @@
 """The gateway's routes: HTTP in and out, no logic."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -23,6 +23,7 @@ from services.contracts.collections import (
     DocumentsRequest,
     MetadataRequest,
     Published,
+    PublishJob,
     PublishRequest,
 )
 from services.contracts.documents import DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
@@ -36,6 +37,11 @@ After = Annotated[
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
 WithVectors = Annotated[bool, Query(description="Also the vectors of the documents, by backend.")]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.")]
+
+
+STILL_PUBLISHING: dict[int | str, dict[str, Any]] = {
+    202: {"model": PublishJob, "description": "It goes on; `publishing` at the address in Location has its state."}
+}
 
 
 def search_routes(executor: Executor) -> APIRouter:
@@ -108,17 +114,20 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
         """Deletes a collection with all its generations."""
         await collections.remove(collection)
 
-    @routes.post("/v1/collections/{collection}/publish", tags=["collections"])
+    @routes.post("/v1/collections/{collection}/publish", responses=STILL_PUBLISHING, tags=["collections"])
     @handled("write", scope="index", slow=True)
-    async def publish(collection: CollectionName, received: Request, asked: PublishRequest | None = None) -> Published:
+    async def publish(
+        collection: CollectionName, received: Request, answer: Response, asked: PublishRequest | None = None
+    ) -> Published | PublishJob:
         """Finishes the generation that was built, and makes it live."""
-        return await publishing.publish(collection, asked or PublishRequest(), caller_of(received.scope))
+        found = await publishing.publish(collection, asked or PublishRequest(), caller_of(received.scope))
+        return _noted(found, collection, answer)
 
-    @routes.post("/v1/collections/{collection}/rollback", tags=["collections"])
+    @routes.post("/v1/collections/{collection}/rollback", responses=STILL_PUBLISHING, tags=["collections"])
     @handled("write", scope="index")
-    async def roll_back(collection: CollectionName) -> Published:
+    async def roll_back(collection: CollectionName, answer: Response) -> Published | PublishJob:
         """Makes the previous generation live again."""
-        return await publishing.roll_back(collection)
+        return _noted(await publishing.roll_back(collection), collection, answer)
 
     @routes.post("/v1/collections/{collection}/documents", tags=["documents"])
     @handled("write", scope="index", slow=True)
@@ -155,3 +164,11 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
         return await indexing.delete_documents(collection, asked, caller_of(received.scope))
 
     return routes
+
+
+def _noted(found: Published | PublishJob, collection: str, answer: Response) -> Published | PublishJob:
+    """Gives the answer the status 202 where a publication goes on."""
+    if isinstance(found, PublishJob):
+        answer.status_code = 202
+        answer.headers["location"] = f"/v1/collections/{collection}"
+    return found

@@ -23,6 +23,7 @@ from services.contracts.collections import (
     CollectionList,
     CollectionView,
     Published,
+    PublishJob,
     PublishRequest,
 )
 from services.contracts.documents import DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
@@ -33,6 +34,7 @@ from services.contracts.query import SearchAnswer, SearchRequest
 
 QUERY_DEADLINE_MS = 60_000  # long enough that nothing degrades while quality is measured
 LOAD_DEADLINE_MS = 120_000  # the most that the wire allows
+PUBLISH_DEADLINE_MS = 15_000  # after which it is told how far a publication is
 PROBE_DEADLINE_MS = 5_000
 # Time for the answer to travel after the gateway's deadline; a later answer is a timeout.
 GRACE_S = 5.0
@@ -89,10 +91,15 @@ class GatewayClient:
         """Sends a batch; `body` is a DocumentsRequest in JSON."""
         return await self._call(FanOutReport, "POST", f"/v1/collections/{collection}/documents", LOAD_DEADLINE_MS, body)
 
-    async def publish(self, collection: str, asked: PublishRequest) -> Published:
-        """Publishes the loaded generation."""
+    async def publish(self, collection: str, asked: PublishRequest) -> Published | PublishJob:
+        """Publishes the loaded generation. Returns the state of that while it goes on: the same call waits for it."""
         body = asked.model_dump_json(exclude_unset=True).encode()
-        return await self._call(Published, "POST", f"/v1/collections/{collection}/publish", LOAD_DEADLINE_MS, body)
+        response = await self._send("POST", f"/v1/collections/{collection}/publish", PUBLISH_DEADLINE_MS, body)
+        if not response.is_success:
+            _raise_problem(response)
+        if response.status_code == 202:
+            return _parse(PublishJob, response.content)
+        return _parse(Published, response.content)
 
     async def collections(self) -> CollectionList:
         """Returns all collections, and the names of the backends that can store one."""

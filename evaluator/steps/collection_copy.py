@@ -10,9 +10,9 @@ from evaluator.client.client import GatewayClient
 from evaluator.client.retries import Sleep, with_retries
 from evaluator.datasets.collection_file import ExportedCollection, ExportEnd, ExportHead, ExportWriter
 from evaluator.errors import EvaluationError
-from evaluator.progress import ShownProgress, progress
+from evaluator.progress import ShownProgress, progress, say
 from evaluator.steps.corpus_batches import LoadTally, send_batches, with_counted_retries
-from evaluator.steps.ingest import PUBLISH_ATTEMPTS, live_states, states_of
+from evaluator.steps.ingest import live_states, publish_patiently, states_of
 from services.contracts.collections import BeginCollection, CollectionState, Published, PublishRequest
 from services.files.disk_writes import whole_file
 
@@ -81,9 +81,7 @@ async def restore_collection(
     with shown(f"Restoring {begun.generation}", exported.end.documents, "documents") as advance:
         await send_batches(client, collection, exported.documents(), build, tally, sleep, advance)
     publication = PublishRequest(build=build, expected_documents=exported.end.documents)
-    published = await with_counted_retries(
-        lambda: client.publish(collection, publication), tally, sleep, attempts=PUBLISH_ATTEMPTS
-    )
+    published = await publish_patiently(client, collection, publication, tally, sleep, say)
     return published, sum(load.encoded for load in tally.backends.values())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from evaluator.client.client import GatewayClient, GatewayError
-from evaluator.client.retries import ATTEMPTS, Sleep, with_retries
+from evaluator.client.retries import Sleep, with_retries
 from evaluator.datasets.corpus import (
     MOST_DOCUMENT_BYTES,
     MOST_DOCUMENT_VALUES,
@@ -221,12 +221,10 @@ def documents_body(build: str, documents: list[bytes]) -> bytes:
     return b'{"build":"' + build.encode() + b'","documents":[' + b",".join(documents) + b"]}"
 
 
-async def with_counted_retries(
-    call: Callable[[], Awaitable[T]], tally: LoadTally, sleep: Sleep, attempts: int = ATTEMPTS
-) -> T:
+async def with_counted_retries(call: Callable[[], Awaitable[T]], tally: LoadTally, sleep: Sleep) -> T:
     """Calls `with_retries` and counts the retries."""
 
     def count() -> None:
         tally.retries += 1
 
-    return await with_retries(call, tally.command, sleep, attempts=attempts, on_retry=count)
+    return await with_retries(call, tally.command, sleep, on_retry=count)

@@ -32,13 +32,13 @@ from services.contracts.collections import (
     CollectionDeclaration,
     CollectionState,
     CollectionView,
+    Published,
     PublishRequest,
     VectorState,
 )
 from services.contracts.expansions import ExpansionMethod
 
 ADDITION_POLL_S = 1.0
-PUBLISH_ATTEMPTS = 60  # of two minutes each, enough for the vector index of a few million documents
 
 
 class IngestReport(StepFile):
@@ -103,13 +103,10 @@ async def ingest(
             f"{', '.join(sorted(tally.undeclared))}. Name it under `metadata` of the experiment and load again."
         )
     tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
-    # The gateway resumes publishing: after a 504 the next attempt continues.
     await _wait_until_added(client, target, wanted, begun, tally, sleep, tell)
     publication = PublishRequest(build=build, expected_documents=dataset.counts.documents)
     try:
-        published = await with_counted_retries(
-            lambda: client.publish(target, publication), tally, sleep, attempts=PUBLISH_ATTEMPTS
-        )
+        published = await publish_patiently(client, target, publication, tally, sleep, tell)
     except GatewayError as error:
         if error.status != 409:
             raise
@@ -138,6 +135,23 @@ async def ingest(
         vectors={name: state.vectors for name, state in live_states(view).items() if state.vectors is not None},
         seconds=time.perf_counter() - started,
     )
+
+
+async def publish_patiently(
+    client: GatewayClient,
+    target: str,
+    publication: PublishRequest,
+    tally: LoadTally,
+    sleep: Sleep,
+    tell: Callable[[str], None],
+) -> Published:
+    """Publishes a generation, which the gateway goes on with between calls, and tells how far it is."""
+    while True:
+        answer = await with_counted_retries(lambda: client.publish(target, publication), tally, sleep)
+        if isinstance(answer, Published):
+            return answer
+        waiting = f", waiting for {', '.join(answer.waiting_for)}" if answer.waiting_for else ""
+        tell(f"Publishing {answer.generation}: {answer.phase}{waiting} ...")
 
 
 async def _wait_until_added(

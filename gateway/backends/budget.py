@@ -5,10 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from services.chassis.deadlines import FOR_A_SEARCH, WRITING_S_PER_HIT, Deadline
+from services.chassis.deadlines import FOR_A_SEARCH, MOST_MS, WRITING_S_PER_HIT, Deadline
 
 # No call gets less than this: the connection alone would use it up.
 LEAST_CALL_S = 0.005
+# Seconds of a call of work in the background: the most that a service takes.
+CALL_S = MOST_MS / 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from gateway.backends import wire
+from gateway.backends.budget import CALL_S
 from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.fan_out import on_all
 from gateway.backends.wire import Backend, Backends
 from gateway.collections.document_pages import read_page
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
+from gateway.collections.publishing import finish_index
 from gateway.collections.write_order import CollectionLocks, WriteClock, WritePauses
 from services.chassis.background_tasks import Supervisor
 from services.chassis.errors import BodyTooLarge, Conflict, InsufficientStorage, ProblemError
@@ -26,8 +28,8 @@ from services.contracts.generations import name_of
 logger = logging.getLogger(__name__)
 # Documents copied in one call, as many as the evaluator's loader sends.
 COPIED = 64
-# Seconds for a call, the most that a service takes, and until a failure that may pass is tried again.
-CALL_S, RETRY_S = 120.0, 2.0
+# Seconds until a failure that may pass is tried again.
+RETRY_S = 2.0
 # How often all documents are copied, and the most seconds that writes are paused for a comparison.
 PASSES, MOST_PAUSE_S = 3, 10.0
 
@@ -156,8 +158,7 @@ class Additions:
     async def _same(self, history: History, generation: str, store: Backend, backend: Backend) -> bool:
         """Finishes the new index, and returns whether both have the same documents."""
         build = history.build(generation)
-        while not await _finished(backend, generation, build):
-            pass
+        await finish_index(backend, generation, build)
         async with self._pauses.pause(history.name, MOST_PAUSE_S):
             states = await on_all((store, backend), lambda one: wire.finish(one, generation, build, CALL_S))
         return len({(state.documents, state.digest) for state in states.values()}) == 1
@@ -183,18 +184,6 @@ class Additions:
             number = history.number_to_publish(generation)
             await wire.publish(backend, generation, history.build(generation), number, CALL_S)
             await self._generations.refresh(CALL_S)
-
-
-async def _finished(backend: Backend, generation: str, build: str | None) -> bool:
-    """Finishes an index. Returns False if that takes longer than a call: the service goes on, and is to be asked
-    again."""
-    try:
-        await wire.finish(backend, generation, build, CALL_S)
-    except BackendFailed as failure:
-        if failure.reason != "timeout":
-            raise
-        return False
-    return True
 
 
 def _passes(problem: ProblemError) -> bool:

@@ -12,6 +12,7 @@ from gateway.collections.additions import Additions
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build, expect_owner, owner_of_next
+from gateway.collections.publish_jobs import PublishJobs
 from gateway.collections.write_order import CollectionLocks
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
@@ -38,12 +39,18 @@ class Collections:
     """Creates and removes generations. Keeps no state, so repeating a call recovers from a failure."""
 
     def __init__(
-        self, backends: Backends, generations: Generations, locks: CollectionLocks, additions: Additions
+        self,
+        backends: Backends,
+        generations: Generations,
+        locks: CollectionLocks,
+        additions: Additions,
+        publications: PublishJobs,
     ) -> None:
         self._backends = backends
         self._generations = generations
         self._locks = locks
         self._additions = additions
+        self._publications = publications
 
     async def begin(self, name: str, wanted: BeginCollection, caller: Principal | None) -> CollectionBegun:
         """Returns a generation to send documents to. Needs every backend that it lives on.
@@ -232,7 +239,9 @@ class Collections:
 
     def _view(self, name: str) -> CollectionView:
         adding = self._additions.shown(self._generations.history(name))
-        return self._generations.view(name).model_copy(update={"adding": adding})
+        return self._generations.view(name).model_copy(
+            update={"adding": adding, "publishing": self._publications.shown(name)}
+        )
 
 
 def _existing_generation(history: History, wanted: BeginCollection, declaration: CollectionDeclaration) -> str | None:

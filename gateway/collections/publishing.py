@@ -3,20 +3,23 @@
 import asyncio
 import logging
 import random
+import time
+from collections.abc import Callable
 
 from gateway.backends import wire
-from gateway.backends.budget import Budget
+from gateway.backends.budget import CALL_S, Budget
 from gateway.backends.failures import BackendFailed
 from gateway.backends.fan_out import on_all, remaining_s
 from gateway.backends.wire import Backend, Backends
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
+from gateway.collections.publish_jobs import Progress, PublishJobs
 from gateway.collections.write_order import CollectionLocks, WritePauses
 from services.access.key_ring import Principal
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, NotHeld, ProblemError, Superseded
-from services.contracts.collections import CollectionState, Published, PublishRequest, build_mark
+from services.contracts.collections import CollectionState, Published, PublishJob, PublishRequest, build_mark
 from services.contracts.generations import name_of, number_of
 
 logger = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ class Publishing:
         generations: Generations,
         locks: CollectionLocks,
         pauses: WritePauses,
+        jobs: PublishJobs,
         keep_previous_s: float,
     ) -> None:
         """`keep_previous_s`: seconds for which the generation live before is kept for a rollback."""
@@ -46,33 +50,25 @@ class Publishing:
         self._generations = generations
         self._locks = locks
         self._pauses = pauses
+        self._jobs = jobs
         self._keep_previous_s = keep_previous_s
 
-    async def publish(self, name: str, asked: PublishRequest, caller: Principal | None) -> Published:
+    async def publish(self, name: str, asked: PublishRequest, caller: Principal | None) -> Published | PublishJob:
         """Finishes the generation everywhere, compares the services' contents, then switches everywhere.
 
-        Raises Forbidden for a build that is not the caller's.
+        Returns the state of that where the caller's deadline comes first. Raises Forbidden for a build that is not the
+        caller's.
         """
-        budget = Budget.within(current_deadline())
 
         def target(history: History) -> str:
             self._generations.expect_known(history)
             expect_own_build(history, asked.build, caller)
             return _generation_to_publish(history, asked)
 
-        history = await self._generations.require(name, lambda one: one.backends(target(one)), remaining_s(budget))
-        generation = target(history)
-        try:
-            return await self._switch(generation, history.live, asked.expected_documents, budget)
-        except NotHeld:
-            # Publishing a newer generation meanwhile has removed this one: the message is of that.
-            await self._generations.refresh(remaining_s(budget))
-            _check_not_overtaken(generation, history.live, self._generations.live(name))
-            raise
+        return await self._publish(name, target, asked.expected_documents)
 
-    async def roll_back(self, name: str) -> Published:
+    async def roll_back(self, name: str) -> Published | PublishJob:
         """Publishes the generation that was live before."""
-        budget = Budget.within(current_deadline())
 
         def target(history: History) -> str:
             self._generations.expect_known(history)
@@ -80,8 +76,25 @@ class Publishing:
                 raise Conflict(_nothing_to_go_back_to(history, self._keep_previous_s))
             return history.previous
 
+        return await self._publish(name, target, None)
+
+    async def _publish(
+        self, name: str, target: Callable[[History], str], expected: int | None
+    ) -> Published | PublishJob:
+        budget = Budget.within(current_deadline())
         history = await self._generations.require(name, lambda one: one.backends(target(one)), remaining_s(budget))
-        return await self._switch(target(history), history.live, None, budget)
+        generation = target(history)
+
+        async def work(job: Progress) -> Published:
+            try:
+                return await self._switch(job, history.live, expected)
+            except NotHeld:
+                # Publishing a newer generation meanwhile has removed this one: the message is of that.
+                await self._generations.refresh(CALL_S)
+                _check_not_overtaken(generation, history.live, self._generations.live(name))
+                raise
+
+        return await self._jobs.result(generation, expected, work, remaining_s(budget))
 
     async def retire_expired_generations(self) -> None:
         """Removes, every few seconds, generations below the live one that are superseded or were kept long enough."""
@@ -109,24 +122,24 @@ class Publishing:
         expired = self._keep_previous_s == 0 or (age_s is not None and age_s >= self._keep_previous_s)
         return history.superseded(keep_previous=not expired)
 
-    async def _switch(self, generation: str, live: str | None, expected: int | None, budget: Budget) -> Published:
+    async def _switch(self, job: Progress, live: str | None, expected: int | None) -> Published:
         """Switches to a generation. `live` is the one that was live when the request came."""
+        generation = job.generation
         history = self._generations.history(name_of(generation))
         build = history.build(generation)
-        finished = await self._finish(generation, build, budget)
+        finished = await self._finish(job, build)
         documents = _agreed_documents(finished, expected)
+        job.phase = "switch"
         async with self._locks.of(history.name):
-            # Finishing takes up to minutes: a newer generation published meanwhile has writes that this one lacks.
-            await self._generations.require(
-                history.name, lambda history: history.backends(generation), remaining_s(budget)
-            )
+            # Finishing takes up to hours: a newer generation published meanwhile has writes that this one lacks.
+            await self._generations.require(history.name, lambda history: history.backends(generation), CALL_S)
             _check_not_overtaken(generation, live, self._generations.live(history.name))
             number = self._generations.history(history.name).number_to_publish(generation)
             await on_all(
                 self._generations.backends_of(generation),
-                lambda backend: wire.publish(backend, generation, build, number, remaining_s(budget)),
+                lambda backend: wire.publish(backend, generation, build, number, CALL_S),
             )
-            await self._generations.refresh(remaining_s(budget))
+            await self._generations.refresh(CALL_S)
         history = self._generations.history(history.name)
         if history.live != generation:
             raise Conflict(
@@ -134,8 +147,8 @@ class Publishing:
                 "went back or removed the collection at the same time. Look at the collection, then publish again."
             )
         if self._superseded(history):
-            await self._remove_superseded(history.name, min(REMOVING_S, remaining_s(budget)))
-            await self._generations.refresh(remaining_s(budget))
+            await self._remove_superseded(history.name, REMOVING_S)
+            await self._generations.refresh(CALL_S)
         return Published(
             collection=history.name,
             generation=generation,
@@ -143,25 +156,26 @@ class Publishing:
             vectors={backend: state.vectors for backend, state in finished.items() if state.vectors is not None},
         )
 
-    async def _finish(self, generation: str, build: str | None, budget: Budget) -> dict[str, CollectionState]:
+    async def _finish(self, job: Progress, build: str | None) -> dict[str, CollectionState]:
         """Finishes a generation everywhere, repeatedly while writes in flight make the services differ.
 
         The first pass merges and builds indexes; writes continue during it. Later passes are short, and this gateway's
         writes are paused for them. Stops when the services differ but no longer change.
         """
 
-        async def finish() -> dict[str, CollectionState]:
-            return await on_all(backends, lambda backend: wire.finish(backend, generation, build, remaining_s(budget)))
+        async def finish_one(backend: Backend) -> CollectionState:
+            with job.waits_for(backend.name):
+                return await finish_index(backend, job.generation, build)
 
-        backends = self._generations.backends_of(generation)
-
-        states = await finish()
+        backends = self._generations.backends_of(job.generation)
+        states = await on_all(backends, finish_one)
         for again in range(COMPARISONS - 1):
             if len(_counts_and_digests(states)) == 1:
                 break
+            job.phase = "compare"
             await asyncio.sleep(random.uniform(0.0, MOST_WAIT_S) if again else 0.0)
-            async with self._pauses.pause(name_of(generation), min(MOST_PAUSE_S, remaining_s(budget) / 2)):
-                before, states = states, await finish()
+            async with self._pauses.pause(name_of(job.generation), MOST_PAUSE_S):
+                before, states = states, await on_all(backends, finish_one)
             if _without_bytes(before) == _without_bytes(states):
                 break
         return states
@@ -191,6 +205,18 @@ class Publishing:
         # The live generation does not live here, so the one before is still published: no check of the service keeps
         # one that another gateway has just gone back to. What a backend above has kept therefore stays here.
         await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name not in switched))
+
+
+async def finish_index(backend: Backend, generation: str, build: str | None) -> CollectionState:
+    """Finishes an index in as many calls as that takes: the service goes on after the deadline of each."""
+    while True:
+        called_at = time.monotonic()
+        try:
+            return await wire.finish(backend, generation, build, CALL_S)
+        except BackendFailed as failure:
+            # Without a connection a call fails at once, as a timeout too.
+            if failure.reason != "timeout" or time.monotonic() - called_at < CALL_S / 2:
+                raise
 
 
 def _generation_to_publish(history: History, asked: PublishRequest) -> str:

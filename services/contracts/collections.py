@@ -20,6 +20,8 @@ OwnerId = Annotated[str, Field(pattern=r"^([0-9a-f]{12}|token)$")]
 # The place of a publication among those of a collection.
 PublicationNumber = Annotated[int, Field(ge=1, lt=2**63)]
 FieldKind = Literal["keyword", "number", "date"]
+# `finish` merges and builds indexes, `compare` repeats that while writes are paused, `switch` publishes everywhere.
+PublishPhase = Literal["finish", "compare", "switch"]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield", "doc2query", "deepct"]
 
 
@@ -239,6 +241,20 @@ class BackendState(Wire):
     reason: str | None = None
 
 
+class PublishJob(Wire):
+    """A publication that this gateway runs, or has run last. It goes on when the call that began it has ended.
+
+    `waiting_for`: the backends that have not finished their index. `problem`: why it failed; publish again to go on.
+    """
+
+    generation: Generation
+    state: Literal["running", "failed", "published"]
+    phase: PublishPhase
+    waiting_for: tuple[Name, ...] = ()
+    started_at: float  # Unix seconds
+    problem: str | None = None
+
+
 class CollectionView(Wire):
     """A collection in the gateway's view: the live generation, the one being built, and every backend's state."""
 
@@ -248,6 +264,7 @@ class CollectionView(Wire):
     previous: str | None = None  # the generation that a rollback would publish
     backends: tuple[BackendState, ...]
     adding: Added = ()
+    publishing: Annotated[tuple[PublishJob, ...], Field(exclude_if=not_)] = ()
 
 
 class CollectionList(Wire):

@@ -104,6 +104,17 @@ async def test_a_load_that_ended_midway_is_completed_by_the_next_one(stub: Gatew
     }
 
 
+async def test_a_publication_that_outlasts_its_call_is_waited_for_and_told(
+    stub: GatewayStub, experiment: Experiment
+) -> None:
+    stub.publishing = 2
+    told: list[str] = []
+    async with reached(stub) as client:
+        report = await ingest(client, experiment, load_dataset(experiment), tell=told.append)
+    assert (report.documents, report.retries) == (DOCUMENTS, 0)
+    assert told[-2:] == ["Publishing shop@1: finish, waiting for dense ..."] * 2
+
+
 async def test_after_an_error_no_batch_is_in_flight(stub: GatewayStub, experiment: Experiment) -> None:
     stub.refused_documents = {"d700"}
     async with reached(stub) as client:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Header, Request
+from fastapi import APIRouter, FastAPI, Header, Request, Response
 
 from services.chassis.app import create_app, router
 from services.chassis.errors import (
@@ -37,6 +37,7 @@ from services.contracts.collections import (
     CollectionView,
     DocumentsRequest,
     Published,
+    PublishJob,
     PublishRequest,
     VectorState,
 )
@@ -88,6 +89,7 @@ class GatewayStub:
     lost_backends: list[str] = field(default_factory=list)  # one per batch: the backend that is unreachable
     refused_documents: set[str] = field(default_factory=set)
     to_send_again: list[set[str]] = field(default_factory=list)  # one set per batch: documents to be sent again
+    publishing: int = 0  # calls that end before the publication
     reports_one_less: bool = False  # reports one published document less than there are
     failing_queries: dict[str, ProblemError] = field(default_factory=dict)
     degraded_queries: set[str] = field(default_factory=set)
@@ -326,8 +328,15 @@ async def _get(request: Request, body: IdsRequest) -> DocumentsAnswer:
 
 @ROUTES.post(f"{COLLECTION}/publish")
 @handled(scope="search")
-async def _publish(request: Request, name: str, body: PublishRequest) -> Published:
-    return _stub(request).named(name).publish(name, body)
+async def _publish(request: Request, name: str, body: PublishRequest, answer: Response) -> Published | PublishJob:
+    held = _stub(request).named(name)
+    if held.publishing:
+        held.publishing -= 1
+        answer.status_code = 202
+        return PublishJob(
+            generation="shop@1", state="running", phase="finish", waiting_for=("dense",), started_at=time.time()
+        )
+    return held.publish(name, body)
 
 
 @ROUTES.post(f"{COLLECTION}/search")

@@ -1,0 +1,115 @@
+"""Publishing as a job, over real services: it outlives the calls that begin it, and the same call joins it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.backends import budget
+from gateway.collections import publishing
+from tests.support.real_stack import RealStack, numbered, real_stack
+
+SOON = {"x-deadline-ms": "400"}
+
+
+@pytest.fixture
+async def built(tmp_path: Path) -> AsyncIterator[RealStack]:
+    """A build of 40 documents, of which the dense service does not finish the index until `release`."""
+    async with real_stack(tmp_path) as stack:
+        assert (await stack.begin(build="b")).status_code == 200
+        assert (await stack.send(numbered(40), build="b")).json()["complete"]
+        stack.ways["dense"].hold = (b"/finish", asyncio.Event())
+        yield stack
+
+
+def release(stack: RealStack) -> None:
+    held = stack.ways["dense"].hold
+    assert held is not None
+    held[1].set()
+
+
+async def publish(stack: RealStack, **asked: object) -> tuple[int, dict[str, object]]:
+    answer = await stack.client.post("/v1/collections/c/publish", json={"build": "b", **asked}, headers=SOON)
+    return answer.status_code, answer.json()
+
+
+async def shown(stack: RealStack) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = (await stack.client.get("/v1/collections/c")).json().get("publishing", [])
+    return found
+
+
+async def until_ended(stack: RealStack) -> dict[str, object]:
+    for _ in range(1_000):
+        [job] = await shown(stack)
+        if job["state"] != "running":
+            return job
+        await asyncio.sleep(0.02)
+    raise AssertionError(job)
+
+
+async def test_a_publish_that_outlasts_its_call_goes_on_and_shows_how_far_it_is(built: RealStack) -> None:
+    answer = await built.client.post("/v1/collections/c/publish", json={"build": "b"}, headers=SOON)
+    assert (answer.status_code, answer.headers["location"]) == (202, "/v1/collections/c")
+    job = answer.json()
+    assert (job["generation"], job["state"], job["phase"], job["waiting_for"]) == (
+        "c@1",
+        "running",
+        "finish",
+        ["dense"],
+    )
+    assert (await shown(built))[0] == job
+    release(built)
+    assert await until_ended(built) == job | {"state": "published", "phase": "switch", "waiting_for": []}
+    assert await built.live() == {"lexical": 40, "dense": 40}
+
+
+async def test_the_same_call_joins_the_publish_that_runs(built: RealStack) -> None:
+    first = await publish(built)
+    assert await publish(built) == first
+    waiting = asyncio.create_task(built.post("/publish", build="b"))
+    await asyncio.sleep(0.1)
+    release(built)
+    answer = await waiting
+    assert (answer.status_code, answer.json()["documents"]) == (200, 40)
+    assert await publish(built) == (200, answer.json()), "published already"
+
+
+async def test_a_joining_call_of_another_number_of_documents_is_refused_by_its_own_number(built: RealStack) -> None:
+    await publish(built)
+    waiting = asyncio.create_task(built.post("/publish", build="b", expected_documents=41))
+    await asyncio.sleep(0.1)
+    release(built)
+    assert (await waiting).status_code == 409
+
+
+async def test_a_publish_that_failed_shows_its_problem_and_another_takes_its_place(built: RealStack) -> None:
+    await publish(built, expected_documents=41)
+    release(built)
+    failed = await until_ended(built)
+    assert (failed["state"], "41 were expected" in str(failed["problem"])) == ("failed", True)
+    assert (await built.post("/publish", build="b", expected_documents=40)).json()["documents"] == 40
+    assert [job["state"] for job in await shown(built)] == ["published"]
+
+
+async def test_a_service_is_asked_to_finish_until_it_has(built: RealStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "CALL_S", 0.3)
+    publication = asyncio.create_task(built.post("/publish", build="b"))
+    await asyncio.sleep(0.8)
+    assert not publication.done(), "two calls have ended without an answer"
+    release(built)
+    assert (await publication).json()["documents"] == 40
+
+
+async def test_a_gateway_that_ends_cancels_its_publications(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
+        async with real_stack(tmp_path) as stack:
+            assert (await stack.begin(build="b")).status_code == 200
+            assert (await stack.send(numbered(2), build="b")).json()["complete"]
+            stack.ways["dense"].hold = (b"/finish", asyncio.Event())
+            assert (await publish(stack))[0] == 202
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "publish"]
+
+
+def test_no_call_of_a_publication_has_more_time_than_a_service_allows() -> None:
+    assert budget.CALL_S == 120
