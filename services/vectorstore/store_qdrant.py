@@ -60,6 +60,9 @@ HNSW = models.HnswConfigDiff(m=16, ef_construct=128, full_scan_threshold=INDEXIN
 OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
 # Seconds for which a generation's spec is cached; another replica may drop the generation and create it anew.
 SPEC_SECONDS = 5.0
+# Seconds for which an exact count is cached while the server's own, approximate one stays the same: every gateway lists
+# all generations each second, and counting exactly reads all points.
+COUNT_SECONDS = 30.0
 SCROLLED = 1_000  # points per page, of two short strings each
 
 
@@ -81,6 +84,8 @@ class QdrantStore:
         self._aliases = QdrantAliases(self._connection, prefix)
         self._most_generations = most_generations
         self._specs: dict[str, tuple[float, GenerationSpec]] = {}
+        # When each generation was counted, the approximate number of its points then, and the exact one.
+        self._counted: dict[str, tuple[float, int | None, int]] = {}
 
     @classmethod
     def connect(
@@ -172,11 +177,17 @@ class QdrantStore:
         return spec
 
     async def counts(self, generation: str) -> Counts:
-        """Returns the exact number of documents, and the number of vectors that the server reports as indexed."""
+        """Returns the exact number of documents, and the number of vectors that the server reports as indexed.
+
+        What others write between `finish` and COUNT_SECONDS later is missed if the approximate number stays the same.
+        """
         representation = (await self.spec(generation)).representation
         info = await self._info(generation)
-        async with self._within(generation) as seconds:
-            documents = (await self._reading.count(self._collection(generation), exact=True, timeout=seconds)).count
+        counted_at, approximate, documents = self._counted.get(generation, (float("-inf"), None, 0))
+        if approximate != info.points_count or time.monotonic() - counted_at >= COUNT_SECONDS:
+            async with self._within(generation) as seconds:
+                documents = (await self._reading.count(self._collection(generation), exact=True, timeout=seconds)).count
+            self._counted[generation] = time.monotonic(), info.points_count, documents
         indexed = indexed_documents(info.indexed_vectors_count or 0, documents, representation)
         return Counts(documents=documents, indexed=indexed, bytes=None)
 
@@ -240,6 +251,7 @@ class QdrantStore:
     async def finish(self, generation: str) -> None:
         """Waits until the server reports green twice in a row with the same number of indexed vectors."""
         await self.spec(generation)
+        self._counted.pop(generation, None)
         before = -1
         pause = 0.05
         while True:
@@ -313,6 +325,7 @@ class QdrantStore:
 
     async def drop(self, generation: str) -> None:
         """Removes the collection; the server removes its alias with it."""
+        self._counted.pop(generation, None)
         self._specs.pop(generation, None)
         await self.spec(generation)
         self._specs.pop(generation, None)

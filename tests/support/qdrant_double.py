@@ -27,12 +27,14 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
     request, by what the request does.
     `app.state.version` is the version that it reports; tests may change it. `app.state.timeouts` collects the timeouts
     of requests that change points; below version 1.17 such a timeout is refused, as 1.16.3 does. `app.state.searches`
-    collects the parameters of searches. `app.state.engine` holds what was stored.
+    collects the parameters of searches, `app.state.counted` the collections whose points were counted.
+    `app.state.engine` holds what was stored.
     """
     app = FastAPI()
     app.state.version = version
     app.state.timeouts = []
     app.state.searches = []
+    app.state.counted = []
     app.state.keys = {"write": key, "read": read_key}
     app.state.sent = {"write": set(), "read": set()}
     engine = app.state.engine = AsyncQdrantClient(location=":memory:")
@@ -129,6 +131,7 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
 
     @app.post("/collections/{name}/points/count")
     async def count(name: str, wanted: models.CountRequest) -> JSONResponse:
+        app.state.counted.append(name)
         return result(await engine.count(name, count_filter=wanted.filter))
 
     @app.post("/collections/{name}/points/query")
