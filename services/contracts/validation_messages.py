@@ -34,7 +34,8 @@ def known_fields(model: object, place: Place) -> list[str]:
             here = [below for one, field in named for below in _models(field.annotation, one.__module__)]
         elif isinstance(part, str):  # the tag of a union's member; the index of an item narrows nothing down
             here = [one for one in here if part in _kinds(one)] or here
-    return list(dict.fromkeys(name for one in here for name in one.model_fields))
+    fields = ((name, field.validation_alias) for one in here for name, field in one.model_fields.items())
+    return list(dict.fromkeys(alias if isinstance(alias, str) else name for name, alias in fields))
 
 
 def _models(annotation: object, module: str = "") -> Iterator[type[BaseModel]]:

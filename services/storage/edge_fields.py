@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import qdrant_edge as edge
 
 from services.contracts.collections import FieldKind
-from services.storage.fields import Exists, OneOf, Requirement, Within
+from services.storage.fields import AllOf, AnyOf, Exists, NoneOf, OneOf, Requirement, Within
 from services.storage.point_ids import point_id
 
 INDEX_KINDS: Mapping[FieldKind, edge.PayloadSchemaType] = {
@@ -39,15 +39,23 @@ def ids_filter(ids: Iterable[str]) -> edge.Filter:
 
 
 def _condition(requirement: Requirement) -> "edge.ConditionType":  # a name of the stubs alone
-    key = f"fields.{requirement.field}"
     match requirement:
-        case OneOf(values=values):
-            return edge.FieldCondition(key, match=edge.MatchAny(list(values)))
-        case Within(ranges=ranges):
-            return edge.Filter(
-                should=[edge.FieldCondition(key, range=edge.RangeFloat(gte=low, lte=high)) for low, high in ranges]
-            )
-        case Exists(present=True):
-            return edge.Filter(must_not=[edge.IsEmptyCondition(key)])
-        case Exists():
-            return edge.IsEmptyCondition(key)
+        case OneOf(field, values):
+            return edge.FieldCondition(_key(field), match=edge.MatchAny(list(values)))
+        case Within(field, ranges):
+            bounds = [edge.RangeFloat(gte=low, lte=high) for low, high in ranges]
+            return edge.Filter(should=[edge.FieldCondition(_key(field), range=bound) for bound in bounds])
+        case Exists(field, present=True):
+            return edge.Filter(must_not=[edge.IsEmptyCondition(_key(field))])
+        case Exists(field):
+            return edge.IsEmptyCondition(_key(field))
+        case AllOf(parts):
+            return edge.Filter(must=[_condition(part) for part in parts])
+        case AnyOf(parts):
+            return edge.Filter(should=[_condition(part) for part in parts])
+        case NoneOf(part):
+            return edge.Filter(must_not=[_condition(part)])
+
+
+def _key(field: str) -> str:
+    return f"fields.{field}"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from services.chassis.errors import BadInput
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
-from services.contracts.filters import Condition, Filter, Operand
+from services.contracts.filters import Condition, Filter, Node, Operand
 
 FieldValue = tuple[str, ...] | tuple[float, ...]
 Declared = Mapping[str, FieldKind]
@@ -46,7 +46,28 @@ class Exists:
     present: bool
 
 
-Requirement = OneOf | Within | Exists
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Requires all parts."""
+
+    parts: tuple["Requirement", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Requires at least one of the parts."""
+
+    parts: tuple["Requirement", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoneOf:
+    """Requires that the part is not met."""
+
+    part: "Requirement"
+
+
+Requirement = OneOf | Within | Exists | AllOf | AnyOf | NoneOf
 
 
 def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict[str, FieldValue]:
@@ -73,11 +94,30 @@ def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict
 
 
 def requirements_of(asked: Filter | None, declared: Declared) -> tuple[Requirement, ...]:
-    """Converts a filter of the wire. Raises BadInput for an undeclared field or an operand that does not fit it."""
-    return () if asked is None else tuple(_requirement(condition, declared) for condition in asked.all)
+    """Converts a filter of the wire to what a document must meet, all of it.
+
+    Raises BadInput for an undeclared field or an operand that does not fit it.
+    """
+    if asked is None:
+        return ()
+    required = _requirement(asked, declared)
+    return required.parts if isinstance(required, AllOf) else (required,)
 
 
-def _requirement(condition: Condition, declared: Declared) -> Requirement:
+def _requirement(node: Node, declared: Declared) -> Requirement:
+    match node:
+        case Condition():
+            return _of_condition(node, declared)
+        case Filter(all=tuple(parts)):
+            return AllOf(tuple(_requirement(part, declared) for part in parts))
+        case Filter(any=tuple(parts)):
+            return AnyOf(tuple(_requirement(part, declared) for part in parts))
+        case Filter(not_=Condition() | Filter() as part):
+            return NoneOf(_requirement(part, declared))
+    raise AssertionError(f"a filter without a part: {node}")
+
+
+def _of_condition(condition: Condition, declared: Declared) -> Requirement:
     field, value = condition.field, condition.value
     kind = declared.get(field)
     if kind is None:
@@ -88,17 +128,29 @@ def _requirement(condition: Condition, declared: Declared) -> Requirement:
     operands = value if isinstance(value, tuple) else (value,)
     given = tuple(one for one in operands if one is not None)
     if kind == "keyword":
-        if condition.op in ("gte", "lte"):
-            raise BadInput(f"filter: {condition.op} compares numbers and dates, and {field} is a keyword.")
+        if condition.op not in ("eq", "in"):
+            raise BadInput(
+                f"filter: {condition.op} compares numbers and dates, and {field} is a keyword, which takes eq, in and "
+                "exists."
+            )
         return OneOf(field, tuple(_keyword(one) for one in given))
     spans = [_span(one, field) if kind == "date" else (_number(one, field),) * 2 for one in given]
     match condition.op:
+        case "gt":
+            return Within(field, ((_next(spans[0][1], math.inf), None),))
         case "gte":
             return Within(field, ((spans[0][0], None),))
+        case "lt":
+            return Within(field, ((None, _next(spans[0][0], -math.inf)),))
         case "lte":
             return Within(field, ((None, spans[0][1]),))
         case _:
             return Within(field, tuple(spans))
+
+
+def _next(value: float, towards: float) -> float:
+    # Every engine compares doubles, so that the bound beyond a value is the neighbour of the value.
+    return math.nextafter(value, towards)
 
 
 def _keyword(value: Operand) -> str:

@@ -8,7 +8,7 @@ from qdrant_client import models
 
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.scored import Ranking, paired
-from services.storage.fields import Exists, OneOf, Requirement, Within
+from services.storage.fields import AllOf, AnyOf, Exists, NoneOf, OneOf, Requirement, Within
 from services.storage.point_ids import point_id
 from services.vectorstore.qdrant_vectors import qdrant_vector, vector_of
 from services.vectorstore.representation import (
@@ -130,15 +130,27 @@ def ids_filter(ids: Iterable[str]) -> models.Filter:
 
 
 def _condition(required: Requirement) -> models.Condition:
-    key = f"fields.{required.field}"
     match required:
-        case OneOf(values=values):
-            return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
-        case Within(ranges=ranges):
-            return models.Filter(
-                should=[models.FieldCondition(key=key, range=models.Range(gte=low, lte=high)) for low, high in ranges]
-            )
-        case Exists(present=True):
-            return models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=key))])
-        case Exists():
-            return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+        case OneOf(field, values):
+            return models.FieldCondition(key=_key(field), match=models.MatchAny(any=list(values)))
+        case Within(field, ranges):
+            bounds = [models.Range(gte=low, lte=high) for low, high in ranges]
+            return models.Filter(should=[models.FieldCondition(key=_key(field), range=bound) for bound in bounds])
+        case Exists(field, present=True):
+            return models.Filter(must_not=[_is_empty(field)])
+        case Exists(field):
+            return _is_empty(field)
+        case AllOf(parts):
+            return models.Filter(must=[_condition(part) for part in parts])
+        case AnyOf(parts):
+            return models.Filter(should=[_condition(part) for part in parts])
+        case NoneOf(part):
+            return models.Filter(must_not=[_condition(part)])
+
+
+def _is_empty(field: str) -> models.IsEmptyCondition:
+    return models.IsEmptyCondition(is_empty=models.PayloadField(key=_key(field)))
+
+
+def _key(field: str) -> str:
+    return f"fields.{field}"

@@ -9,6 +9,7 @@ from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.documents import Document
 from services.contracts.filters import Condition, Filter
 from services.lexical.engine import LexicalEngine
+from tests.support.filter_trees import FILTERED, TREES, drawn_filters, drawn_metadata, passes
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, WITH_FIELDS, documents, filled, found, request_for, scores
 from tests.support.textbook_bm25 import bm25
 
@@ -43,7 +44,7 @@ WRONG_FILTERS: Sequence[tuple[Mapping[str, object], str]] = (
     ({"field": "year", "op": "eq", "value": 10**400}, "year"),
     ({"field": "seen", "op": "gte", "value": "soon"}, "seen"),
     ({"field": "seen", "op": "eq", "value": 5}, "seen"),
-    ({"field": "tag", "op": "gte", "value": "a"}, "tag"),
+    ({"field": "tag", "op": "gte", "value": "a"}, "tag.*keyword.*eq, in and exists"),
 )
 
 
@@ -183,6 +184,14 @@ class SearchingSuite:
             where = Filter.model_validate({"all": every})
             assert await found(engine, generation, "brake", filter=where) == expected.split(), conditions
 
+    async def test_trees_of_filters_find_what_brute_force_finds(self, engine: LexicalEngine) -> None:
+        drawn = drawn_metadata(seed=39, count=40)
+        held = [Document(id=one, text="brake", metadata=metadata) for one, metadata in drawn.items()]
+        generation = await filled(engine, held, FILTERED)
+        for asked in drawn_filters(seed=39, count=TREES):
+            expected = [one for one, metadata in drawn.items() if passes(asked, metadata)]
+            assert await found(engine, generation, "brake", filter=asked, top=100) == expected, asked.model_dump_json()
+
     async def test_a_filter_does_not_change_scores_and_applies_before_the_cut(self, engine: LexicalEngine) -> None:
         held = [
             Document(id=f"d{number:02}", text="brake" if number else "brake pad", metadata={"year": number % 2})
@@ -209,5 +218,6 @@ class SearchingSuite:
     async def test_a_filter_that_does_not_fit_is_refused(self, engine: LexicalEngine) -> None:
         generation = await filled(engine, documents(NOTES), WITH_FIELDS)
         for condition, said in WRONG_FILTERS:
-            with pytest.raises(BadInput, match=said):
-                await engine.search(generation, request_for("brake", filter={"all": [condition]}))
+            for tree in ({"all": [condition]}, {"not": {"any": [condition]}}):
+                with pytest.raises(BadInput, match=said):
+                    await engine.search(generation, request_for("brake", filter=tree))

@@ -293,7 +293,7 @@ BAD_SEARCHES: dict[str, tuple[dict[str, object], int, str]] = {
     "a filter on an undeclared field, in a pipeline that skips failures": (
         {"query": "a", "pipeline": "hybrid", "filter": {"all": [{"field": "year", "op": "gte", "value": 2019}]}},
         422,
-        "'year' is not declared",
+        "field year is not declared",
     ),
     "more retrieves than anybody needs": (
         inline({"kind": "fuse", "inputs": [{"kind": "fuse", "inputs": [RETRIEVE] * 8}] * 8}), 422, "64 retrieve stages"

@@ -14,12 +14,11 @@ from services.contracts.filters import Condition, Filter
 from services.storage.fields import requirements_of
 from services.vectorstore.representation import MultiVector, SparseVector
 from services.vectorstore.store import VectorQuery, VectorStore
+from tests.contract.vector_filters import FilterSuite
 from tests.support.vectors import (
     COSINE,
     DECLARED,
     DENSE,
-    FILED,
-    FILTERS,
     INT8,
     SAMPLES,
     SPARSE,
@@ -36,7 +35,7 @@ SHAPES = ("dense", "sparse", "int8")
 SCORED = {**{name: sample for name, sample in SAMPLES.items() if sample is not INT8}, "cosine": COSINE}
 
 
-class VectorStoreSuite:
+class VectorStoreSuite(FilterSuite):
     """Subclass it with a `store` fixture that gives an empty, open store. Every promise holds for every sample."""
 
     engine = "qdrant"
@@ -48,19 +47,6 @@ class VectorStoreSuite:
     @pytest.fixture(params=SAMPLES)
     def any_sample(self, request: pytest.FixtureRequest) -> Sample:
         return SAMPLES[request.param]
-
-    @pytest.fixture
-    async def notes(self, store: VectorStore, sample: Sample) -> VectorStore:
-        await store.create(sample.spec)
-        return store
-
-    @pytest.fixture
-    async def filed(self, notes: VectorStore, sample: Sample) -> VectorStore:
-        await notes.upsert("notes@1", [point(one, sample.axis(1.0), metadata) for one, metadata in FILED.items()])
-        return notes
-
-    async def found(self, store: VectorStore, query: VectorQuery) -> list[str]:
-        return [hit.id for hit in await store.search("notes@1", query)]
 
     async def test_it_is_ready_and_says_what_it_is(self, store: VectorStore) -> None:
         assert (await store.ready()).ok
@@ -189,23 +175,6 @@ class VectorStoreSuite:
         second = await notes.stored("notes@2", ids, vectors=True)
         assert len(copies) == 22
         assert all(same(copy.vector, second[copy.id].vector) for copy in copies)
-
-    async def test_excluded_ids_leave_room_for_others(self, notes: VectorStore, sample: Sample) -> None:
-        await notes.upsert("notes@1", [point(one, sample.axis(1.0)) for one in "abcde"])
-        query = VectorQuery(sample.axis(1.0), top=3, exclude_ids=("a", "c", "never"))
-        assert await self.found(notes, query) == ["b", "d", "e"]
-
-    async def test_filters_mean_the_same_everywhere(self, filed: VectorStore, sample: Sample) -> None:
-        found = {}
-        for name, conditions, _ in FILTERS:
-            where = requirements_of(Filter(all=tuple(conditions)), DECLARED.metadata)
-            found[name] = "".join(await self.found(filed, VectorQuery(sample.axis(1.0), top=10, where=where)))
-        assert found == {name: expected for name, _, expected in FILTERS}
-
-    async def test_a_filter_and_excluded_ids_hold_together(self, filed: VectorStore, sample: Sample) -> None:
-        where = requirements_of(Filter(all=(Condition(field="topic", op="eq", value="brakes"),)), DECLARED.metadata)
-        query = VectorQuery(sample.axis(1.0), top=10, where=where, exclude_ids=("a",))
-        assert await self.found(filed, query) == ["b"]
 
     async def test_vectors_come_back_bit_by_bit(self, store: VectorStore, any_sample: Sample) -> None:
         await store.create(any_sample.spec)

@@ -33,7 +33,9 @@ from services.contracts.problem import Problem
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
 from services.storage.builds import refuse_other_build
+from services.storage.fields import requirements_of
 from services.storage.write_order import overtaken
+from tests.support.filter_trees import passes
 from tests.support.reranker_stub import RerankerStub
 from tests.support.store_routes import STORE_ROUTES
 from tests.support.wires import FixedEndpoints
@@ -104,14 +106,12 @@ class StoreStub:
         declared = [preset if isinstance(preset, str) else preset.name for preset in held.declaration.presets]
         if request.preset is not None and request.preset not in declared:
             raise BadInput(f"preset: '{request.preset}' is not declared; declared: {', '.join(declared)}.")
-        for condition in request.filter.all if request.filter else ():
-            if condition.field not in held.declaration.metadata:
-                raise BadInput(f"filter: '{condition.field}' is not declared.")
+        requirements_of(request.filter, held.declaration.metadata)
         found = [
             Scored(id=document.id, score=self.score(request.query, document))
             for document in held.documents.values()
             if document.id not in request.exclude_ids
-            and all(document.metadata.get(c.field) == c.value for c in (request.filter.all if request.filter else ()))
+            and (request.filter is None or passes(request.filter, document.metadata))
         ]
         found = [hit for hit in found if self.family != "lexical" or hit.score > 0]
         return RetrievalAnswer(generation=generation, hits=tuple(in_rank_order(found)[: request.top]))

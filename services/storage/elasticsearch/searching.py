@@ -12,7 +12,7 @@ from services.storage.elasticsearch.answers import HitsAnswer
 from services.storage.elasticsearch.client import search_index
 from services.storage.elasticsearch.errors import elasticsearch_errors
 from services.storage.elasticsearch.indices import Json
-from services.storage.fields import Declared, Exists, OneOf, Requirement, Within
+from services.storage.fields import AllOf, AnyOf, Declared, Exists, NoneOf, OneOf, Requirement, Within
 
 # Best first, equal scores by ascending id.
 ORDER = ({"_score": "desc"}, {"doc_id": "asc"})
@@ -65,14 +65,23 @@ def field_types(declared: Declared) -> dict[str, Json]:
 
 def field_clause(requirement: Requirement) -> Json:
     """Returns the query of the documents that meet a requirement, in fields below `fields`."""
-    field = f"fields.{requirement.field}"
     match requirement:
-        case OneOf(values=values):
-            return {"terms": {field: list(values)}}
-        case Within(ranges=ranges):
+        case OneOf(field, values):
+            return {"terms": {f"fields.{field}": list(values)}}
+        case Within(field, ranges):
             bounds = [{"gte": low, "lte": high} for low, high in ranges]  # null is open
-            return {"bool": {"should": [{"range": {field: bound}} for bound in bounds], "minimum_should_match": 1}}
-        case Exists(present=True):
-            return {"exists": {"field": field}}
-        case Exists():
-            return {"bool": {"must_not": [{"exists": {"field": field}}]}}
+            return _any([{"range": {f"fields.{field}": bound}} for bound in bounds])
+        case Exists(field, present=True):
+            return {"exists": {"field": f"fields.{field}"}}
+        case Exists(field):
+            return {"bool": {"must_not": [{"exists": {"field": f"fields.{field}"}}]}}
+        case AllOf(parts):
+            return {"bool": {"filter": [field_clause(part) for part in parts]}}
+        case AnyOf(parts):
+            return _any([field_clause(part) for part in parts])
+        case NoneOf(part):
+            return {"bool": {"must_not": [field_clause(part)]}}
+
+
+def _any(clauses: list[Json]) -> Json:
+    return {"bool": {"should": clauses, "minimum_should_match": 1}}

@@ -30,6 +30,10 @@ def fuses(depth: int, **more: object) -> object:
     return {"kind": "fuse", "inputs": [fuses(depth - 1, **more)] * 8} if depth else {**LEG, **more}
 
 
+def negated(times: int) -> object:
+    return {"not": negated(times - 1)} if times else {"field": "a", "op": "exists"}
+
+
 def piped(*stages: object) -> dict[str, object]:
     return {"query": "a", "pipeline": {"name": "x", "stages": list(stages)}}
 
@@ -50,6 +54,11 @@ DEEP: dict[str, tuple[type[BaseModel], object]] = {
     "32 filters of 3,000 wrong values": (
         SearchRequest,
         {"query": "a", "filter": {"all": [{"field": "a", "op": "in", "value": [{}] * 3_000}] * 32}},
+    ),
+    "a filter of 150 negations": (SearchRequest, {"query": "a", "filter": negated(150)}),
+    "a filter of 20 lists of 20 lists": (
+        SearchRequest,
+        {"query": "a", "filter": {"all": [{"any": [{"all": [{}] * 20}] * 20}] * 20}},
     ),
     "32,768 stages five deep with one id": (SearchRequest, piped(fuses(5, id="a"))),
     "100,000 weights": (SearchRequest, piped({"kind": "fuse", "weights": [[]] * 99_000, "inputs": []})),

@@ -6,7 +6,7 @@ from services.chassis.errors import BadInput
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
 from services.contracts.filters import Condition, Filter, Operand
-from services.storage.fields import Within, fields_of, requirements_of
+from services.storage.fields import AnyOf, Within, fields_of, requirements_of
 
 NEW_YEAR_MS = 1_704_067_200_000.0  # 2024-01-01T00:00:00Z
 
@@ -60,6 +60,17 @@ def test_an_operand_of_another_kind_is_refused_by_name(kind: FieldKind, value: O
 def test_a_day_as_an_upper_bound_includes_the_whole_day() -> None:
     asked = Filter(all=(Condition(field="seen", op="lte", value="2024-01-01"),))
     assert requirements_of(asked, {"seen": "date"}) == (Within("seen", ((None, NEW_YEAR_MS + 86_399_999),)),)
+
+
+def test_beyond_a_day_is_the_next_one() -> None:
+    asked = Filter(
+        any=(Condition(field="seen", op="gt", value="2024-01-01"), Condition(field="seen", op="lt", value="2024-01-01"))
+    )
+    for moment, beyond in ((NEW_YEAR_MS - 1, True), (NEW_YEAR_MS, False), (NEW_YEAR_MS + 86_400_000, True)):
+        (either,) = requirements_of(asked, {"seen": "date"})
+        assert isinstance(either, AnyOf)
+        spans = [part.ranges[0] for part in either.parts if isinstance(part, Within)]
+        assert any(low <= moment if high is None else moment <= high for low, high in spans) is beyond
 
 
 def test_an_undeclared_field_is_refused_and_the_declared_ones_are_named() -> None:

@@ -1,0 +1,99 @@
+"""Draws trees of filters and documents to filter, and decides by brute force which documents pass."""
+
+import operator
+import os
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from services.contracts.collections import CollectionDeclaration
+from services.contracts.documents import MetadataValue
+from services.contracts.filters import Condition, Filter, Node, Operand
+
+FILTERED = CollectionDeclaration(metadata={"topic": "keyword", "year": "number", "day": "date"})
+# How many trees a suite draws: 2,000 were tried of every engine once; each takes a few milliseconds.
+TREES = int(os.environ.get("FILTER_TREES", "200"))
+Metadata = Mapping[str, MetadataValue]
+_TOPICS = ("brakes", "wheels", "Wheels", "two words", "")
+_YEARS = (-1.5, 0, 3, 2019, 2020.25, 1e300)
+_DAYS = ("1969-12-31", "2024-05-30", "2024-05-31", "2024-06-01")
+_VALUES: Mapping[str, tuple[Operand, ...]] = {"topic": _TOPICS, "year": _YEARS, "day": _DAYS}
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
+
+
+def drawn_metadata(seed: int, count: int) -> dict[str, dict[str, MetadataValue]]:
+    """Returns `count` documents' metadata by id; a field has no value, one, or several."""
+    draw = random.Random(seed)
+    found: dict[str, dict[str, MetadataValue]] = {}
+    for place in range(count):
+        metadata: dict[str, MetadataValue] = {}
+        for field, values in _VALUES.items():
+            match draw.randrange(4):
+                case 0:
+                    continue
+                case 1 if field != "year":  # a list holds texts
+                    metadata[field] = tuple(str(one) for one in draw.sample(values, draw.randrange(3)))
+                case _:
+                    metadata[field] = draw.choice(values)
+        found[f"d{place:03}"] = metadata
+    return found
+
+
+def drawn_filters(seed: int, count: int) -> list[Filter]:
+    """Returns `count` trees, at most four deep."""
+    draw = random.Random(seed)
+    return [_filter(draw, 4) for _ in range(count)]
+
+
+def passes(node: Node, metadata: Metadata) -> bool:
+    """Returns whether a document meets a tree over `FILTERED`."""
+    match node:
+        case Condition():
+            return _meets(node, metadata.get(node.field))
+        case Filter(not_=Condition() | Filter() as part):
+            return not passes(part, metadata)
+        case Filter(any=tuple(parts)):
+            return any(passes(part, metadata) for part in parts)
+    return all(passes(part, metadata) for part in node.all or ())
+
+
+def _meets(condition: Condition, value: MetadataValue | None) -> bool:
+    values = value if isinstance(value, tuple) else () if value is None else (value,)
+    if condition.op == "exists":
+        return bool(values) is (condition.value is not False)
+    asked = condition.value if isinstance(condition.value, tuple) else (condition.value,)
+    if condition.op in ("eq", "in"):
+        return any(one in asked for one in values)
+    compare = _ORDERS[condition.op]
+    # Days of one form are in the order of their texts.
+    return any(compare(one, asked[0]) for one in values)
+
+
+def _filter(draw: random.Random, depth: int) -> Filter:
+    def part() -> Node:
+        return _condition(draw) if depth == 1 or draw.random() < 0.5 else _filter(draw, depth - 1)
+
+    match draw.randrange(3):
+        case 0:
+            return Filter(not_=part())
+        case 1:
+            return Filter(any=tuple(part() for _ in range(draw.randint(1, 2))))
+    return Filter(all=tuple(part() for _ in range(draw.randint(1, 2))))
+
+
+def _condition(draw: random.Random) -> Condition:
+    field = draw.choice(tuple(_VALUES))
+    values = _VALUES[field]
+    ops = ("eq", "in", "exists") if field == "topic" else ("eq", "in", "exists", *_ORDERS)
+    match draw.choice(ops):
+        case "in":
+            return Condition(field=field, op="in", value=tuple(draw.sample(values, draw.randint(1, 3))))
+        case "exists":
+            return Condition(field=field, op="exists", value=draw.choice((None, True, False)))
+        case op:
+            return Condition(field=field, op=op, value=draw.choice(values))
