@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
+from services.vectorstore.qdrant_parameters import HNSW_EF_CONSTRUCT, HNSW_M
 
 Port = Annotated[int, Field(ge=0, le=65_535, description="Port to listen on.")]
 Model = Annotated[str, Field(description="An encoder of deploy/models/models.yaml.")]
@@ -33,6 +34,17 @@ class DenseSettings(VectorServiceSettings):
     )
     arithmetic: Literal["f32", "bf16"] = Field(
         "f32", description="Of floating-point operations; `bf16` needs the engine `openvino` and a CPU that has it."
+    )
+    hnsw_m: int = Field(
+        HNSW_M, ge=4, le=256, description="Links a vector in the graph of a Qdrant server; another needs a new build."
+    )
+    hnsw_ef_construct: int = Field(
+        HNSW_EF_CONSTRUCT, ge=4, le=4_096, description="Candidates for these links; another needs a new build."
+    )
+    quantisation: Literal["int8"] | None = Field(
+        None,
+        description="`int8`: a Qdrant server finds candidates by codes of 8 bits in memory, and scores them by the "
+        "vectors; another needs a new build.",
     )
     query_cache_mb: int = Field(
         0, ge=0, le=65_536, description="Memory for vectors of queries that come again, in MB; 0: none are kept."

@@ -53,10 +53,15 @@ async def drop(
     await order.change(generation, work)
 
 
+def stamp_of(store: VectorStore, encoder: Encoder) -> Mapping[str, str]:
+    """Returns everything that determines the hits of a generation made now."""
+    return {**encoder.stamp, **store.stamp}
+
+
 async def require_own(store: VectorStore, encoder: Encoder, generation: str) -> GenerationSpec:
     """Returns the spec of a generation. Raises StampMismatch if another model or representation made its vectors."""
     spec = await store.spec(generation)
-    refuse_other_stamp(spec.generation, spec.stamp, encoder.stamp)
+    refuse_other_stamp(spec.generation, spec.stamp, stamp_of(store, encoder))
     refuse_other_representation(spec, encoder.representation)
     return spec
 

@@ -51,6 +51,7 @@ def open_store(settings: VectorServiceSettings, clock: Callable[[], float] = tim
                     grpc_port=settings.grpc_port if settings.grpc else None,
                 ),
                 prefix=settings.prefix,
+                parameters=settings.qdrant_parameters,
                 most_generations=settings.most_generations,
                 clock=clock,
             )

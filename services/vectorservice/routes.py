@@ -54,7 +54,8 @@ def collection_router(
     async def begin(
         generation: Generation, declaration: CollectionDeclaration, build: OfBuild = None, owner: OfOwner = None
     ) -> CollectionState:
-        spec = GenerationSpec(generation, encoder.representation, encoder.stamp, declaration, build, owner)
+        stamp = collections.stamp_of(store, encoder)
+        spec = GenerationSpec(generation, encoder.representation, stamp, declaration, build, owner)
         return await order.change(generation, lambda: collections.begin(store, spec))
 
     @routes.get("/v1/collections/{generation}")

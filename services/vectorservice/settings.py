@@ -1,5 +1,6 @@
 """Defines the settings of every vector service: where its vectors are stored, and QDRANT_* for that server."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -9,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from services.chassis.settings.addresses import Address, refuse_unencrypted
 from services.chassis.settings.service_settings import KeyedSettings, StoreKey
 from services.storage.elasticsearch.settings import ElasticsearchSettings
+from services.vectorstore.qdrant_parameters import QdrantParameters
 
 Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process a directory.")]
 Prefix = Annotated[
@@ -58,6 +60,27 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
         None, validation_alias="QDRANT_CA_FILE", description="PEM file with the authority that signed its certificate."
     )
 
+    shard_number: int | None = Field(
+        None, ge=1, description="Shards of a new collection on the Qdrant server; another number needs a new build."
+    )
+    replication_factor: int | None = Field(None, ge=1, description="Copies of each shard of a new collection there.")
+    write_consistency_factor: int | None = Field(
+        None, ge=1, description="Copies that have to take a write there, or it fails; for new collections."
+    )
+    on_disk: bool = Field(False, description="Vectors of a new collection there are read from the disk.")
+    on_disk_payload: bool | None = Field(
+        None, description="So are ids, hashes and metadata; as the server's configuration says when not set."
+    )
+
+    @model_validator(mode="after")
+    def _parameters_are_for_a_qdrant_server(self) -> Self:
+        given = sorted(self.model_fields_set & {field.name for field in fields(QdrantParameters)})
+        if self.store != "qdrant" and given:
+            prefix = self.model_config.get("env_prefix", "")
+            named = ", ".join(f"{prefix}{name}".upper() for name in given)
+            raise ValueError(f"{named}: for {prefix}STORE=qdrant alone; leave it out with {prefix}STORE={self.store}.")
+        return self
+
     @model_validator(mode="after")
     def _server_is_named(self) -> Self:
         if self.store == "qdrant" and not self.qdrant_url:
@@ -77,6 +100,12 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
         if self.store == "elasticsearch":
             self.refuse_unencrypted_elasticsearch()
         return self
+
+    @property
+    def qdrant_parameters(self) -> QdrantParameters:
+        """How collections are made on the Qdrant server; what this service has no setting for is the default."""
+        names = {field.name for field in fields(QdrantParameters)} & type(self).model_fields.keys()
+        return QdrantParameters(**{name: getattr(self, name) for name in names})
 
     @property
     def works_in_process(self) -> bool:

@@ -5,6 +5,7 @@ from typing import TypedDict, assert_never
 import numpy as np
 from qdrant_client import models
 
+from services.vectorstore.qdrant_parameters import QdrantParameters
 from services.vectorstore.representation import (
     POOLED,
     TOKENS,
@@ -21,13 +22,22 @@ from services.vectorstore.representation import (
 
 # The server's default vector has no name; a sparse vector must have one.
 _SPARSE = "sparse"
+# A segment with at least this many kilobytes of vectors gets an HNSW graph, and searches use it.
+INDEXING_THRESHOLD_KB = 1_000
+OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
 
 
-class VectorsConfig(TypedDict):
-    """The arguments of create_collection that define the vectors."""
+class CollectionConfig(TypedDict):
+    """The arguments of create_collection that define vectors and index, and where they are."""
 
     vectors_config: models.VectorParams | dict[str, models.VectorParams]
     sparse_vectors_config: dict[str, models.SparseVectorParams] | None
+    shard_number: int | None
+    replication_factor: int | None
+    write_consistency_factor: int | None
+    on_disk_payload: bool | None
+    hnsw_config: models.HnswConfigDiff
+    optimizers_config: models.OptimizersConfigDiff
 
 
 class SearchArguments(TypedDict):
@@ -41,23 +51,44 @@ class SearchArguments(TypedDict):
     limit: int
 
 
-def vectors_config(representation: Representation) -> VectorsConfig:
+def collection_config(representation: Representation, parameters: QdrantParameters) -> CollectionConfig:
     """Returns the configuration of a collection for a representation."""
+    vectors: models.VectorParams | dict[str, models.VectorParams] = {}
+    sparse: dict[str, models.SparseVectorParams] | None = None
+    on_disk = parameters.on_disk or None
     # Cosine uses Dot too: `checked_vector` has scaled the vectors, so every engine stores and returns the same bits.
     match representation:
         case Dense(dimension=dimension):
-            dense = models.VectorParams(size=dimension, distance=models.Distance.DOT)
-            return {"vectors_config": dense, "sparse_vectors_config": None}
+            vectors = models.VectorParams(size=dimension, distance=models.Distance.DOT, on_disk=on_disk)
+            if parameters.quantisation:
+                # In memory, also where the vectors are not.
+                codes = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+                vectors.quantization_config = models.ScalarQuantization(scalar=codes)
         case Sparse():
-            return {"vectors_config": {}, "sparse_vectors_config": {_SPARSE: models.SparseVectorParams()}}
+            index = models.SparseIndexParams(on_disk=True) if on_disk else None
+            sparse = {_SPARSE: models.SparseVectorParams(index=index)}
         case MultiVector(dimension=dimension):
-            tokens = _token_params(representation)
-            if not representation.pooled:
-                return {"vectors_config": tokens, "sparse_vectors_config": None}
-            pooled = models.VectorParams(size=dimension, distance=models.Distance.DOT)
-            return {"vectors_config": {TOKENS: tokens, POOLED: pooled}, "sparse_vectors_config": None}
+            vectors = _token_params(representation)
+            vectors.on_disk = on_disk or vectors.on_disk
+            if representation.pooled:
+                pooled = models.VectorParams(size=dimension, distance=models.Distance.DOT, on_disk=on_disk)
+                vectors = {TOKENS: vectors, POOLED: pooled}
         case _:
             assert_never(representation)
+    return {
+        "vectors_config": vectors,
+        "sparse_vectors_config": sparse,
+        "shard_number": parameters.shard_number,
+        "replication_factor": parameters.replication_factor,
+        "write_consistency_factor": parameters.write_consistency_factor,
+        "on_disk_payload": parameters.on_disk_payload,
+        "hnsw_config": models.HnswConfigDiff(
+            m=parameters.hnsw_m,
+            ef_construct=parameters.hnsw_ef_construct,
+            full_scan_threshold=INDEXING_THRESHOLD_KB,
+        ),
+        "optimizers_config": OPTIMIZERS,
+    }
 
 
 def _token_params(multi: MultiVector) -> models.VectorParams:
@@ -88,9 +119,25 @@ def qdrant_vector(vector: Vector, representation: Representation) -> models.Vect
 
 
 def search_arguments(
-    vector: Vector, representation: Representation, limit: int, where: models.Filter | None, beam: int | None
+    vector: Vector,
+    representation: Representation,
+    limit: int,
+    where: models.Filter | None,
+    beam: int | None,
+    *,
+    shards: int = 1,
+    quantised: bool = False,
 ) -> SearchArguments:
-    """Returns the search for the `limit` best of a checked vector; exact where `beam` is None."""
+    """Returns the search for the `limit` best of a checked vector; exact where `beam` is None.
+
+    Of several shards it may return more: the `beam` best.
+    """
+    if shards > 1 and beam is not None:
+        # Asked for 128 hits or more, the server asks each shard for fewer, by how they are probably spread, unless the
+        # search is exact. Which hits it misses then depends on the number asked for, so that is the same at any depth.
+        limit = max(limit, beam)
+        if isinstance(vector, SparseVector):
+            beam = None
     search: SearchArguments = {
         "query": _sparse(vector) if isinstance(vector, SparseVector) else _lists(vector),
         "using": _SPARSE if isinstance(vector, SparseVector) else None,
@@ -100,6 +147,11 @@ def search_arguments(
         "limit": limit,
     }
     if isinstance(vector, SparseVector) or not isinstance(representation, MultiVector) or not representation.pooled:
+        if quantised and beam is not None:
+            # The vectors score again all `beam` candidates that the codes found, whatever the limit, which the server
+            # multiplies by this and rounds down. An exact search reads no codes.
+            candidates = models.QuantizationSearchParams(rescore=True, oversampling=max(1.0, (beam + 0.5) / limit))
+            search["search_params"].quantization = candidates
         return search
     search["using"] = TOKENS
     if beam is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from services.chassis.errors import StampMismatch
@@ -16,6 +17,8 @@ from services.vectorstore.representation import Representation, SparseVector, Ve
 
 # Most components in one request: Qdrant refuses bodies above 32 MB, and a component takes up to 22 bytes of JSON.
 MOST_SENT = 1_048_576
+# The stamp of a store without settings that change hits.
+NO_STAMP: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,11 @@ class VectorStore(Protocol):
     @property
     def engine(self) -> str:
         """The engine's name and version, for states and manifests."""
+        ...
+
+    @property
+    def stamp(self) -> Mapping[str, str]:
+        """What its settings change in the hits of new generations; empty unless they change something."""
         ...
 
     async def ready(self) -> Check:

@@ -27,6 +27,7 @@ from services.vectorstore.edge_vectors import (
 )
 from services.vectorstore.representation import Representation, Vector, checked_vector, indexed_documents, kept_vector
 from services.vectorstore.store import (
+    NO_STAMP,
     Counts,
     GenerationSpec,
     Point,
@@ -49,6 +50,7 @@ class EdgeStore:
     """Implements VectorStore over an EdgeDirectory; only one process may use a directory."""
 
     engine = ENGINE
+    stamp = NO_STAMP
 
     def __init__(
         self, directory: Path, limits: EdgeLimits = DEFAULT_LIMITS, clock: Callable[[], float] = time.time

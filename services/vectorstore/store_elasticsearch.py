@@ -27,6 +27,7 @@ from services.storage.quotas import DEFAULT_MOST_GENERATIONS
 from services.storage.ties import settle_ties
 from services.vectorstore.representation import Dense, DenseVector, SparseVector, Vector, checked_vector, kept_vector
 from services.vectorstore.store import (
+    NO_STAMP,
     Counts,
     GenerationSpec,
     Point,
@@ -68,6 +69,8 @@ class ElasticsearchStore:
     Nothing is refreshed while a generation is built, except by what reads all of it; what is written to a published one
     is searchable at once.
     """
+
+    stamp = NO_STAMP
 
     def __init__(
         self,

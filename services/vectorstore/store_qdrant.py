@@ -41,7 +41,8 @@ from services.vectorstore.qdrant_models import (
     spec_of,
     stored_point,
 )
-from services.vectorstore.qdrant_vectors import SearchArguments, search_arguments, vectors_config
+from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantParameters
+from services.vectorstore.qdrant_vectors import OPTIMIZERS, SearchArguments, collection_config, search_arguments
 from services.vectorstore.representation import Vector, checked_vector, indexed_documents
 from services.vectorstore.store import (
     Counts,
@@ -54,10 +55,6 @@ from services.vectorstore.store import (
     refuse_other_spec,
 )
 
-# A segment with at least this many kilobytes of vectors gets an HNSW graph, and searches use it.
-INDEXING_THRESHOLD_KB = 1_000
-HNSW = models.HnswConfigDiff(m=16, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB)
-OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
 # Seconds for which a generation's spec is cached; another replica may drop the generation and create it anew.
 SPEC_SECONDS = 5.0
 # Seconds for which an exact count is cached while the server's own, approximate one stays the same: every gateway lists
@@ -75,6 +72,7 @@ class QdrantStore:
         prefix: str = "",
         most_generations: int = DEFAULT_MOST_GENERATIONS,
         clock: Callable[[], float] = time.time,
+        parameters: QdrantParameters = DEFAULT_PARAMETERS,
     ) -> None:
         """`clock` returns Unix seconds."""
         self._clock = clock
@@ -83,7 +81,10 @@ class QdrantStore:
         self._prefix = prefix
         self._aliases = QdrantAliases(self._connection, prefix)
         self._most_generations = most_generations
-        self._specs: dict[str, tuple[float, GenerationSpec]] = {}
+        self._parameters = parameters
+        self.stamp = parameters.stamp
+        # With the time of reading, and the number of shards.
+        self._specs: dict[str, tuple[float, GenerationSpec, int]] = {}
         # When each generation was counted, the approximate number of its points then, and the exact one.
         self._counted: dict[str, tuple[float, int | None, int]] = {}
 
@@ -94,9 +95,10 @@ class QdrantStore:
         prefix: str,
         most_generations: int = DEFAULT_MOST_GENERATIONS,
         clock: Callable[[], float] = time.time,
+        parameters: QdrantParameters = DEFAULT_PARAMETERS,
     ) -> Self:
         """Returns a store over a server, without connecting; call inside a running event loop."""
-        return cls(QdrantClients.of(server), prefix, most_generations, clock)
+        return cls(QdrantClients.of(server), prefix, most_generations, clock, parameters)
 
     @property
     def engine(self) -> str:
@@ -137,9 +139,7 @@ class QdrantStore:
                 if not await self._writing.collection_exists(collection):
                     await self._writing.create_collection(
                         collection,
-                        **vectors_config(spec.representation),
-                        hnsw_config=HNSW,
-                        optimizers_config=OPTIMIZERS,
+                        **collection_config(spec.representation, self._parameters),
                         metadata=metadata_of(spec, self._prefix),
                         timeout=seconds,
                     )
@@ -170,10 +170,11 @@ class QdrantStore:
         known = self._specs.get(generation)
         if known is not None and time.monotonic() - known[0] < SPEC_SECONDS:
             return known[1]
-        spec = spec_of(generation, await self._info(generation), self._prefix)
+        info = await self._info(generation)
+        spec = spec_of(generation, info, self._prefix)
         if spec is None:
             raise unknown(generation)
-        self._specs[generation] = (time.monotonic(), spec)
+        self._specs[generation] = (time.monotonic(), spec, info.config.params.shard_number or 1)
         return spec
 
     async def counts(self, generation: str) -> Counts:
@@ -230,10 +231,12 @@ class QdrantStore:
         representation = (await self.spec(generation)).representation
         vector = checked_vector(query.vector, representation)
         where = filter_of(query.where, query.exclude_ids)
+        shards, quantised = self._specs[generation][2], self._parameters.quantisation is not None
 
         async def fetch(limit: int) -> Sequence[Scored]:
             beam = None if query.exact else query.beam
-            return await self._query(generation, search_arguments(vector, representation, limit, where, beam))
+            search = search_arguments(vector, representation, limit, where, beam, shards=shards, quantised=quantised)
+            return await self._query(generation, search)
 
         return await settle_ties(fetch, query.top)
 

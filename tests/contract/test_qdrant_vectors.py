@@ -5,7 +5,8 @@ import pytest
 from qdrant_client import grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
-from services.vectorstore.qdrant_vectors import qdrant_vector, search_arguments, vector_of, vectors_config
+from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS
+from services.vectorstore.qdrant_vectors import collection_config, qdrant_vector, search_arguments, vector_of
 from services.vectorstore.representation import Representation, Sparse, Vector, checked_vector
 from tests.support.vectors import SAMPLES, Sample, drawn, same, sparse
 
@@ -52,7 +53,7 @@ def test_queries_and_collections_have_the_kind_of_their_representation(name: str
     asked = search_arguments(wanted, representation, limit=10, where=None, beam=20)
     query = RestToGrpc.convert_query(models.NearestQuery(nearest=asked["query"]))
     assert query.nearest.WhichOneof("variant") == MESSAGES[name]
-    config = vectors_config(representation)
+    config = collection_config(representation, DEFAULT_PARAMETERS)
     dense = RestToGrpc.convert_vectors_config(config["vectors_config"])
     held = dense.params_map.map[asked["using"]] if name == "int8" else dense.params
     assert (config["sparse_vectors_config"] is None) == (name != "sparse")

@@ -5,8 +5,10 @@ in memory and searches exactly. A test that passes on it must pass on a real ser
 """
 
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -17,6 +19,8 @@ from qdrant_client import AsyncQdrantClient, models
 VERSION = "1.20.0"
 # The routes of a collection that change points or their indexes, and how 1.16 refuses a timeout on them.
 CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("PUT", "index"))
+# Asked for as many hits or more, a server asks each of its shards for fewer.
+SAMPLED_FROM, EVERY = 128, 100_000
 NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
 
 
@@ -27,7 +31,8 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
     request, by what the request does.
     `app.state.version` is the version that it reports; tests may change it. `app.state.timeouts` collects the timeouts
     of requests that change points; below version 1.17 such a timeout is refused, as 1.16.3 does. `app.state.searches`
-    collects the parameters of searches, `app.state.counted` the collections whose points were counted.
+    collects the parameters of searches, `app.state.created` the bodies that create collections, `app.state.counted` the
+    collections whose points were counted. Of several shards, a search that is not exact misses hits as a server's does.
     `app.state.engine` holds what was stored.
     """
     app = FastAPI()
@@ -35,9 +40,11 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
     app.state.timeouts = []
     app.state.searches = []
     app.state.counted = []
+    app.state.created = []
     app.state.keys = {"write": key, "read": read_key}
     app.state.sent = {"write": set(), "read": set()}
     engine = app.state.engine = AsyncQdrantClient(location=":memory:")
+    shards: dict[str, int] = {}  # of collections: the engine in this process has none
 
     @app.middleware("http")
     async def guarded(request: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
@@ -80,7 +87,9 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
 
     @app.get("/collections/{name}")
     async def collection(name: str) -> JSONResponse:
-        return result(await engine.get_collection(name))
+        info = await engine.get_collection(name)
+        info.config.params.shard_number = shards.get(name, 1)
+        return result(info)
 
     @app.get("/collections/{name}/exists")
     async def exists(name: str) -> JSONResponse:
@@ -88,14 +97,15 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
 
     @app.put("/collections/{name}")
     async def create(name: str, wanted: models.CreateCollection) -> JSONResponse:
-        return result(
-            await engine.create_collection(
-                name,
-                vectors_config=wanted.vectors or {},
-                sparse_vectors_config=wanted.sparse_vectors,
-                metadata=wanted.metadata,
-            )
+        app.state.created.append(wanted.model_dump(mode="json", exclude_unset=True, exclude={"metadata"}))
+        answer = await engine.create_collection(
+            name,
+            vectors_config=wanted.vectors or {},
+            sparse_vectors_config=wanted.sparse_vectors,
+            metadata=wanted.metadata,
         )
+        shards[name] = wanted.shard_number or 1
+        return result(answer)
 
     @app.patch("/collections/{name}")
     async def change(name: str, wanted: models.UpdateCollection) -> JSONResponse:
@@ -137,14 +147,24 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
     @app.post("/collections/{name}/points/query")
     async def query(name: str, wanted: models.QueryRequest) -> JSONResponse:
         app.state.searches.append(wanted.params)
-        return result(
-            await engine.query_points(
-                name, wanted.query, using=wanted.using, prefetch=wanted.prefetch, query_filter=wanted.filter,
-                limit=wanted.limit or 10, with_payload=wanted.with_payload or False,
-            )
+        limit, count = wanted.limit or 10, shards.get(name, 1)
+        sampled = count > 1 and limit >= SAMPLED_FROM and not (wanted.params and wanted.params.exact)
+        answer = await engine.query_points(
+            name, wanted.query, using=wanted.using, prefetch=wanted.prefetch, query_filter=wanted.filter,
+            limit=EVERY if sampled else limit, with_payload=wanted.with_payload or False,
         )  # fmt: skip
+        if sampled:
+            left = Counter(dict.fromkeys(range(count), min(limit, int(1.2 * limit / count + 3 * limit**0.5))))
+            answer.points = [one for one in answer.points if _taken(left, UUID(str(one.id)).int % count)][:limit]
+        return result(answer)
 
     return app
+
+
+def _taken(left: Counter[int], shard: int) -> bool:
+    """Whether a shard has hits left to give, counting this one."""
+    left[shard] -= 1
+    return left[shard] >= 0
 
 
 def _changes(request: Request) -> bool:
