@@ -57,6 +57,7 @@ class Executor:
             pipeline=PipelineRef(name=plan.pipeline.name, fingerprint=plan.fingerprint),
             request_id=identity,
             hits=_hits(request, walked),
+            page=walked.page,
             candidates=self._candidates(plan, walked) if request.explain == "candidates" else None,
             degraded=tuple(one.degradation for one in walked.degraded),
             models=dict(walked.models),
@@ -148,6 +149,6 @@ def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
             metadata=document.metadata if document and "metadata" in request.include else None,
             stages=places.get(one.id),
         )
-        for rank, one in enumerate(walked.ranking, start=1)
+        for rank, one in enumerate(walked.ranking, start=1 + (request.offset or 0))
         for document in [walked.documents.get(one.id)]
     )

@@ -19,11 +19,12 @@ class PlannedRetrieve:
         """Returns the hits that each of its searches asks for: of the candidates, and of what is beneath them.
 
         Where the request wants no more than the candidates, one search gives them. A stage that is alone asks for no
-        more hits than the request wants, unless the request wants to see the candidates. Beneath the candidates, the
-        depth does not depend on the request, because the order there would depend on it too. An approximate search for
-        more hits may begin with others; any other search gives the candidates too.
+        more hits than the request wants, unless the request wants to see or to count the candidates. Beneath the
+        candidates, the depth does not depend on the request, because the order there would depend on it too. An
+        approximate search for more hits may begin with others; any other search gives the candidates too.
         """
         top = self.stage.top
-        if request.top <= top:
-            return (request.top if self.alone and request.explain != "candidates" else top,)
+        if request.depth <= top:
+            few = self.alone and request.explain != "candidates" and request.offset is None
+            return (request.top if few else top,)
         return (top, DEEPEST) if self.approximate else (DEEPEST,)

@@ -13,6 +13,8 @@ from gateway.search.texts import WalkTexts
 from gateway.search.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked
 from services.chassis.admission.limits import WAIT
 from services.chassis.errors import AnswerTooLarge, Overloaded
+from services.contracts.base import DEEPEST
+from services.contracts.query import SearchPage, SearchRequest
 from services.ranking.fusion import continued
 
 # A search met overload if it waited in a service for more than this share of the time it had. So most wait here, where
@@ -21,7 +23,7 @@ QUEUED_SHARE = 0.1
 
 
 async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
-    """Returns the final ranking, cut to the request's `top`, with outputs, timings and degradations of every stage.
+    """Returns the final ranking, cut to what the request wants, with outputs, timings and degradations of every stage.
 
     Stages after the source see its candidates alone, so the request's `top` changes nothing in their order: where more
     hits are asked for, those of a deeper retrieval follow beneath.
@@ -50,7 +52,17 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
         with collected_parts() as parts:
             walked = await stage.run(context, walked, sum(shares[number:]) + answering)
         walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started, parts)
-    return replace(walked, ranking=continued(walked.ranking, walked.beneath.ranking)[: context.request.top])
+    return _page(walked, context.request)
+
+
+def _page(walked: Walked, asked: SearchRequest) -> Walked:
+    """Returns the walk with the part of its ranking that the request wants."""
+    whole = continued(walked.ranking, walked.beneath.ranking)
+    if asked.offset is None:
+        return replace(walked, ranking=whole[: asked.top])
+    end = min(asked.offset + asked.top, DEEPEST)
+    page = SearchPage(offset=asked.offset, candidates=len(walked.ranking), more=len(whole[:DEEPEST]) > end)
+    return replace(walked, ranking=whole[asked.offset : end], page=page)
 
 
 def _queued_s(sourced: Sourced) -> float:

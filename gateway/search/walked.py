@@ -16,7 +16,7 @@ from gateway.search.admission import Admission
 from gateway.search.texts import WalkTexts
 from services.contracts.documents import Document
 from services.contracts.explanation import Match
-from services.contracts.query import Degradation, Reason, SearchRequest
+from services.contracts.query import Degradation, Reason, SearchPage, SearchRequest
 from services.contracts.scored import Ranking
 
 # Shares of the time that is left: all retrieves run at once; each re-ranking, explanations and the final texts come
@@ -112,6 +112,7 @@ class Walked:
     reranked: Mapping[str, "Reranked"] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)
     matches: Mapping[str, Mapping[str, tuple[Match, ...]]] = field(default_factory=dict)  # by stage, then document id
+    page: SearchPage | None = None
 
     def timed(self, stage: str, started: float, parts: Mapping[str, float]) -> Self:
         """Returns this with the time of a stage, which `started` (of `time.perf_counter`), and its services' parts."""

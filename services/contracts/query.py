@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, FiniteFloat, Tag, model_validator
 
-from services.contracts.base import Count, Depth, Name, QueryText, Wire
+from services.contracts.base import DEEPEST, Count, Depth, Name, QueryText, Wire
 from services.contracts.documents import Included, MetadataValue
 from services.contracts.explanation import Match
 from services.contracts.filters import Filter
@@ -31,16 +31,23 @@ class SearchRequest(Wire):
     """A query for a collection, through a pipeline by name or (where the gateway allows it) inline.
 
     `explain` adds to each hit its places in the stages. `true` adds to them what matched, where a backend explains;
-    "candidates" adds to the answer what each stage gave.
+    "candidates" adds to the answer what each stage gave. `offset` skips hits: the answer has the page of `top` hits
+    after them, as a larger `top` would have given them, and `page`.
     """
 
     query: QueryText
     pipeline: AskedPipeline = "hybrid"
     top: Depth = 10
+    offset: Count | None = None
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()
     include: Annotated[tuple[Included, ...], Items(0, 3)] = ()
     explain: bool | Literal["candidates"] = False
+
+    @property
+    def depth(self) -> int:
+        """How many hits of the ranking the answer needs. One behind a page shows whether more follow."""
+        return self.top if self.offset is None else min(self.offset + self.top + 1, DEEPEST)
 
     @model_validator(mode="after")
     def _affordable(self) -> Self:
@@ -110,6 +117,18 @@ class PipelineRef(Wire):
     fingerprint: str
 
 
+class SearchPage(Wire):
+    """Where the hits of an answer lie: behind `offset` others.
+
+    `candidates`: how many the pipeline has for this query. Hits beneath these follow as far as the 1,000th. `more`:
+    whether there is a hit behind this page.
+    """
+
+    offset: Count
+    candidates: Count
+    more: bool
+
+
 class SearchAnswer(Wire):
     """Ranked documents, and the generation, pipeline and models behind them. `collection` is a generation (`c@2`)."""
 
@@ -117,6 +136,7 @@ class SearchAnswer(Wire):
     pipeline: PipelineRef
     request_id: str
     hits: tuple[SearchHit, ...]
+    page: SearchPage | None = None  # where the request has an `offset`
     candidates: dict[str, StageCandidates] | None = None  # by stage id, inputs before their fuse; only on request
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}  # by id of the rerank stage that used it: `name@first 12 digits of the weights' sha256`

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -84,14 +85,17 @@ class Driven:
         self.loop.run_until_complete(self.context.__aexit__(None, None, None))
         self.loop.close()
 
-    def hits(self, query: str, pipeline: Json, top: int) -> list[Json]:
+    def answer(self, query: str, pipeline: Json, top: int, **more: object) -> dict[str, Any]:
         answer = self.loop.run_until_complete(
-            self.stack.search(query, pipeline, top=top, explain=True, deadline_ms=60_000)
+            self.stack.search(query, pipeline, top=top, explain=True, deadline_ms=60_000, **more)
         )
         assert answer.status_code == 200, answer.text
-        body = answer.json()
+        body: dict[str, Any] = answer.json()
         assert body["degraded"] == []
-        hits: list[Json] = body["hits"]
+        return body
+
+    def hits(self, query: str, pipeline: Json, top: int) -> list[Json]:
+        hits: list[Json] = self.answer(query, pipeline, top)["hits"]
         return hits
 
 
@@ -114,6 +118,21 @@ def test_the_first_hits_and_their_explanations_are_the_same_for_every_top(
         assert driven.hits(query, pipeline, top) == whole[:top]
     order = [(-float(str(hit["score"])), str(hit["id"])) for hit in whole]
     assert order == sorted(order)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(query=st.sampled_from(WORDS), pipeline=pipelines, top=st.integers(1, COUNT))
+def test_pages_are_the_parts_of_what_a_larger_top_gives(driven: Driven, query: str, pipeline: Json, top: int) -> None:
+    whole = driven.hits(query, pipeline, 1_000)
+    counted = set()
+    for offset in range(0, len(whole) + 2 * top, top):
+        body = driven.answer(query, pipeline, top, offset=offset)
+        assert body["hits"] == whole[offset : offset + top]
+        assert body["page"]["more"] is (offset + top < len(whole))
+        assert body["page"]["offset"] == offset
+        counted.add(body["page"]["candidates"])
+    (candidates,) = counted
+    assert candidates <= len(whole)
 
 
 def retrieve(backend: str, **more: object) -> Json:
@@ -207,6 +226,17 @@ async def test_a_deeper_search_that_fails_is_its_stages_failure_and_is_told() ->
         body = (await stack.search("fruit", pipeline({**BOTH, "inputs": legs}), top=3)).json()
         assert [(one["stage"], one["reason"]) for one in body["degraded"]] == [("vectors", "failed")]
         assert (await stack.search("fruit", pipeline({**BOTH, "inputs": legs}), top=2)).json()["degraded"] == []
+
+
+async def test_a_page_tells_how_many_candidates_the_pipeline_has(stack: Stack) -> None:
+    short = pipeline(retrieve("dense", top=3))
+    body = (await stack.search("fruit trees", short, top=2, offset=2)).json()
+    assert (body["page"], len(body["hits"])) == ({"offset": 2, "candidates": 3, "more": True}, 2)
+    assert [hit["rank"] for hit in body["hits"]] == [3, 4]
+    for offset in (999, 1_000, 5_000):
+        beyond = (await stack.search("fruit trees", short, top=2, offset=offset)).json()
+        assert (beyond["page"], beyond["hits"]) == ({"offset": offset, "candidates": 3, "more": False}, [])
+    assert "page" not in (await stack.search("fruit trees", short, top=2)).json()
 
 
 async def test_the_beam_of_a_stage_is_sent_to_its_backend(stack: Stack) -> None:
