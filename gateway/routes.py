@@ -11,9 +11,10 @@ from gateway.search.catalog import Catalog, reload
 from gateway.search.execute import Executor
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
+from services.chassis.errors import NotFound
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import handled
-from services.contracts.base import Name
+from services.contracts.base import DocumentId, Name
 from services.contracts.collections import (
     BeginCollection,
     CollectionBegun,
@@ -26,7 +27,7 @@ from services.contracts.collections import (
     PublishJob,
     PublishRequest,
 )
-from services.contracts.documents import DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
+from services.contracts.documents import Document, DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
 from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
@@ -34,6 +35,7 @@ CollectionName = Annotated[Name, Path(description="A collection: lower-case lett
 After = Annotated[
     str | None, Query(min_length=1, max_length=512, description="The `following` of the page before; none begins.")
 ]
+OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.")]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
 WithVectors = Annotated[bool, Query(description="Also the vectors of the documents, by backend.")]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.")]
@@ -162,6 +164,23 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
     async def delete_documents(collection: CollectionName, asked: DeleteRequest, received: Request) -> FanOutReport:
         """Deletes documents by their ids, or up to 1,000 that pass a filter."""
         return await indexing.delete_documents(collection, asked, caller_of(received.scope))
+
+    one_document = "/v1/collections/{collection}/documents/{document_id:path}"
+
+    @routes.get(one_document, response_model=Document, tags=["documents"])
+    @handled(scope="search")
+    async def get_document(collection: CollectionName, document_id: OneId) -> Response:
+        """Returns one document."""
+        answer = await indexing.get_documents(collection, IdsRequest(ids=(document_id,)))
+        if not answer.documents:
+            raise NotFound(f"Collection '{collection}' has no document {document_id!r}.")
+        return Response(answer.documents[0].model_dump_json(), media_type="application/json")
+
+    @routes.delete(one_document, tags=["documents"])
+    @handled("write", scope="index")
+    async def delete_document(collection: CollectionName, document_id: OneId, received: Request) -> FanOutReport:
+        """Deletes one document."""
+        return await indexing.delete_documents(collection, DeleteRequest(ids=(document_id,)), caller_of(received.scope))
 
     return routes
 

@@ -96,3 +96,14 @@ async def test_without_the_document_store_there_is_no_page(stack: RealStack) -> 
     stack.ways["lexical"].inner = httpx.MockTransport(refused)
     answer = await stack.client.get(PAGES)
     assert (answer.status_code, "lexical" in answer.json()["detail"]) == (503, True)
+
+
+@pytest.mark.parametrize("identity", ["plain", "a/b?c=d", "get", "ü 1"])
+async def test_one_document_is_read_and_deleted_by_its_path(stack: RealStack, identity: str) -> None:
+    kept = {"id": identity, "title": "Title", "text": "a text", "metadata": {"year": 2021}}
+    assert (await stack.send([kept])).json()["complete"]
+    path = f"{PAGES}/{quote(identity, safe='')}"
+    assert (await stack.client.get(path)).json() == kept
+    assert (await stack.client.delete(path)).json()["complete"]
+    gone = await stack.client.get(path)
+    assert (gone.status_code, gone.json()["type"].rpartition("/")[2].rpartition(":")[2]) == (404, "not-found")

@@ -72,6 +72,8 @@ EXPECTED = {
         *((method, path, Handling("own") if path.endswith("/search") else one) for method, path, one in OF_COLLECTIONS),
         GETTING,
         ("GET", "/v1/collections/c/documents", WORK),
+        ("GET", "/v1/collections/c/documents/a/b", WORK),
+        ("DELETE", "/v1/collections/c/documents/a", WRITE),
         ("POST", "/v1/collections/c/documents/metadata", SLOW_WRITE),
         ("POST", "/v1/collections/c/rollback", WRITE),
         ("GET", "/v1/pipelines", CONTROL),
