@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 import qdrant_edge as edge
 
@@ -27,7 +27,7 @@ from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS, ShardSchema
 from services.storage.fields import fields_of
 from services.storage.point_ids import point_id
-from services.storage.write_order import overtaken
+from services.storage.write_order import newer_versions, overtaken
 
 # Caches the caller's ids of points that were hits. A point's id is computed from the caller's id, so entries never
 # become stale. 1,000 ids take 7 ms from payloads, 0.3 ms from here.
@@ -51,7 +51,9 @@ class EdgeDocuments:
             for payload in self._payloads([document.id for document in documents], ["id", "hash", "version"])
         }
         changed = [document for document in documents if held.get(document.id, ("", 0))[0] != document.content_hash]
-        newer = _newer({document.id: held[document.id][1] for document in changed if document.id in held}, version)
+        newer = newer_versions(
+            {document.id: held[document.id][1] for document in changed if document.id in held}, version
+        )
         text_fields = _text_fields(self._record)
         points: list[edge.Point] = []
         written: dict[str, str] = {}
@@ -78,7 +80,7 @@ class EdgeDocuments:
     def delete(self, ids: Sequence[str], version: int | None, change: ContentDigest) -> DeleteReport:
         """Removes the documents of these ids, except those with a newer version. `change` gets what that changes."""
         found = list(self._payloads(ids, ["id", "hash", "version"]))
-        newer = _newer({payload["id"]: payload.get("version", 0) for payload in found}, version)
+        newer = newer_versions({payload["id"]: payload.get("version", 0) for payload in found}, version)
         gone = {payload["id"]: payload["hash"] for payload in found if payload["id"] not in newer}
         if gone:
             self._shard.update(edge.UpdateOperation.delete_points([point_id(one) for one in gone]))
@@ -163,11 +165,6 @@ def _point_of(after: str) -> uuid.UUID:
         return uuid.UUID(after)
     except ValueError:
         raise BadInput("after: send the `following` of the page before.") from None
-
-
-def _newer(held: Mapping[str, int], version: int | None) -> dict[str, int]:
-    """Returns, by id, the stored versions that a write of this version must not replace."""
-    return {} if version is None else {one: there for one, there in held.items() if there >= version}
 
 
 def _config(_: GenerationRecord) -> edge.EdgeConfig:

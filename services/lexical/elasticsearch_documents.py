@@ -12,7 +12,7 @@ from services.lexical.document_collector import wire_bytes
 from services.lexical.elasticsearch_answers import IdsAnswer
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
 from services.storage.elasticsearch.answers import BulkItem, FetchedAnswer, HashOnly
-from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk
+from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk, version_parameters
 from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
 from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import Json
@@ -64,7 +64,7 @@ async def delete_documents(
 ) -> DeleteReport:
     """Deletes documents, except newer ones. Raises Overloaded or UpstreamFailed if one could not be deleted."""
     operations = [
-        Operation(one, ({"delete": {"_id": one, **_version_parameters(version)}},)) for one in dict.fromkeys(ids)
+        Operation(one, ({"delete": {"_id": one, **version_parameters(version)}},)) for one in dict.fromkeys(ids)
     ]
     results = await send_bulk(clients.writing, index, operations, refresh=refresh)
     late = _overtaken_ids(operations, results)
@@ -135,10 +135,6 @@ async def _latest_version(client: AsyncElasticsearch, index: str, ids: list[str]
     return max((one.version for one in held.values()), default=None)
 
 
-def _version_parameters(version: int | None) -> Json:
-    return {} if version is None else {"version": version, "version_type": "external"}
-
-
 def _index_operation(document: Document, declaration: CollectionDeclaration, version: int | None) -> Operation:
     fields = fields_of(document.metadata, declaration.metadata)
     expect_declared(document, declaration.expansions)
@@ -156,5 +152,5 @@ def _index_operation(document: Document, declaration: CollectionDeclaration, ver
         source["doc2query"] = f"{document.title}\n{document.text}\n{generated_queries(document)}"
         source["deepct"] = " ".join(" ".join([word] * times) for word, times in word_frequencies(document))
     return Operation(
-        document.id, ({"index": {"_id": document.id, "require_alias": True, **_version_parameters(version)}}, source)
+        document.id, ({"index": {"_id": document.id, "require_alias": True, **version_parameters(version)}}, source)
     )

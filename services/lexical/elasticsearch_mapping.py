@@ -7,6 +7,7 @@ from typing import Literal
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.lexical.presets import declared_presets, fields_of
 from services.lexical.stamp import stamp_of
+from services.storage.elasticsearch.bulk import VERSIONS_KEPT
 from services.storage.elasticsearch.indices import GenerationMeta, Json
 from services.storage.elasticsearch.searching import field_types
 
@@ -55,8 +56,7 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
             "number_of_shards": counts.shards,
             "number_of_replicas": counts.replicas,
             "refresh_interval": "-1",
-            # How long the version of a deleted document is kept: longer than any write of it can be in flight.
-            "gc_deletes": "10m",
+            "gc_deletes": VERSIONS_KEPT,
             # None of our fields uses the default similarity. k1 and b do not change the index itself.
             "similarity": {_similarity(one): {"type": "BM25", "k1": one.k1, "b": one.b} for one in presets},
         },

@@ -3,7 +3,7 @@ collection, and serialises generation changes."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -22,6 +22,11 @@ def overtaken(document_id: str) -> ItemError:
     """Returns the error of a document whose write arrived after a newer one."""
     reason = "A newer write of this id was taken meanwhile; send it again if it is to take that one's place."
     return ItemError(id=document_id, reason=reason, retryable=True)
+
+
+def newer_versions(held: Mapping[str, int], version: int | None) -> dict[str, int]:
+    """Returns, by id, the stored versions that a write of this version must not replace."""
+    return {} if version is None else {one: there for one, there in held.items() if there >= version}
 
 
 def next_publication(asked: int | None, others: Iterable[int | None]) -> int:
@@ -50,6 +55,12 @@ class WriteTurn:
     def latest_version(self) -> int | None:
         """The highest version among the writes that overtook this one."""
         return max(self.overtaken.values(), default=None)
+
+    def record_overtaken(self, newer: Mapping[str, int]) -> None:
+        """Records the newer versions by id that the engine found, where another process wrote them."""
+        self.overtaken |= newer
+        for one, version in newer.items():
+            self._memory.remember([one], version)
 
     def record_written(self, ids: Iterable[str]) -> None:
         """Records that these ids are written (or deleted): older writes are refused from now on."""

@@ -125,8 +125,8 @@ async def _store(store: VectorStore, order: WriteOrder, write: Write, points: Se
         await _refuse_other_build(store, write)
         timely = [point for point in points if point.id not in turn.overtaken]
         if timely:
-            await store.upsert(write.generation, timely)
-        turn.record_written(point.id for point in timely)
+            turn.record_overtaken(await store.upsert(write.generation, timely, turn.version))
+        turn.record_written(point.id for point in timely if point.id not in turn.overtaken)
         return turn.overtaken
 
     return await order.write(write, [point.id for point in points], work)
@@ -143,8 +143,11 @@ async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Seque
     async def work(turn: WriteTurn) -> DeleteReport:
         await _refuse_other_build(store, write)
         timely = [one for one in ids if one not in turn.overtaken]
-        deleted = await store.delete(write.generation, timely) if timely else 0
-        turn.record_written(timely)
+        deleted = 0
+        if timely:
+            deleted, newer = await store.delete(write.generation, timely, turn.version)
+            turn.record_overtaken(newer)
+        turn.record_written(one for one in timely if one not in turn.overtaken)
         return DeleteReport(
             deleted=deleted,
             errors=tuple(map(overtaken, turn.overtaken)),

@@ -88,13 +88,14 @@ def publication_of(info: models.CollectionInfo) -> Publication | None:
     return None if at is None else Publication(float(at), None if number is None else int(number))
 
 
-def point_struct(point: Point, representation: Representation) -> models.PointStruct:
+def point_struct(point: Point, representation: Representation, version: int | None) -> models.PointStruct:
     """Converts a point; the payload holds everything but the vector."""
     return models.PointStruct(
         id=str(point_id(point.id)),
         vector=qdrant_vector(kept_vector(point.vector, representation), representation),
         payload={
             "id": point.id,
+            "version": version or 0,
             "content": point.content_hash,
             "passage": point.passage_hash,
             "fields": {field: list(values) for field, values in point.fields.items()},
@@ -124,9 +125,18 @@ def filter_of(where: Sequence[Requirement], exclude_ids: Sequence[str]) -> model
     return models.Filter(must=[_condition(one) for one in where], must_not=excluded)
 
 
-def ids_filter(ids: Iterable[str]) -> models.Filter:
-    """Returns the filter for the documents of these ids."""
-    return models.Filter(must=[models.HasIdCondition(has_id=[str(point_id(one)) for one in ids])])
+def ids_filter(ids: Iterable[str], before: int | None = None) -> models.Filter:
+    """Returns the filter for the documents of these ids, of versions below `before`."""
+    older = older_filter(before)
+    these = models.HasIdCondition(has_id=[str(point_id(one)) for one in ids])
+    return models.Filter(must=[these], must_not=None if older is None else older.must_not)
+
+
+def older_filter(before: int | None) -> models.Filter | None:
+    """Returns the filter for documents below a version; those of earlier releases have none. None: of any."""
+    if before is None:
+        return None
+    return models.Filter(must_not=[models.FieldCondition(key="version", range=models.Range(gte=before))])
 
 
 def _condition(required: Requirement) -> models.Condition:

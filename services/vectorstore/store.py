@@ -109,7 +109,9 @@ class VectorStore(Protocol):
     - The first hits of an approximate search do not depend on `top`, as long as `top` and the hits fetched to settle
       ties (FIRST_EXTRA) do not exceed `beam`. Those of an exact search never do.
     - Ids are those of the documents; the engine's own point ids are never visible.
-    - Upserting an existing id replaces the document; deleting an absent id is no error.
+    - Upserting an existing id replaces the document; deleting an absent id is no error. Neither changes a document of
+      the same or a higher version, whichever process wrote it; those are returned. A deleted document leaves its
+      version on Elasticsearch alone, and a write without a version is the newest.
     - The next search sees an acknowledged change, and the change survives a crash of the process.
     - Hits are sorted best first, equal scores by ascending id. This holds at the last place too if at most
       `ties.MOST_EXTRA` documents tie with it (an approximate search sorts those that it found).
@@ -163,12 +165,14 @@ class VectorStore(Protocol):
         """Returns what is stored under these ids, without those that are absent."""
         ...
 
-    async def upsert(self, generation: str, points: Sequence[Point]) -> None:
-        """Adds documents, or replaces those of the same id."""
+    async def upsert(self, generation: str, points: Sequence[Point], version: int | None = None) -> Mapping[str, int]:
+        """Adds documents, or replaces those of the same id. Returns the versions of those that stay, by id."""
         ...
 
-    async def delete(self, generation: str, ids: Sequence[str]) -> int:
-        """Removes documents by id and returns how many existed."""
+    async def delete(
+        self, generation: str, ids: Sequence[str], version: int | None = None
+    ) -> tuple[int, Mapping[str, int]]:
+        """Removes documents by id. Returns how many it removed, and the versions of those that stay."""
         ...
 
     async def search(self, generation: str, query: VectorQuery) -> Ranking:

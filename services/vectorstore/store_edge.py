@@ -16,6 +16,7 @@ from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import ShardSchema
 from services.storage.point_ids import point_id
 from services.storage.ties import settle_ties
+from services.storage.write_order import newer_versions
 from services.vectorstore.edge_vectors import (
     edge_vector,
     kept_representation,
@@ -117,36 +118,39 @@ class EdgeStore:
             if record.payload is not None
         }
 
-    async def upsert(self, generation: str, points: Sequence[Point]) -> None:
+    async def upsert(self, generation: str, points: Sequence[Point], version: int | None = None) -> Mapping[str, int]:
         """Writes one batch to the write-ahead log."""
         opened = self._held.held(generation)
         representation = representation_of(opened.record)
-        batch = [_point(point, representation) for point in points]
-        written = {point.id: point.content_hash for point in points}
+        batch = {point.id: _point(point, representation, version or 0) for point in points}
+        contents = {point.id: point.content_hash for point in points}
 
-        def write(shard: edge.EdgeShard, change: ContentDigest) -> None:
-            replaced = _contents_of(shard, list(written))
-            shard.update(edge.UpdateOperation.upsert_points(batch))
-            change.remove(replaced)
-            change.add(written.items())
+        def write(shard: edge.EdgeShard, change: ContentDigest) -> dict[str, int]:
+            replaced, newer = _older_contents(shard, list(batch), version)
+            if written := [one for one in batch if one not in newer]:
+                shard.update(edge.UpdateOperation.upsert_points([batch[one] for one in written]))
+                change.remove(replaced)
+                change.add((one, contents[one]) for one in written)
+            return newer
 
-        await opened.write(write)
+        return await opened.write(write)
 
-    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+    async def delete(
+        self, generation: str, ids: Sequence[str], version: int | None = None
+    ) -> tuple[int, Mapping[str, int]]:
         """Counts the points that exist and removes them, in one write."""
         opened = self._held.held(generation)
-        points: list[edge.PointId] = [point_id(one) for one in ids]
 
-        def remove(shard: edge.EdgeShard, change: ContentDigest) -> int:
-            present = _contents_of(shard, ids)
+        def remove(shard: edge.EdgeShard, change: ContentDigest) -> tuple[int, dict[str, int]]:
+            present, newer = _older_contents(shard, ids, version)
             if present:
-                shard.update(edge.UpdateOperation.delete_points(points))
+                shard.update(edge.UpdateOperation.delete_points([point_id(one) for one, _ in present]))
                 change.remove(present)
-            return len(present)
+            return len(present), newer
 
-        present = await opened.write(remove)
-        opened.deleted(present)
-        return present
+        removed, newer = await opened.write(remove)
+        opened.deleted(removed)
+        return removed, newer
 
     async def search(self, generation: str, query: VectorQuery) -> Ranking:
         """Returns the best by the representation's score, ties by ascending id."""
@@ -215,9 +219,10 @@ def _spec(record: GenerationRecord) -> GenerationSpec:
     )
 
 
-def _point(point: Point, representation: Representation) -> edge.Point:
+def _point(point: Point, representation: Representation, version: int) -> edge.Point:
     payload = {
         "id": point.id,
+        "version": version,
         "content": point.content_hash,
         "passage": point.passage_hash,
         "fields": {field: list(values) for field, values in point.fields.items()},
@@ -227,11 +232,16 @@ def _point(point: Point, representation: Representation) -> edge.Point:
     )
 
 
-def _contents_of(shard: edge.EdgeShard, ids: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns id and content hash of those that are present."""
+def _older_contents(
+    shard: edge.EdgeShard, ids: Sequence[str], version: int | None
+) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    """Returns id and content hash of the documents that a write of this version replaces, and the versions by id of
+    those that stay."""
     points: list[edge.PointId] = [point_id(one) for one in ids]
-    found = shard.retrieve(points, with_payload=["id", "content"], with_vector=False)
-    return [(record.payload["id"], record.payload["content"]) for record in found if record.payload is not None]
+    found = shard.retrieve(points, with_payload=["id", "content", "version"], with_vector=False)
+    held = [record.payload for record in found if record.payload is not None]
+    newer = newer_versions({payload["id"]: payload.get("version", 0) for payload in held}, version)
+    return [(payload["id"], payload["content"]) for payload in held if payload["id"] not in newer], newer
 
 
 def _hits(points: Sequence[edge.ScoredPoint]) -> Ranking:

@@ -17,8 +17,15 @@ from services.contracts.collections import Unusable
 from services.contracts.generations import in_order, name_of
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored, paired
-from services.storage.elasticsearch.answers import BulkItem, ElasticsearchAnswer, FetchedAnswer
-from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk
+from services.storage.elasticsearch.answers import ElasticsearchAnswer, Fetched, FetchedAnswer
+from services.storage.elasticsearch.bulk import (
+    VERSIONS_KEPT,
+    Operation,
+    error_summary,
+    is_rejected,
+    send_bulk,
+    version_parameters,
+)
 from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
 from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import NO_SIZE, GenerationIndices, GenerationMeta, HeldGeneration, Json
@@ -138,33 +145,30 @@ class ElasticsearchStore:
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
         """Reads by realtime get, also what is not refreshed yet."""
         await self._indices.known(generation)
-        if not ids:
-            return {}
-        parts = ["hash", "passage", *(["fp32"] if vectors else [])]
-        with self._indices.forget_if_gone(generation), elasticsearch_errors(generation):
-            answer = await within_deadline(self._clients.reading).mget(
-                index=self._indices.index(generation), ids=list(ids), source_includes=parts
-            )
-            fetched = FetchedAnswer[VectorSource].model_validate(answer.body).docs
-            raise_failed(one.error for one in fetched)
+        fetched = await self._fetched(generation, ids, ["hash", "passage", *(["fp32"] if vectors else [])])
         return {
             one.id: StoredPoint(one.source.hash, one.source.passage, _decoded(one.source.fp32) if vectors else None)
             for one in fetched
             if one.source is not None
         }
 
-    async def upsert(self, generation: str, points: Sequence[Point]) -> None:
+    async def upsert(self, generation: str, points: Sequence[Point], version: int | None = None) -> Mapping[str, int]:
         """Writes in bulk requests, and retries what Elasticsearch rejected for a full queue."""
         held = await self._indices.known(generation)
-        operations = [_index_operation(point, held.meta.representation) for point in points]
+        operations = [_index_operation(point, held.meta.representation, version) for point in points]
+        newer: dict[str, int] = {}
         for part in parts_to_send(points):
-            await self._write(held, operations[part])
+            newer |= (await self._write(held, operations[part], version))[1]
+        return newer
 
-    async def delete(self, generation: str, ids: Sequence[str]) -> int:
+    async def delete(
+        self, generation: str, ids: Sequence[str], version: int | None = None
+    ) -> tuple[int, Mapping[str, int]]:
         """Deletes in one bulk request."""
         held = await self._indices.known(generation)
-        operations = [Operation(one, ({"delete": {"_id": one}},)) for one in dict.fromkeys(ids)]
-        return sum(result.status != 404 for result in await self._write(held, operations))
+        of_version = version_parameters(version)
+        operations = [Operation(one, ({"delete": {"_id": one, **of_version}},)) for one in dict.fromkeys(ids)]
+        return await self._write(held, operations, version)
 
     async def search(self, generation: str, query: VectorQuery) -> Ranking:
         """Returns the best by dot product, ties by ascending id. `num_candidates` is the beam."""
@@ -238,19 +242,40 @@ class ElasticsearchStore:
                 await self._indices.refresh(generation)
         return held
 
-    async def _write(self, held: Held, operations: Sequence[Operation]) -> list[BulkItem]:
-        """Returns the results. Raises Overloaded or UpstreamFailed if one failed: all can be sent again."""
+    async def _fetched(
+        self, generation: str, ids: Sequence[str], parts: Sequence[str]
+    ) -> tuple[Fetched[VectorSource], ...]:
+        if not ids:
+            return ()
+        with self._indices.forget_if_gone(generation), elasticsearch_errors(generation):
+            answer = await within_deadline(self._clients.reading).mget(
+                index=self._indices.index(generation), ids=list(ids), source_includes=list(parts)
+            )
+            fetched = FetchedAnswer[VectorSource].model_validate(answer.body).docs
+            raise_failed(one.error for one in fetched)
+        return fetched
+
+    async def _write(
+        self, held: Held, operations: Sequence[Operation], version: int | None
+    ) -> tuple[int, dict[str, int]]:
+        """Returns how many documents it wrote or removed, and the versions of those that stay, by id: of a deleted one
+        at least `version`. Raises Overloaded or UpstreamFailed if one failed: all can be sent again."""
         with self._indices.forget_if_gone(held.generation):
             alias = self._indices.writing(held.generation)
             results = await send_bulk(self._clients.writing, alias, operations, refresh=held.published)
+        late: list[str] = []
         for operation, result in zip(operations, results, strict=True):
             if is_rejected(result):
                 raise Overloaded(
                     f"Elasticsearch has no room for these writes; send them again. {error_summary(result)}"
                 )
-            if result.error is not None:
+            if result.error is not None and not result.error.is_overtaken:
                 raise UpstreamFailed(f"{operation.id} could not be written; send it again. {error_summary(result)}")
-        return results
+            if result.error is not None:
+                late.append(operation.id)
+        written = sum(result.error is None and result.status != 404 for result in results)
+        found = await self._fetched(held.generation, late, ["hash", "passage"])
+        return written, {one.id: max(one.version, version or 0) for one in found}
 
 
 def _index_body(meta: VectorIndexMeta) -> Mapping[str, Json]:
@@ -258,7 +283,12 @@ def _index_body(meta: VectorIndexMeta) -> Mapping[str, Json]:
     vector = {"type": "dense_vector", "dims": meta.representation.dimension, "similarity": "max_inner_product"}
     graph = {"type": "hnsw", "m": 16, "ef_construction": 128}
     return {
-        "settings": {"number_of_shards": 1, "number_of_replicas": 0, "refresh_interval": "-1"},
+        "settings": {
+            "number_of_shards": 1,
+            "number_of_replicas": 0,
+            "refresh_interval": "-1",
+            "gc_deletes": VERSIONS_KEPT,
+        },
         "mappings": {
             "dynamic": False,
             "_meta": meta.model_dump(mode="json"),
@@ -276,7 +306,7 @@ def _index_body(meta: VectorIndexMeta) -> Mapping[str, Json]:
     }
 
 
-def _index_operation(point: Point, representation: Dense) -> Operation:
+def _index_operation(point: Point, representation: Dense, version: int | None) -> Operation:
     vector = kept_vector(point.vector, representation)
     assert not isinstance(vector, SparseVector)
     components = vector.tolist()
@@ -289,7 +319,8 @@ def _index_operation(point: Point, representation: Dense) -> Operation:
         _SCANNED: components,
         "fields": {field: list(values) for field, values in point.fields.items()},
     }
-    return Operation(point.id, ({"index": {"_id": point.id, "require_alias": True}}, source))
+    action = {"_id": point.id, "require_alias": True, **version_parameters(version)}
+    return Operation(point.id, ({"index": action}, source))
 
 
 def _decoded(fp32: str) -> DenseVector:

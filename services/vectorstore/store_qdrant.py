@@ -24,7 +24,7 @@ from services.storage.point_ids import point_id
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.stamps import with_more_backends
 from services.storage.ties import settle_ties
-from services.storage.write_order import next_publication
+from services.storage.write_order import newer_versions, next_publication
 from services.vectorstore.qdrant_aliases import QdrantAliases
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, QdrantServer
 from services.vectorstore.qdrant_errors import unknown
@@ -36,6 +36,7 @@ from services.vectorstore.qdrant_models import (
     hits_of,
     ids_filter,
     metadata_of,
+    older_filter,
     point_struct,
     publication_of,
     spec_of,
@@ -205,26 +206,40 @@ class QdrantStore:
             )
         return dict(stored_point(record, representation, vectors=vectors) for record in records)
 
-    async def upsert(self, generation: str, points: Sequence[Point]) -> None:
-        """Writes the points and waits until the server has applied them, so that the next search sees them."""
-        representation = (await self.spec(generation)).representation
-        structs = [point_struct(point, representation) for point in points]
-        for part in parts_to_send(points):
-            async with self._within(generation, writes=True) as seconds:
-                stop = await self._connection.write_timeout(seconds)
-                await self._writing.upsert(self._collection(generation), structs[part], wait=True, timeout=stop)
+    async def upsert(self, generation: str, points: Sequence[Point], version: int | None = None) -> Mapping[str, int]:
+        """Writes the points and waits until the server has applied them, so that the next search sees them.
 
-    async def delete(self, generation: str, ids: Sequence[str]) -> int:
-        """Counts the points that exist, then removes them."""
-        present = await self.stored(generation, ids, vectors=False)
-        if present:
-            points: list[models.ExtendedPointId] = [str(point_id(one)) for one in present]
+        A newer write that comes between the look at the versions and ours stays, by the condition that the server
+        checks: as if it had come after ours.
+        """
+        representation = (await self.spec(generation)).representation
+        structs = {point.id: point_struct(point, representation, version) for point in points}
+        newer = newer_versions(await self._versions(generation, list(structs)), version)
+        timely = [point for point in points if point.id not in newer]
+        for part in parts_to_send(timely):
             async with self._within(generation, writes=True) as seconds:
                 stop = await self._connection.write_timeout(seconds)
-                await self._writing.delete(
-                    self._collection(generation), models.PointIdsList(points=points), wait=True, timeout=stop
+                await self._writing.upsert(
+                    self._collection(generation),
+                    [structs[point.id] for point in timely[part]],
+                    wait=True,
+                    update_filter=older_filter(version),
+                    timeout=stop,
                 )
-        return len(present)
+        return newer
+
+    async def delete(
+        self, generation: str, ids: Sequence[str], version: int | None = None
+    ) -> tuple[int, Mapping[str, int]]:
+        """Counts the points that exist, then removes them, on the condition of `upsert`."""
+        held = await self._versions(generation, ids)
+        newer = newer_versions(held, version)
+        if present := held.keys() - newer.keys():
+            async with self._within(generation, writes=True) as seconds:
+                stop = await self._connection.write_timeout(seconds)
+                older = models.FilterSelector(filter=ids_filter(present, before=version))
+                await self._writing.delete(self._collection(generation), older, wait=True, timeout=stop)
+        return len(present), newer
 
     async def search(self, generation: str, query: VectorQuery) -> Ranking:
         """Returns the best by the representation's score, ties by ascending id. Reads only the id of the payload."""
@@ -338,6 +353,18 @@ class QdrantStore:
     async def close(self) -> None:
         """Closes the connections."""
         await self._connection.close()
+
+    async def _versions(self, generation: str, ids: Sequence[str]) -> dict[str, int]:
+        """Returns the stored versions by id; 0 of documents of earlier releases."""
+        await self.spec(generation)
+        async with self._within(generation) as seconds:
+            records = await self._reading.retrieve(
+                self._collection(generation),
+                [str(point_id(one)) for one in ids],
+                with_payload=["id", "version"],
+                timeout=seconds,
+            )
+        return {record.payload["id"]: record.payload.get("version", 0) for record in records if record.payload}
 
     async def _query(self, generation: str, search: SearchArguments) -> Ranking:
         async with self._within(generation) as seconds:

@@ -41,7 +41,7 @@ async def assert_all_works(store: QdrantStore) -> None:
     await store.upsert("notes@1", points)
     await store.finish("notes@1")
     await store.publish("notes@1")
-    assert await store.delete("notes@1", [points[3].id]) == 1
+    assert await store.delete("notes@1", [points[3].id]) == (1, {})
     await assert_reads(store)
 
 

@@ -15,6 +15,7 @@ from services.storage.fields import requirements_of
 from services.vectorstore.representation import MultiVector, SparseVector
 from services.vectorstore.store import VectorQuery, VectorStore
 from tests.contract.vector_filters import FilterSuite
+from tests.contract.vector_writes import VectorWritesSuite
 from tests.support.vectors import (
     COSINE,
     DECLARED,
@@ -35,7 +36,7 @@ SHAPES = ("dense", "sparse", "int8")
 SCORED = {**{name: sample for name, sample in SAMPLES.items() if sample is not INT8}, "cosine": COSINE}
 
 
-class VectorStoreSuite(FilterSuite):
+class VectorStoreSuite(FilterSuite, VectorWritesSuite):
     """Subclass it with a `store` fixture that gives an empty, open store. Every promise holds for every sample."""
 
     engine = "qdrant"
@@ -70,23 +71,10 @@ class VectorStoreSuite(FilterSuite):
         assert await self.found(notes, VectorQuery(sample.axis(1.0), top=10)) == sorted(ids)
         assert set(await notes.stored("notes@1", ids, vectors=False)) == set(ids)
 
-    async def test_adding_again_replaces(self, notes: VectorStore, sample: Sample) -> None:
-        for vector in (sample.axis(1.0), sample.axis(0.5)):
-            await notes.upsert("notes@1", [point("a", vector)])
-        hits = await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10))
-        assert [(hit.id, hit.score) for hit in hits] == [("a", pytest.approx(0.5, abs=sample.tolerance))]
-        assert (await notes.counts("notes@1")).documents == 1
-
     async def test_fields_are_replaced_with_the_rest(self, filed: VectorStore, sample: Sample) -> None:
         await filed.upsert("notes@1", [point("a", sample.axis(1.0), {"topic": "wheels"})])
         with_year = requirements_of(Filter(all=(Condition(field="year", op="eq", value=2019),)), DECLARED.metadata)
         assert await self.found(filed, VectorQuery(sample.axis(1.0), top=10, where=with_year)) == []
-
-    async def test_deleting_counts_what_was_there(self, notes: VectorStore, sample: Sample) -> None:
-        await notes.upsert("notes@1", [point("a", sample.axis(1.0)), point("b", sample.axis(1.0))])
-        assert await notes.delete("notes@1", ["a", "never"]) == 1
-        assert await notes.delete("notes@1", ["a"]) == 0
-        assert await self.found(notes, VectorQuery(sample.axis(1.0), top=10)) == ["b"]
 
     async def test_equal_scores_are_in_ascending_order_of_id(self, notes: VectorStore, sample: Sample) -> None:
         ids = [f"{number:02d}" for number in range(20)]

@@ -21,6 +21,7 @@ from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
 from services.vectorstore.store_elasticsearch import MOST_CANDIDATES, ElasticsearchStore
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
+from tests.support.two_writers import assert_the_newest_write_of_each_id_stays
 from tests.support.vectors import SPEC, axis, point, random_points, unit_rows
 
 # The first test waits for the server to start.
@@ -195,3 +196,17 @@ async def test_the_dense_service_builds_publishes_and_searches_on_it(
         hits = (await client.post(f"{path}/search", json={"query": "chain"})).json()["hits"]
         assert [hit["id"] for hit in hits] == ["a", "b"]
     assert await store.published() == {"notes": "notes@1"}
+
+
+async def test_of_two_services_writes_the_newest_of_each_id_stays(
+    settings: DenseSettings, client: AsyncElasticsearch
+) -> None:
+    hashing = settings.model_copy(update={"encoder": "hashing"})
+    await assert_the_newest_write_of_each_id_stays([build_app(hashing), build_app(hashing)], 2_000, deletions=0.1)
+
+
+async def test_a_write_older_than_a_deletion_stays_away(notes: VectorStore) -> None:
+    await notes.upsert("notes@1", [point("a", axis(1.0))], 1_000)
+    assert await notes.delete("notes@1", ["a"], 3_000) == (1, {})
+    assert await notes.upsert("notes@1", [point("a", axis(1.0))], 2_000) == {"a": 2_000}
+    assert await found(notes) == []

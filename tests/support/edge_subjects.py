@@ -67,7 +67,7 @@ class Vectors(Subject):
         await self._store.upsert(generation, [Point(one, _vector(one), "c", "p", {}) for one in ids])
 
     async def delete(self, generation: str, ids: Sequence[str]) -> int:
-        return await self._store.delete(generation, ids)
+        return (await self._store.delete(generation, ids))[0]
 
     async def held(self, generation: str, ids: Sequence[str]) -> set[str]:
         return set(await self._store.stored(generation, ids, vectors=False))

@@ -121,7 +121,7 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
 
     @app.put("/collections/{name}/points")
     async def upsert(name: str, wanted: models.PointsList) -> JSONResponse:
-        return result(await engine.upsert(name, wanted.points))
+        return result(await engine.upsert(name, wanted.points, update_filter=wanted.update_filter))
 
     @app.post("/collections/{name}/points")
     async def retrieve(name: str, wanted: models.PointRequest) -> JSONResponse:
@@ -136,7 +136,7 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
         return result({"points": points, "next_page_offset": following})
 
     @app.post("/collections/{name}/points/delete")
-    async def delete(name: str, wanted: models.PointIdsList) -> JSONResponse:
+    async def delete(name: str, wanted: models.FilterSelector) -> JSONResponse:
         return result(await engine.delete(name, wanted))
 
     @app.post("/collections/{name}/points/count")

@@ -22,6 +22,8 @@ TOO_MANY_REQUESTS = 429
 ATTEMPTS = 6
 # Full jitter below 0.1, 0.2, … 1.6 s: about 1.5 s in all, enough for a full write queue to empty if it will.
 FIRST_PAUSE_S = 0.1
+# The `gc_deletes` of an index: how long the version of a deleted document is kept, longer than a write is in flight.
+VERSIONS_KEPT = "10m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class Operation:
 
     id: str
     lines: tuple[Json, ...]
+
+
+def version_parameters(version: int | None) -> Json:
+    """Returns what refuses an operation on a document of this version or a higher one; None refuses nothing."""
+    return {} if version is None else {"version": version, "version_type": "external"}
 
 
 def is_rejected(result: BulkItem) -> bool:

@@ -36,6 +36,18 @@ async def test_a_write_is_overtaken_by_one_of_the_same_or_a_newer_version() -> N
     assert await take(order, 11, "a", "b") == []
 
 
+async def test_a_newer_write_that_the_engine_found_counts_like_one_of_this_process() -> None:
+    order = WriteOrder(Clock())
+
+    async def find(turn: WriteTurn) -> int | None:
+        turn.record_overtaken({"a": 10**16})
+        return turn.latest_version
+
+    assert await order.write(Write(AT, 5), ["a", "b"], find) == 10**16
+    assert await take(order, 10**16, "a", "b") == ["a"]
+    assert await take(order, None, "a") == []
+
+
 async def test_a_write_without_a_version_is_newer_than_all_before() -> None:
     order = WriteOrder(Clock())
     far_ahead = 2**62

@@ -1,0 +1,57 @@
+"""What VectorStore promises about writes, their versions and deletions; VectorStoreSuite has the fixtures."""
+
+from dataclasses import replace
+
+import pytest
+
+from services.vectorstore.store import Point, VectorQuery, VectorStore
+from tests.support.vectors import Sample, point
+
+
+class VectorWritesSuite:
+    """Every promise holds for every sample."""
+
+    async def contents(self, store: VectorStore, *ids: str) -> dict[str, str]:
+        return {one: held.content_hash for one, held in (await store.stored("notes@1", ids, vectors=False)).items()}
+
+    async def test_adding_again_replaces(self, notes: VectorStore, sample: Sample) -> None:
+        for vector in (sample.axis(1.0), sample.axis(0.5)):
+            assert await notes.upsert("notes@1", [point("a", vector)]) == {}
+        hits = await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10))
+        assert [(hit.id, hit.score) for hit in hits] == [("a", pytest.approx(0.5, abs=sample.tolerance))]
+        assert (await notes.counts("notes@1")).documents == 1
+
+    async def test_deleting_counts_what_was_there(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", [point("a", sample.axis(1.0)), point("b", sample.axis(1.0))])
+        assert await notes.delete("notes@1", ["a", "never"]) == (1, {})
+        assert await notes.delete("notes@1", ["a"]) == (0, {})
+        hits = await notes.search("notes@1", VectorQuery(sample.axis(1.0), top=10))
+        assert [hit.id for hit in hits] == ["b"]
+
+    async def test_an_older_write_or_deletion_changes_nothing_and_is_returned(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        def written(one: str, content: str) -> Point:
+            return replace(point(one, sample.axis(1.0)), content_hash=content)
+
+        assert await notes.upsert("notes@1", [written("a", "old"), written("b", "old")], 1_000) == {}
+        assert await notes.upsert("notes@1", [written("a", "newest")], 3_000) == {}
+        for version in (2_000, 3_000):
+            late = [written("a", "late"), written("b", f"of {version}")]
+            assert await notes.upsert("notes@1", late, version) == {"a": 3_000}
+        assert await notes.delete("notes@1", ["a", "b", "never"], 3_000) == (0, {"a": 3_000, "b": 3_000})
+        assert await self.contents(notes, "a", "b") == {"a": "newest", "b": "of 3000"}
+        assert await notes.delete("notes@1", ["a", "b"], 1_790_000_000_000_000) == (2, {})
+        assert (await notes.counts("notes@1")).documents == 0
+
+    async def test_a_write_without_a_version_is_the_newest(self, notes: VectorStore, sample: Sample) -> None:
+        await notes.upsert("notes@1", [point("a", sample.axis(1.0))], 1_790_000_000_000_000)
+        newest = replace(point("a", sample.axis(1.0)), content_hash="newest")
+        assert await notes.upsert("notes@1", [newest]) == {}
+        assert await self.contents(notes, "a") == {"a": "newest"}
+        assert await notes.delete("notes@1", ["a"]) == (1, {})
+
+    async def test_versions_of_a_microsecond_apart_are_told_apart(self, notes: VectorStore, sample: Sample) -> None:
+        now = 1_790_000_000_000_001
+        for version, newer in ((now, {}), (now - 1, {"a": now}), (now + 1, {})):
+            assert await notes.upsert("notes@1", [point("a", sample.axis(1.0))], version) == newer
