@@ -91,6 +91,9 @@ def from_(
     text: Annotated[
         list[str] | None, typer.Option(metavar="FIELD", help="That of the texts; may be given several times.")
     ] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Those that filters may use; may be given several times.")
+    ] = None,
     queries: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="CSV with columns query, perhaps document (its id or title), perhaps grade."),
@@ -107,7 +110,7 @@ def from_(
         made = make_collection(
             sources,
             to,
-            fields=FieldNames(id_, title, tuple(text or ())),
+            fields=FieldNames(id_, title, tuple(text or ()), tuple(metadata or ())),
             by_heading=by == "heading",
             question_file=queries,
             proposals=questions,

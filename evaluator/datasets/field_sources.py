@@ -22,6 +22,7 @@ TITLES = ("title", "heading", "headline", "subject", "name")
 TEXTS = ("text", "contents", "content", "body", "abstract", "passage", "document", "description")
 METADATA = "metadata"  # an object of it is taken as it is
 
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,15})(\.\d{1,15})?")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -35,11 +36,12 @@ class FieldNames:
     id: str | None = None
     title: str | None = None
     texts: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()  # what filters and facets may use later
 
     @property
     def given(self) -> frozenset[str]:
         """The names that the user gave."""
-        return frozenset(name for name in (self.id, self.title, *self.texts) if name is not None)
+        return frozenset(name for name in (self.id, self.title, *self.texts, *self.metadata) if name is not None)
 
     def document(self, fields: Mapping[str, object], place: str) -> tuple[dict[str, object], set[str]]:
         """Returns what corpus.jsonl would hold, and the names that it was made of. Raises DatasetError."""
@@ -58,9 +60,11 @@ class FieldNames:
             "title": "" if title is None else _text(_value(fields, title), title, place),
             "text": "\n".join(part for part in parts if part),
         }
-        if isinstance(fields.get(METADATA), dict):
-            made[METADATA] = fields[METADATA]
-        names = (identity, *([title] if title is not None else []), *texts)
+        whole = fields.get(METADATA)
+        named = {_field_name(name): _metadata(_value(fields, name)) for name in self.metadata}
+        if kept := {**(whole if isinstance(whole, dict) else {}), **named}:
+            made[METADATA] = kept
+        names = (identity, *([title] if title is not None else []), *texts, *self.metadata)
         return made, {METADATA, *(name for name in names if _value(fields, name) is not None)}
 
 
@@ -105,7 +109,7 @@ def named_documents(
     for name in sorted(fields.given - taken):
         notes.wrong(f"{source}: no document has a field `{name}`; there are: {shown(', '.join(sorted(there)))}")
     for name in sorted(there - taken - {one.partition(".")[0] for one in taken}):
-        notes.left_out("fields", f"{name} of {source}")
+        notes.left_out("fields (--metadata keeps one for filters)", f"{name} of {source}")
 
 
 def named_field(fields: Mapping[str, object] | Sequence[str], known: Sequence[str]) -> str | None:
@@ -191,6 +195,19 @@ def _items(path: Path, text: str, notes: ReadingNotes) -> Iterator[PlacedDocumen
             return
         if text[at : at + 1] != ",":
             raise DatasetError(f"{path}:{line}: not JSON: a comma or the end of the list is missing")
+
+
+def _field_name(name: str) -> str:
+    """Returns the name that the wire takes: letters, digits and `_`."""
+    return re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")
+
+
+def _metadata(value: object) -> object:
+    """Returns a value as metadata: the cell of a table that reads as a number is one, and an empty one is none."""
+    if isinstance(value, str):
+        text = value.strip()
+        return json.loads(text) if _NUMBER.fullmatch(text) else text or None
+    return value
 
 
 def _plain(name: str) -> str:

@@ -126,7 +126,9 @@ def _expect_used(sources: Sequence[str], fields: FieldNames, *, by_heading: bool
     """Raises WrongOption for an option that none of the sources heeds."""
     texts = [_is_text(Path(source)) for source in sources]
     if fields.given and all(texts):
-        raise WrongOption("--id, --title, --text: no source has fields; leave them out for Markdown and text")
+        raise WrongOption(
+            "--id, --title, --text, --metadata: no source has fields; leave them out for Markdown and text"
+        )
     if by_heading and not any(texts):
         raise WrongOption("--by heading: no source is Markdown; leave it out for documents with fields")
 

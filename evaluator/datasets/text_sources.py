@@ -1,6 +1,7 @@
 """Reads documents from Markdown and plain text: a document a file, or a document a heading.
 
-The id is the path below the folder, with the anchor of the heading: it stays when the content changes.
+The id is the path below the folder, with the anchor of the heading: it stays when the content changes. A document of a
+folder below has that folder as metadata.
 """
 
 import html
@@ -54,8 +55,10 @@ def text_documents(source: Path, notes: ReadingNotes, *, by_heading: bool) -> It
             notes.left_out("files that are neither Markdown nor text", identity)
             continue
         found = True
+        folder = identity.rpartition("/")[0]
         try:
-            yield from _documents(path, identity, notes, by_heading=by_heading)
+            for place, made in _documents(path, identity, notes, by_heading=by_heading):
+                yield place, {**made, "metadata": {"folder": folder}} if folder else made
         except DatasetError as error:
             notes.wrong(error)
     if not found:
