@@ -12,11 +12,12 @@ from evaluator.commands.judging import judge
 from evaluator.commands.load import load
 from evaluator.commands.parity import parity
 from evaluator.commands.steps import demo, ingest, quality, rank, report, run
+from evaluator.commands.synthetic import synthetic
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 for command in (
     run, demo, ingest, rank, quality, report, compare, analyse, attribute, replay, export, history, load,
-    parity, export_collection, restore,
+    parity, export_collection, restore, synthetic,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)

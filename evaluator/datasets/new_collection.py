@@ -85,7 +85,7 @@ def new_directory(directory: Path) -> Iterator[Path]:
     """
     target = directory.resolve()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise WrongOption(f"--to {directory}: it is there and not empty; name a new folder, or remove this one")
+        raise WrongOption(f"{directory}: it is there and not empty; name a new folder, or remove this one")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")  # another process may write the same folder
     part.mkdir(parents=True)
     try:
