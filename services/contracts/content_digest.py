@@ -9,8 +9,9 @@ _MODULUS = 1 << 256
 class ContentDigest:
     """Sums sha256(id, content hash) of each document modulo 2^256, so that the order of documents does not matter."""
 
-    def __init__(self) -> None:
-        self._sum = 0
+    def __init__(self, total: int = 0) -> None:
+        """Begins with the sum of the addends of some documents."""
+        self._sum = total % _MODULUS
 
     def add(self, documents: Iterable[tuple[str, str]]) -> None:
         """Adds pairs of id and content hash."""
@@ -29,8 +30,10 @@ class ContentDigest:
         return f"{self._sum:064x}"
 
 
+def addend(document_id: str, content_hash: str) -> int:
+    """Returns what one document adds to a digest: 256 bits."""
+    return int.from_bytes(hashlib.sha256(f"{document_id}\0{content_hash}".encode()).digest())
+
+
 def _sum_of(documents: Iterable[tuple[str, str]]) -> int:
-    return sum(
-        int.from_bytes(hashlib.sha256(f"{document_id}\0{content_hash}".encode()).digest())
-        for document_id, content_hash in documents
-    )
+    return sum(addend(document_id, content_hash) for document_id, content_hash in documents)

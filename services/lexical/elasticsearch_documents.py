@@ -14,6 +14,7 @@ from services.lexical.expanded_text import expect_declared, generated_queries, w
 from services.storage.elasticsearch.answers import BulkItem, FetchedAnswer, HashOnly
 from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk, version_parameters
 from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
+from services.storage.elasticsearch.digests import digest_parts
 from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import Json
 from services.storage.fields import fields_of
@@ -141,6 +142,7 @@ def _index_operation(document: Document, declaration: CollectionDeclaration, ver
     source: dict[str, object] = {
         "doc_id": document.id,
         "hash": document.content_hash,
+        **digest_parts(document.id, document.content_hash),
         "size": wire_bytes(document),
         "title": document.title,
         "text": document.text,

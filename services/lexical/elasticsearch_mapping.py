@@ -8,6 +8,7 @@ from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.lexical.presets import declared_presets, fields_of
 from services.lexical.stamp import stamp_of
 from services.storage.elasticsearch.bulk import VERSIONS_KEPT
+from services.storage.elasticsearch.digests import DIGEST, digest_types
 from services.storage.elasticsearch.indices import GenerationMeta, Json
 from services.storage.elasticsearch.searching import field_types
 
@@ -31,7 +32,8 @@ class IndexMeta(GenerationMeta):
     """The `_meta` in the mapping of an index of this service."""
 
     # This release cannot read another layout: it ignores such an index like a foreign one.
-    layout: Literal[1] = 1
+    # 1 and none: documents without the parts of their digest, of earlier releases.
+    layout: Literal[1, 2] = 1
 
 
 def stamp_of_new(declaration: CollectionDeclaration, shards: int) -> dict[str, str]:
@@ -48,7 +50,7 @@ def stamp_beside(there: Mapping[str, str], declaration: CollectionDeclaration) -
 
 
 def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
-    """Returns `settings` and `mappings` of a new index, which is not refreshed until it is published."""
+    """Returns `settings` and `mappings` of a new index, of layout 2, which is not refreshed until it is published."""
     presets = declared_presets(meta.declaration)
     expanded: list[str] = sorted(meta.declaration.expansions)
     return {
@@ -63,11 +65,13 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
         "mappings": {
             "dynamic": False,
             "_meta": meta.model_dump(mode="json"),
-            **_source_without(expanded),
+            # What repeats or summarises the rest of the source: words of expansions are about ten times the text.
+            "_source": {"excludes": [DIGEST, *expanded]},
             "properties": {
                 # Orders equal scores: `_id` cannot be used as a sort key.
                 "doc_id": {"type": "keyword"},
                 "hash": {"type": "keyword", "index": False, "doc_values": False},
+                **digest_types(),
                 # Bytes in an answer. Only its maximum is queried, which reads no document.
                 "size": {"type": "integer"},
                 "title": _text(presets, "title"),
@@ -84,11 +88,6 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
             },
         },
     }
-
-
-def _source_without(expanded: Sequence[str]) -> Json:
-    """Excludes what is made of `expansions`, which the source keeps: repeated words are about ten times the text."""
-    return {"_source": {"excludes": list(expanded)}} if expanded else {}
 
 
 def scored_fields(preset: LexicalPreset) -> list[str]:

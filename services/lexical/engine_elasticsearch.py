@@ -68,7 +68,8 @@ class ElasticsearchEngine:
     ) -> CollectionState:
         """Creates the index, or finds the existing one and checks its stamp and build."""
         stamp = stamp_of_new(declaration, self._counts.shards)
-        wanted = IndexMeta(prefix=self._indices.prefix, declaration=declaration, stamp=stamp, build=build, owner=owner)
+        prefix = self._indices.prefix
+        wanted = IndexMeta(layout=2, prefix=prefix, declaration=declaration, stamp=stamp, build=build, owner=owner)
         held = await self._indices.create(generation, index_body(wanted, self._counts))
         refuse_other_stamp(generation, held.meta.stamp, stamp_beside(held.meta.stamp, declaration))
         refuse_other_build(generation, held.meta.build, build)
@@ -132,10 +133,10 @@ class ElasticsearchEngine:
         return await self._state(held)
 
     async def digest(self, generation: str) -> str:
-        """Computes the digest page by page from the documents visible to searches."""
-        await self._usable(generation)
+        """Computes the digest of the documents visible to searches."""
+        held = await self._usable(generation)
         with self._indices.forget_if_gone(generation):
-            return await self._indices.digest(generation)
+            return await self._indices.digest(generation, summed=held.meta.layout != 1)
 
     async def publish(self, generation: str, publication: int | None = None) -> CollectionState:
         """Records time and number, then moves the alias atomically."""

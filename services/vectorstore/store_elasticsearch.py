@@ -27,6 +27,7 @@ from services.storage.elasticsearch.bulk import (
     version_parameters,
 )
 from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
+from services.storage.elasticsearch.digests import DIGEST, digest_parts, digest_types
 from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import NO_SIZE, GenerationIndices, GenerationMeta, HeldGeneration, Json
 from services.storage.elasticsearch.searching import field_clause, field_types, ranked
@@ -55,7 +56,8 @@ _GRAPH, _SCANNED = "vector", "scanned"
 class VectorIndexMeta(GenerationMeta):
     """The `_meta` in the mapping of an index of vectors."""
 
-    layout: Literal["vectors 1"] = "vectors 1"
+    # `vectors 1`: documents without the parts of their digest, of earlier releases.
+    layout: Literal["vectors 1", "vectors 2"] = "vectors 1"
     representation: Dense
 
 
@@ -120,6 +122,7 @@ class ElasticsearchStore:
                 "these on Edge or Qdrant (a setting such as SPARSE_STORE)."
             )
         meta = VectorIndexMeta(
+            layout="vectors 2",
             prefix=self._indices.prefix,
             declaration=spec.declaration,
             stamp=dict(spec.stamp),
@@ -221,10 +224,10 @@ class ElasticsearchStore:
         return None if meta.published_at is None else Publication(meta.published_at, meta.publication)
 
     async def digest(self, generation: str) -> str:
-        """Computes the digest page by page."""
-        await self._visible(generation)
+        """Computes the digest of all documents."""
+        held = await self._visible(generation)
         with self._indices.forget_if_gone(generation):
-            return await self._indices.digest(generation)
+            return await self._indices.digest(generation, summed=held.meta.layout != "vectors 1")
 
     async def drop(self, generation: str) -> None:
         """Deletes the index with its aliases."""
@@ -292,10 +295,11 @@ def _index_body(meta: VectorIndexMeta) -> Mapping[str, Json]:
         "mappings": {
             "dynamic": False,
             "_meta": meta.model_dump(mode="json"),
-            "_source": {"excludes": [_GRAPH, _SCANNED]},
+            "_source": {"excludes": [DIGEST, _GRAPH, _SCANNED]},
             "properties": {
                 "doc_id": {"type": "keyword"},
                 "hash": {"type": "keyword", "index": False, "doc_values": False},
+                **digest_types(),
                 "passage": {"type": "keyword", "index": False, "doc_values": False},
                 "fp32": {"type": "binary"},
                 _GRAPH: {**vector, "index_options": graph},
@@ -313,6 +317,7 @@ def _index_operation(point: Point, representation: Dense, version: int | None) -
     source: dict[str, object] = {
         "doc_id": point.id,
         "hash": point.content_hash,
+        **digest_parts(point.id, point.content_hash),
         "passage": point.passage_hash,
         "fp32": b64encode(vector.astype("<f4").tobytes()).decode(),
         _GRAPH: components,

@@ -151,7 +151,7 @@ async def test_a_newer_release_beside_this_one_is_listed_and_a_newer_layout_is_n
     kept = (await client.indices.get_mapping(index=f"{prefix}{OURS}")).body[f"{prefix}{OURS}"]["mappings"]["_meta"]
     newer = {**kept, "colour": "blue", "declaration": {**kept["declaration"], "languages": ["en"]}}
     await client.indices.put_mapping(index=f"{prefix}{OURS}", meta=newer)
-    await client.indices.put_mapping(index=f"{prefix}later@1", meta={**kept, "layout": 2})
+    await client.indices.put_mapping(index=f"{prefix}later@1", meta={**kept, "layout": 3})
     assert [state.generation for state in await engine.states()] == [OURS]
     assert (await engine.index(OURS, documents(NOTES))).indexed == len(NOTES)
     assert (await engine.publish(OURS)).published

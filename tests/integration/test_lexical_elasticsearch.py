@@ -11,10 +11,12 @@ import pytest
 from elasticsearch import AsyncElasticsearch
 
 from services.chassis.errors import BadInput, Conflict, UnknownCollection
+from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
 from services.lexical.document_collector import ReadOptions
+from services.lexical.elasticsearch_mapping import ONE_SHARD, IndexMeta, index_body, stamp_of_new
 from services.lexical.elasticsearch_query import search_query
 from services.lexical.engine import LexicalEngine
 from services.lexical.presets import BUILT_IN
@@ -113,6 +115,50 @@ async def test_finishing_merges_a_build_and_not_a_live_generation(
     assert await segments_of(opener, index) > 1
     await engine.finish("notes@1")
     assert await segments_of(opener, index) > 1
+
+
+def digest_of(held: list[Document]) -> str:
+    expected = ContentDigest()
+    expected.add((one.id, one.content_hash) for one in held)
+    return expected.hexdigest()
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_elasticsearch_sums_the_digest_of_more_documents_than_a_search_returns(
+    opener: ElasticsearchOpener, shards: int
+) -> None:
+    engine = await in_shards(opener, shards).open()
+    held = documents({f"d{number}": f"brake {number}" for number in range(10_500)})
+    generation = await filled(engine, held)
+    index = f"{opener.settings.index_prefix}{generation}"
+    assert await engine.digest(generation) == digest_of(held)
+    searches = (await opener.client.indices.stats(index=index, metric="search"))["_all"]["total"]["search"]
+    assert searches["query_total"] == shards
+    assert "digest" not in (await opener.client.get(index=index, id="d7"))["_source"]
+    await engine.close()
+
+
+async def test_a_live_index_of_an_earlier_release_is_written_published_and_compared_as_before(
+    engine: LexicalEngine, opener: ElasticsearchOpener
+) -> None:
+    prefix = opener.settings.index_prefix
+    meta = IndexMeta(prefix=prefix, declaration=ALL_PRESETS, stamp=stamp_of_new(ALL_PRESETS, 1))
+    body = index_body(meta, ONE_SHARD)
+    mappings = dict(body["mappings"]) | {"_source": {}}
+    mappings["properties"] = {name: kind for name, kind in mappings["properties"].items() if name != "digest"}
+    await opener.client.indices.create(
+        index=f"{prefix}notes@1",
+        settings=body["settings"],
+        mappings=mappings,
+        aliases={f"{prefix}notes@1-writing": {}, f"{prefix}notes": {}},
+    )
+    held = documents({f"d{number:04}": f"brake {number}" for number in range(1_200)})
+    assert await filled(engine, held) == "notes@1"
+    assert await engine.digest("notes@1") == digest_of(held)
+    changed = [*held[1:], *documents({"d0000": "saddle"})]
+    assert (await engine.index("notes@1", changed[-1:])).indexed == 1
+    assert (await engine.publish("notes@1")).published
+    assert await engine.digest("notes@1") == digest_of(changed)
 
 
 async def segments_of(opener: ElasticsearchOpener, index: str) -> int:

@@ -100,6 +100,19 @@ class HashHit(ElasticsearchAnswer):
     source: HashOnly = Field(alias="_source")
 
 
+class Sum(ElasticsearchAnswer):
+    """A sum over all documents."""
+
+    value: float
+
+
+class SumsAnswer(ElasticsearchAnswer):
+    """The answer to a search for sums, by name."""
+
+    shards: Shards = Field(alias="_shards")
+    aggregations: dict[str, Sum]
+
+
 class HashHits(ElasticsearchAnswer):
     """Absent when there is no hit, because of the filter_path."""
 

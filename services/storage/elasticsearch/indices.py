@@ -15,19 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.chassis.errors import Conflict, ProblemError, UnknownCollection, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.content_digest import ContentDigest
 from services.contracts.generations import is_generation, name_of
 from services.contracts.health import Check
 from services.storage.elasticsearch.answers import (
     INDEX_DESCRIPTIONS,
     BroadcastAnswer,
     ClusterHealth,
-    HashPage,
     IndexDescription,
     Nodes,
     Statistics,
 )
 from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
+from services.storage.elasticsearch.digests import paged_digest, summed_digest
 from services.storage.elasticsearch.errors import PREFIXES, cause_of, elasticsearch_errors, unknown_collection
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.stamps import with_more_backends
@@ -37,7 +36,6 @@ from services.storage.write_order import next_publication
 REMEMBERED_S = 1.0
 CHECK_S = 2.0
 MOVES = 3
-PAGE = 1_000  # hashes read in one request
 
 Json = Mapping[str, object]
 
@@ -222,36 +220,19 @@ class GenerationIndices(Generic[Meta]):
         to a segment that is too large to be merged again as its documents are replaced.
         """
         if not held.published:
+            index = self.index(held.generation)
             with elasticsearch_errors(held.generation, writes=True):
-                answer = await within_deadline(self._writing).indices.forcemerge(
-                    index=self.index(held.generation), max_num_segments=1
-                )
+                # Merging drops the copies of documents kept for recovery, but only of writes older than the last flush.
+                await within_deadline(self._writing).indices.flush(index=index)
+                answer = await within_deadline(self._writing).indices.forcemerge(index=index, max_num_segments=1)
                 _expect_whole(BroadcastAnswer.model_validate(answer.body), held.generation)
         await self.refresh(held.generation)
 
-    async def digest(self, generation: str) -> str:
-        """Computes the ContentDigest of all documents visible to searches, page by page in order of id."""
-        digest, after = ContentDigest(), None
-        while True:
-            with elasticsearch_errors(generation):
-                answer = await within_deadline(self._reading).search(
-                    index=self.index(generation),
-                    size=PAGE,
-                    sort=[{"doc_id": "asc"}],
-                    search_after=after,
-                    source_includes=["hash"],
-                    track_total_hits=False,
-                    allow_partial_search_results=False,
-                    request_cache=False,
-                    filter_path="_shards.failed,hits.hits.sort,hits.hits._source",
-                )
-                page = HashPage.model_validate(answer.body)
-            if page.shards.failed:
-                raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
-            digest.add((hit.sort[0], hit.source.hash) for hit in page.hits.hits)
-            if len(page.hits.hits) < PAGE:
-                return digest.hexdigest()
-            after = list(page.hits.hits[-1].sort)
+    async def digest(self, generation: str, *, summed: bool) -> str:
+        """Computes the ContentDigest of all documents visible to searches; `summed`: of an index that holds their
+        parts."""
+        digest = summed_digest if summed else paged_digest
+        return await digest(self._reading, self.index(generation), generation)
 
     async def publish(self, generation: str, publication: int | None) -> None:
         """Records time and number, then moves the alias atomically.

@@ -1,0 +1,82 @@
+"""Computes the ContentDigest of an index, from what Elasticsearch sums over its documents, without reading them.
+
+Each document holds its addend as parts of 24 bits. Elasticsearch sums in float64, which is exact below 2^53 and so for
+2^29 documents.
+"""
+
+from collections.abc import Mapping
+
+from elasticsearch import AsyncElasticsearch
+
+from services.chassis.errors import UpstreamFailed
+from services.contracts.content_digest import ContentDigest, addend
+from services.storage.elasticsearch.answers import HashPage, SumsAnswer
+from services.storage.elasticsearch.client import within_deadline
+from services.storage.elasticsearch.errors import elasticsearch_errors
+
+PAGE = 1_000  # hashes read in one request
+# The source goes without it, where it would take four times the space.
+DIGEST = "digest"
+_BITS = 24
+_PARTS = tuple(f"part{place}" for place in range(11))
+
+
+def digest_types() -> dict[str, object]:
+    """Returns the mapping of the parts."""
+    return {DIGEST: {"type": "object", "properties": {part: {"type": "integer", "index": False} for part in _PARTS}}}
+
+
+def digest_parts(document_id: str, content_hash: str) -> dict[str, object]:
+    """Returns the parts of a document's addend, the lowest bits first, as a field of what is indexed."""
+    whole = addend(document_id, content_hash)
+    return {DIGEST: {part: whole >> place * _BITS & (1 << _BITS) - 1 for place, part in enumerate(_PARTS)}}
+
+
+def digest_of(sums: Mapping[str, float]) -> str:
+    """Returns the digest of all documents, from the sum of each part."""
+    return ContentDigest(sum(int(sums[part]) << place * _BITS for place, part in enumerate(_PARTS))).hexdigest()
+
+
+async def summed_digest(client: AsyncElasticsearch, index: str, generation: str) -> str:
+    """Returns the digest of the documents visible to searches, in one request."""
+    with elasticsearch_errors(generation):
+        answer = await within_deadline(client).search(
+            index=index,
+            size=0,
+            aggs={part: {"sum": {"field": f"{DIGEST}.{part}"}} for part in _PARTS},
+            track_total_hits=False,
+            allow_partial_search_results=False,
+            filter_path="_shards.failed,aggregations.*.value",
+        )
+        found = SumsAnswer.model_validate(answer.body)
+    _refuse_failed(found.shards.failed)
+    return digest_of({part: one.value for part, one in found.aggregations.items()})
+
+
+async def paged_digest(client: AsyncElasticsearch, index: str, generation: str) -> str:
+    """Returns the same of an index whose documents have no parts: reads them all, page by page in order of id."""
+    digest, after = ContentDigest(), None
+    while True:
+        with elasticsearch_errors(generation):
+            answer = await within_deadline(client).search(
+                index=index,
+                size=PAGE,
+                sort=[{"doc_id": "asc"}],
+                search_after=after,
+                source_includes=["hash"],
+                track_total_hits=False,
+                allow_partial_search_results=False,
+                request_cache=False,
+                filter_path="_shards.failed,hits.hits.sort,hits.hits._source",
+            )
+            page = HashPage.model_validate(answer.body)
+        _refuse_failed(page.shards.failed)
+        digest.add((hit.sort[0], hit.source.hash) for hit in page.hits.hits)
+        if len(page.hits.hits) < PAGE:
+            return digest.hexdigest()
+        after = list(page.hits.hits[-1].sort)
+
+
+def _refuse_failed(failed: int) -> None:
+    if failed:
+        raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
