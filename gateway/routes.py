@@ -1,10 +1,13 @@
 """The gateway's routes: HTTP in and out, no logic."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from gateway.collections.collections import Collections
+from gateway.collections.document_lines import MOST_STREAMS, LinesAnswer
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
 from gateway.search.catalog import Catalog, reload
@@ -13,10 +16,11 @@ from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
 from services.chassis.errors import NotFound
 from services.chassis.requests.callers import caller_of
-from services.chassis.requests.handling import handled
+from services.chassis.requests.handling import NDJSON, handled
 from services.contracts.base import DocumentId, Name
 from services.contracts.collections import (
     BeginCollection,
+    BuildToken,
     CollectionBegun,
     CollectionList,
     CollectionView,
@@ -27,7 +31,14 @@ from services.contracts.collections import (
     PublishJob,
     PublishRequest,
 )
-from services.contracts.documents import Document, DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
+from services.contracts.documents import (
+    Document,
+    DocumentsAnswer,
+    DocumentsPage,
+    FanOutReport,
+    IdsRequest,
+    SentDocument,
+)
 from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
@@ -37,12 +48,18 @@ After = Annotated[
 ]
 OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.")]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
+OfBuild = Annotated[BuildToken | None, Query(description="The `build` whose generation the documents are for.")]
 WithVectors = Annotated[bool, Query(description="Also the vectors of the documents, by backend.")]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.")]
 
 
 STILL_PUBLISHING: dict[int | str, dict[str, Any]] = {
     202: {"model": PublishJob, "description": "It goes on; `publishing` at the address in Location has its state."}
+}
+
+
+AS_LINES = {
+    "requestBody": {"content": {NDJSON: {"schema": SentDocument.model_json_schema() | {"description": "One a line."}}}}
 }
 
 
@@ -131,7 +148,23 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
         """Makes the previous generation live again."""
         return _noted(await publishing.roll_back(collection), collection, answer)
 
-    @routes.post("/v1/collections/{collection}/documents", tags=["documents"])
+    streams = asyncio.Semaphore(MOST_STREAMS)
+
+    # Before the route for JSON, of the same path. In the OpenAPI document that one lists both.
+    @routes.post("/v1/collections/{collection}/documents", include_in_schema=False)
+    @handled("own", scope="index", slow=True, lines=True)
+    async def index_lines(collection: CollectionName, received: Request, build: OfBuild = None) -> Response:
+        """Adds documents that come one a line, and reports on them while they come."""
+        caller = caller_of(received.scope)
+        await indexing.expect_target(collection, build, caller)
+
+        async def index(documents: Sequence[SentDocument]) -> FanOutReport:
+            batch = DocumentsRequest.model_construct(documents=tuple(documents), build=build)
+            return await indexing.index(collection, batch, caller)
+
+        return LinesAnswer(index, streams)
+
+    @routes.post("/v1/collections/{collection}/documents", openapi_extra=AS_LINES, tags=["documents"])
     @handled("write", scope="index", slow=True)
     async def index_documents(collection: CollectionName, batch: DocumentsRequest, received: Request) -> FanOutReport:
         """Adds documents to a collection, or replaces them."""

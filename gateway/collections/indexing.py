@@ -4,8 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TypeVar
 
 from gateway.backends import wire
 from gateway.backends.budget import Budget
@@ -14,15 +12,14 @@ from gateway.backends.fan_out import on_each, outcomes, remaining_s
 from gateway.backends.wire import Backend, Backends
 from gateway.collections.document_pages import read_page
 from gateway.collections.generations import Generations
-from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
-from gateway.collections.publishing import build_needed_message, removal_remark
 from gateway.collections.write_order import WriteClock, WritePauses
+from gateway.collections.write_targets import Report, WriteTarget, target_generation, write_to_build
 from gateway.families import FAMILIES, family_names
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BadInput, BuildConflict, BuildNeeded, NotHeld, Superseded, Unavailable
-from services.contracts.collections import CollectionState, DeleteRequest, DocumentsRequest, MetadataRequest, build_mark
+from services.chassis.errors import BadInput, NotHeld, Unavailable
+from services.contracts.collections import CollectionState, DeleteRequest, DocumentsRequest, MetadataRequest
 from services.contracts.documents import (
     DeleteReport,
     Document,
@@ -34,29 +31,17 @@ from services.contracts.documents import (
     IdsRequest,
     IndexReport,
     IndexRequest,
-    ItemError,
     SentDocument,
 )
 from services.contracts.filters import Filter
-from services.contracts.generations import name_of, number_of
+from services.contracts.generations import name_of
 
-Report = TypeVar("Report", IndexReport, DeleteReport)
 # How long beginning a build may take from its first backend to its last. After that it counts as abandoned and no write
 # waits for it: the PUT that completes it is answered after all writes that skipped it.
 COMPLETION_S, COMPLETION_POLL_S = 2.0, 0.05
 
 # Bounds the report: each of 256 documents may have fields of its own.
 MOST_NAMES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class WriteTarget:
-    """The target of one call of a write: generation, build (None: any), version, and the seconds that it may take."""
-
-    generation: str
-    build: str | None
-    version: int
-    timeout_s: float
 
 
 class Indexing:
@@ -81,6 +66,12 @@ class Indexing:
         async with self._pauses.write(name):
             return await self._index(name, batch, caller)
 
+    async def expect_target(self, name: str, build: str | None, caller: Principal | None) -> None:
+        """Raises what a write would: the collection is unknown, or no generation is the build's or the caller's."""
+        history = await self._generations.fetch_history(name, remaining_s(Budget.within(current_deadline())))
+        expect_own_build(history, build, caller)
+        target_generation(history, build)
+
     async def update_metadata(self, name: str, batch: MetadataRequest, caller: Principal | None) -> FanOutReport:
         """Changes metadata alone: reads the documents of each generation (texts of a build may be newer, or missing)
         and indexes them again, which encodes no passage."""
@@ -99,7 +90,7 @@ class Indexing:
 
         async with self._ordered_write(name) as version:
             history = await self._generations.fetch_history(name, remaining_s(budget))
-            target = _target_generation(history, batch.build)
+            target = target_generation(history, batch.build)
             try:
                 found = await read(target)
             except BackendFailed as failure:
@@ -236,7 +227,7 @@ class Indexing:
         budget = Budget.within(current_deadline())
         history = await self._generations.fetch_history(name, remaining_s(budget))
         expect_own_build(history, token, caller)
-        target = _target_generation(history, token)
+        target = target_generation(history, token)
         version = self._clock.next() if version is None else version
 
         async def on_one(backend: Backend) -> Report:
@@ -253,7 +244,7 @@ class Indexing:
             results = await on_each(backends, on_one)
         except NotHeld:
             # Publishing a newer generation meanwhile has removed this build: the message is of that.
-            _target_generation(await self._generations.fetch_history(name, remaining_s(budget)), token)
+            target_generation(await self._generations.fetch_history(name, remaining_s(budget)), token)
             raise
         if target == history.live:
             results = await self._write_to_builds(target, version, results, write, budget)
@@ -299,7 +290,7 @@ class Indexing:
                     (backend, result)
                     for backend, result in await asyncio.gather(
                         *(
-                            _write_to_build(history, backend, known.get(backend), part, write)
+                            write_to_build(history, backend, known.get(backend), part, write)
                             for backend in self._backends.storing
                         )
                     )
@@ -329,63 +320,6 @@ def _with_own_vectors(documents: Sequence[SentDocument], backend: str) -> tuple[
         )
         for document in documents
     )
-
-
-async def _write_to_build(
-    history: History,
-    backend: Backend,
-    result: Report | BackendFailed | None,
-    part: WriteTarget,
-    write: Callable[[Backend, WriteTarget], Awaitable[Report]],
-) -> tuple[Backend, Report | BackendFailed | None]:
-    """Writes to a build. Returns the backend's result for the live generation, None where that does not live on it,
-    with the build's errors added."""
-    if isinstance(result, BackendFailed):
-        return backend, result
-    if not history.held_by(backend.name, part.generation):
-        return backend, result
-    try:
-        built = await write(backend, part)
-    except BackendFailed as failure:
-        # Removed, begun again, or built by another model: the backend cannot publish this build, so nothing is lost.
-        passing = failure.unknown_generation or failure.other_build or failure.stamp_differs
-        return backend, result if passing else failure
-    return backend, _merge_reports(result, built, part.generation)
-
-
-def _merge_reports(live: Report | None, built: Report, build: str) -> Report:
-    """Adds the errors of a build, with its name, to the report of the live generation, if that lives there."""
-    named: list[ItemError] = [
-        error.model_copy(update={"reason": f"In {build}, which is being built: {error.reason}"})
-        for error in built.errors
-    ]
-    if live is None:
-        return built.model_copy(update={"errors": tuple(named)})
-    errors: Sequence[ItemError] = live.errors
-    latest = max(live.latest_version or 0, built.latest_version or 0) or None
-    return live.model_copy(update={"errors": (*errors, *named), "latest_version": latest})
-
-
-def _target_generation(history: History, token: str | None) -> str:
-    """Returns the generation that a write goes to. Raises a Conflict that states what to send instead."""
-    live, name = history.live, history.name
-    if token is None:
-        if live is None:
-            raise BuildNeeded(build_needed_message(history))
-        return live
-    own = history.generation_of_build(build_mark(token))
-    if own is None:
-        raise BuildConflict(
-            f"No generation of collection '{name}' belongs to this build{removal_remark(history)}. PUT "
-            f"/v1/collections/{name} with the same `build` begins one; without a `build` documents go to the live "
-            "generation."
-        )
-    if live is not None and number_of(own) < number_of(live):
-        raise Superseded(
-            f"{own}, which this build began, is older than {live}, which is live now. PUT /v1/collections/{name} again "
-            "to begin a newer one."
-        )
-    return own
 
 
 def _undeclared_fields(

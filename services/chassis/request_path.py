@@ -26,7 +26,7 @@ from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, par
 from services.chassis.errors import DeadlineExceeded, Overloaded, OverShare, ProblemError, Unauthenticated
 from services.chassis.instruments import Instruments
 from services.chassis.requests.audit import write_audit
-from services.chassis.requests.body import Bodies, CountedBytes, run_until_disconnect
+from services.chassis.requests.body import Bodies, CountedBytes, check_media, run_until_disconnect
 from services.chassis.requests.caching import CACHED_HEADER, begin_lookups, lookups_header
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import Handling, Lane, matched_route
@@ -152,6 +152,10 @@ class RequestPath:
         default_ms = MOST_MS if handling.slow else DEFAULT_MS
         deadline = parse_deadline(Headers(scope=scope).get(DEADLINE_HEADER), default_ms, received_at(scope))
         set_deadline(deadline)
+        if handling.lines:  # it has bounds of its own: what it reads has no end that is known
+            check_media(scope, handling)
+            await self._answer_by_route(scope, receive, answer)
+            return
         limiter = None if scope["path"] in PROBES else self._lanes.get(handling.lane)
         counted = CountedBytes()
 

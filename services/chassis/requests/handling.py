@@ -22,6 +22,7 @@ from services.access.key import Scope as AccessScope
 Lane = Literal["control", "write", "bulk", "work", "own"]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
+NDJSON = "application/x-ndjson"
 _MARK, _MATCHED = "__handling__", "__matched_route__"
 
 
@@ -32,8 +33,10 @@ class Handling:
     `slow`: a request without a deadline header gets the longest deadline, because the route encodes documents, builds
     indexes, or serves a vendor's clients, which do not send the header and wait for minutes. Without `logged`,
     successes are only counted, because a gateway calls the route every second. `form`: the body is that of an HTML form
-    (application/x-www-form-urlencoded), and the route checks where it comes from. `scope`: what a caller needs, where
-    callers need a key; every route declares it. `page`: a browser asks for it, which may have logged in by a key.
+    (application/x-www-form-urlencoded), and the route checks where it comes from. `lines`: the body is lines of JSON
+    (NDJSON), which the route reads as they come; declared before the route of the same path that takes JSON. `scope`:
+    what a caller needs, where callers need a key; every route declares it. `page`: a browser asks for it, which may
+    have logged in by a key.
     """
 
     lane: Lane = "work"
@@ -42,6 +45,7 @@ class Handling:
     form: bool = False
     scope: AccessScope | None = None
     page: bool = False
+    lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,12 @@ def handled(
     logged: bool = True,
     form: bool = False,
     page: bool = False,
+    lines: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
     """Declares the handling of an endpoint, below the decorator of its route. Every route has it."""
 
     def marked(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _MARK, Handling(lane, slow, logged, form, scope, page))
+        setattr(endpoint, _MARK, Handling(lane, slow, logged, form, scope, page, lines))
         return endpoint
 
     return marked
@@ -97,15 +102,22 @@ class HandlingTable:
         found: Handling | None = scope.get(_MARK)
         if found is None:
             drop_trailing_slash(scope)
-            found, scope[_MATCHED] = self._match(scope["method"], scope["path"])
+            found, scope[_MATCHED] = self._match(scope["method"], scope["path"], media_of(scope))
             scope[_MARK] = found
         return found
 
-    def _match(self, method: str, path: str) -> tuple[Handling, MatchedRoute | None]:
+    def _match(self, method: str, path: str, media: str) -> tuple[Handling, MatchedRoute | None]:
         for pattern, route, declared in self._declared.get("GET" if method == "HEAD" else method, ()):
-            if match := pattern.match(path):
+            if (media == NDJSON or not declared.lines) and (match := pattern.match(path)):
                 return declared, MatchedRoute(route, match.groupdict())
         return DEFAULT_HANDLING, None
+
+
+def media_of(scope: Scope) -> str:
+    """Returns the media type of a request's body, without parameters."""
+    sent = next((value for name, value in scope.get("headers", ()) if name == b"content-type"), b"")
+    media: str = sent.decode("latin-1").partition(";")[0].strip().lower()
+    return media
 
 
 def drop_trailing_slash(scope: Scope) -> None:
