@@ -43,7 +43,7 @@ class DenseSettings(VectorServiceSettings):
     )
     quantisation: Literal["int8"] | None = Field(
         None,
-        description="`int8`: a Qdrant server finds candidates by codes of 8 bits in memory, and scores them by the "
+        description="`int8`: `qdrant` and `elasticsearch` find candidates by codes of 8 bits, and score them by the "
         "vectors; another needs a new build.",
     )
     query_cache_mb: int = Field(

@@ -60,7 +60,8 @@ def open_store(settings: VectorServiceSettings, clock: Callable[[], float] = tim
             from services.vectorstore.store_elasticsearch import ElasticsearchStore
 
             clients = ElasticsearchClients.connect(settings, settings.most_at_once)
-            return ElasticsearchStore(clients, settings.prefix, settings.most_generations, clock)
+            quantisation = settings.qdrant_parameters.quantisation
+            return ElasticsearchStore(clients, settings.prefix, settings.most_generations, clock, quantisation)
 
 
 def build_vector_app(

@@ -73,12 +73,13 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
     )
 
     @model_validator(mode="after")
-    def _parameters_are_for_a_qdrant_server(self) -> Self:
-        given = sorted(self.model_fields_set & {field.name for field in fields(QdrantParameters)})
-        if self.store != "qdrant" and given:
+    def _parameters_are_for_its_server(self) -> Self:
+        parameters = {field.name for field in fields(QdrantParameters)}
+        known = {"qdrant": parameters, "elasticsearch": {"quantisation"}}.get(self.store, set())
+        if given := sorted(self.model_fields_set & parameters - known):
             prefix = self.model_config.get("env_prefix", "")
             named = ", ".join(f"{prefix}{name}".upper() for name in given)
-            raise ValueError(f"{named}: for {prefix}STORE=qdrant alone; leave it out with {prefix}STORE={self.store}.")
+            raise ValueError(f"{named}: not for {prefix}STORE={self.store}; leave it out, or set {prefix}STORE=qdrant.")
         return self
 
     @model_validator(mode="after")

@@ -79,17 +79,18 @@ class ElasticsearchStore:
     is searchable at once.
     """
 
-    stamp = NO_STAMP
-
     def __init__(
         self,
         clients: ElasticsearchClients,
         prefix: str,
         most_generations: int = DEFAULT_MOST_GENERATIONS,
         clock: Callable[[], float] = time.time,
+        quantisation: Literal["int8"] | None = None,
     ) -> None:
         """Does not connect yet: a service may start before its Elasticsearch. `clock` returns Unix seconds."""
         self._clients = clients
+        self._quantisation = quantisation
+        self.stamp = NO_STAMP if quantisation is None else {"index": f"quantisation={quantisation}"}
         self._indices = GenerationIndices(clients, prefix, VectorIndexMeta, most_generations, clock)
 
     @property
@@ -130,7 +131,7 @@ class ElasticsearchStore:
             owner=spec.owner,
             representation=spec.representation,
         )
-        held = await self._indices.create(spec.generation, _index_body(meta))
+        held = await self._indices.create(spec.generation, _index_body(meta, self._quantisation))
         refuse_other_spec(_spec_of(held), spec)
         await self._indices.add_backends(held, spec.declaration)
 
@@ -185,13 +186,17 @@ class ElasticsearchStore:
 
         async def fetch(limit: int) -> Sequence[Scored]:
             most = min(limit, MOST_CANDIDATES)
+            candidates = most if query.exact else min(max(query.beam, most), MOST_CANDIDATES)
             knn = {
                 "field": _SCANNED if query.exact else _GRAPH,
                 "query_vector": vector.tolist(),
                 "k": most,
-                "num_candidates": most if query.exact else min(max(query.beam, most), MOST_CANDIDATES),
+                "num_candidates": candidates,
                 **where,
             }
+            if self._quantisation and not query.exact:
+                # The vectors score again all candidates that the codes found, whatever the limit.
+                knn |= {"k": candidates, "rescore_vector": {"oversample": 1.0}}
             index = self._indices.index(generation)
             hits = await ranked(self._clients.reading, index, generation, {"knn": knn}, most, params={})
             return paired((hit.id, _dot_product(hit.score)) for hit in hits)
@@ -281,10 +286,10 @@ class ElasticsearchStore:
         return written, {one.id: max(one.version, version or 0) for one in found}
 
 
-def _index_body(meta: VectorIndexMeta) -> Mapping[str, Json]:
+def _index_body(meta: VectorIndexMeta, quantisation: str | None) -> Mapping[str, Json]:
     # `dot_product` refuses vectors of another length than 1, and so the zero vector; the order is the same.
     vector = {"type": "dense_vector", "dims": meta.representation.dimension, "similarity": "max_inner_product"}
-    graph = {"type": "hnsw", "m": 16, "ef_construction": 128}
+    graph = {"type": f"{quantisation}_hnsw" if quantisation else "hnsw", "m": 16, "ef_construction": 128}
     return {
         "settings": {
             "number_of_shards": 1,

@@ -63,10 +63,27 @@ async def store(settings: DenseSettings, client: AsyncElasticsearch) -> AsyncIte
     await store.close()
 
 
+@pytest.fixture
+async def coded(settings: DenseSettings, client: AsyncElasticsearch) -> AsyncIterator[VectorStore]:
+    store = DenseOnly(ElasticsearchClients.connect(settings, 8), settings.prefix, quantisation="int8")
+    yield store
+    await store.close()
+
+
 class TestElasticsearch(VectorStoreSuite):
     """Every promise, on the server."""
 
     engine = "elasticsearch 8"
+
+
+class TestCodesOfElasticsearch(VectorStoreSuite):
+    """Every promise, with codes of 8 bits."""
+
+    engine = "elasticsearch 8"
+
+    @pytest.fixture
+    def store(self, coded: VectorStore) -> VectorStore:
+        return coded
 
 
 @pytest.fixture
@@ -86,6 +103,39 @@ async def test_what_is_no_dense_vector_is_refused_with_the_engines_that_serve_it
     with pytest.raises(UnknownCollection):
         await store.spec("notes@1")
     await store.close()
+
+
+async def test_codes_find_the_candidates_and_the_vectors_score_them(
+    coded: VectorStore, client: AsyncElasticsearch, settings: DenseSettings
+) -> None:
+    set_deadline(Deadline.after_ms(120_000))
+    await coded.create(replace(SPEC, generation="wide@1", representation=Dense(96)))
+    await coded.upsert("wide@1", random_points(1_500, 96))
+    await coded.finish("wide@1")
+    index = f"{settings.prefix}wide@1"
+    properties = (await client.indices.get_mapping(index=index)).body[index]["mappings"]["properties"]
+    assert [properties[one]["index_options"]["type"] for one in ("vector", "scanned")] == ["int8_hnsw", "flat"]
+    queries = unit_rows(np.random.default_rng(3), 20, 96)
+    await assert_depth_changes_no_first_hit(coded, "wide@1", queries)
+    for query in queries:
+        exact = await coded.search("wide@1", VectorQuery(query, top=100, exact=True))
+        whole = await coded.search("wide@1", VectorQuery(query, top=100, beam=1_500))
+        assert [hit.id for hit in whole] == [hit.id for hit in exact]
+        assert [hit.score for hit in whole] == pytest.approx([hit.score for hit in exact], abs=1e-6)
+
+
+async def test_an_index_made_otherwise_is_refused_until_it_is_built_anew(settings: DenseSettings) -> None:
+    path = "/v1/collections/notes@1"
+    for quantisation, expected in ((None, 200), ("int8", 409)):
+        app = build_app(settings.model_copy(update={"encoder": "hashing", "quantisation": quantisation}))
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://dense") as client,
+        ):
+            answer = await client.put(path, json={})
+            assert answer.status_code == expected
+    assert "asked for is index: quantisation=int8" in answer.json()["detail"]
 
 
 async def test_dot_products_below_zero_and_vectors_of_any_length_keep_their_scores(notes: VectorStore) -> None:
