@@ -147,6 +147,7 @@ def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
             title=document.title if document and "title" in request.include else None,
             text=document.text if document and "text" in request.include else None,
             metadata=document.metadata if document and "metadata" in request.include else None,
+            highlights=walked.highlights.get(one.id),
             stages=places.get(one.id),
         )
         for rank, one in enumerate(walked.ranking, start=1 + (request.offset or 0))

@@ -10,7 +10,7 @@ from gateway.backends.failures import BackendFailed
 from gateway.backends.service_timings import collected_parts
 from gateway.search.plan import WalkPlan
 from gateway.search.texts import MOST_BYTES
-from gateway.search.walked import EXPLAINING, INCLUDING, WalkContext, Walked
+from gateway.search.walked import EXPLAINING, INCLUDING, WalkContext, Walked, reads_documents
 from services.contracts.documents import Document
 from services.contracts.explanation import ExplainRequest, Match
 from services.contracts.query import StagePlace
@@ -59,7 +59,9 @@ async def explain(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walke
     ids = [one.id for one in walked.ranking]
     with collected_parts() as parts:
         try:
-            timeout_s = context.timeout_s(STAGE, EXPLAINING, INCLUDING if context.request.include else 0.0, calls=2)
+            timeout_s = context.timeout_s(
+                STAGE, EXPLAINING, INCLUDING if reads_documents(context.request) else 0.0, calls=2
+            )
             ends_at = time.monotonic() + timeout_s
             # Kept, so that `include` does not read these texts again.
             walked = replace(walked, texts=await walked.texts.with_passages(ids, TEXTS_SHARE * timeout_s))

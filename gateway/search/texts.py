@@ -9,6 +9,7 @@ from gateway.backends.failures import BackendFailed, not_held
 from gateway.backends.wire import Backend
 from gateway.families import family_names
 from services.contracts.documents import Document, FetchedDocuments, FetchRequest, Included
+from services.contracts.highlights import HighlightRequest, Highlights
 
 # The re-ranker accepts bodies of 8 MB; the difference is for JSON escapes and the query.
 MOST_BYTES = 7_000_000
@@ -51,16 +52,19 @@ class WalkTexts:
         return {identity: self.read[identity].passage for identity in ids if identity in self.read}
 
     async def read_uncut(
-        self, ids: Sequence[str], include: Sequence[Included], timeout_s: float
-    ) -> dict[str, Document]:
-        """Returns these parts of the documents that the store has, uncut. Raises BackendFailed (no_document_store)."""
-        found = self.already_read(ids, include)
+        self, ids: Sequence[str], include: Sequence[Included], highlight: HighlightRequest | None, timeout_s: float
+    ) -> tuple[dict[str, Document], Mapping[str, Highlights]]:
+        """Returns these parts of the documents that the store has, uncut, and their highlights.
+
+        Raises BackendFailed (no_document_store).
+        """
+        found = self.already_read(ids, include) if highlight is None else {}
         wanted = tuple(identity for identity in ids if identity not in found)
-        if wanted:
-            parts = tuple(sorted(set(include)))
-            answer = await self._fetched(FetchRequest(ids=wanted, include=parts), timeout_s)
-            found |= {document.id: document for document in answer.documents}
-        return found
+        if not wanted:
+            return found, {}
+        parts = tuple(sorted(set(include))) or ("title",)
+        answer = await self._fetched(FetchRequest(ids=wanted, include=parts, highlight=highlight), timeout_s)
+        return found | {document.id: document for document in answer.documents}, answer.highlights
 
     def already_read(self, ids: Sequence[str], include: Sequence[Included]) -> dict[str, Document]:
         """Returns the documents of which these parts have been read uncut."""

@@ -1,6 +1,7 @@
 """Runs the stages of one planned pipeline for one query, in order. Does not know kinds of stages: the plan does."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.backends.failures import BackendFailed
@@ -10,10 +11,11 @@ from gateway.search.explaining import explaining_share
 from gateway.search.plan import WalkPlan
 from gateway.search.sources import no_retriever_left
 from gateway.search.texts import WalkTexts
-from gateway.search.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked
+from gateway.search.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked, reads_documents
 from services.chassis.admission.limits import WAIT
 from services.chassis.errors import AnswerTooLarge, Overloaded
 from services.contracts.base import DEEPEST
+from services.contracts.highlights import HighlightRequest, Highlights
 from services.contracts.query import SearchPage, SearchRequest
 from services.ranking.fusion import continued
 
@@ -32,7 +34,7 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     and Overloaded if the search is not admitted.
     """
     shares = [stage.share for stage in plan.later]
-    answering = explaining_share(plan, context) + (INCLUDING if context.request.include else 0.0)
+    answering = explaining_share(plan, context) + (INCLUDING if reads_documents(context.request) else 0.0)
     later = sum(shares) + answering
     cost = search_cost(plan.source.retrieves, context.request)
     within_s = context.budget.share_s(RETRIEVAL, later)
@@ -71,14 +73,17 @@ def _queued_s(sourced: Sourced) -> float:
 
 
 async def include(context: WalkContext, walked: Walked) -> Walked:
-    """Adds the documents of the ranking. Missing ones, or a store that is late, are a degradation."""
-    ids, parts = [one.id for one in walked.ranking], context.request.include
-    if not ids or not parts:
+    """Adds documents and highlights of the ranking. Missing ones, or a store that is late, are a degradation."""
+    ids, asked = [one.id for one in walked.ranking], context.request
+    if not ids or not reads_documents(asked):
         return walked
-    started = time.perf_counter()
+    started, parts = time.perf_counter(), asked.include
+    highlights: Mapping[str, Highlights] = {}
+    highlight = None if asked.highlight is None else HighlightRequest(query=asked.query, fragments=asked.highlight)
     try:
         with collected_parts() as parts_ms:
-            documents = await walked.texts.read_uncut(ids, parts, context.timeout_s("include", INCLUDING, 0.0))
+            timeout_s = context.timeout_s("include", INCLUDING, 0.0)
+            documents, highlights = await walked.texts.read_uncut(ids, parts, highlight, timeout_s)
     except BackendFailed as failure:
         if failure.kind == AnswerTooLarge.kind:
             raise AnswerTooLarge(f"include: {failure.detail}") from failure
@@ -86,7 +91,7 @@ async def include(context: WalkContext, walked: Walked) -> Walked:
         flagged = walked.degrade("include", "include", failure.reason, str(failure), len(documents), len(ids))
     else:
         flagged = walked.flag_missing("include", "include", len(documents), len(ids))
-    return replace(flagged, documents=documents).timed("include", started, parts_ms)
+    return replace(flagged, documents=documents, highlights=highlights).timed("include", started, parts_ms)
 
 
 def _after_source(context: WalkContext, given: Sourced) -> Walked:

@@ -16,6 +16,7 @@ from gateway.search.admission import Admission
 from gateway.search.texts import WalkTexts
 from services.contracts.documents import Document
 from services.contracts.explanation import Match
+from services.contracts.highlights import Highlights
 from services.contracts.query import Degradation, Reason, SearchPage, SearchRequest
 from services.contracts.scored import Ranking
 
@@ -112,6 +113,7 @@ class Walked:
     reranked: Mapping[str, "Reranked"] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)
     matches: Mapping[str, Mapping[str, tuple[Match, ...]]] = field(default_factory=dict)  # by stage, then document id
+    highlights: Mapping[str, Highlights] = field(default_factory=dict)
     page: SearchPage | None = None
 
     def timed(self, stage: str, started: float, parts: Mapping[str, float]) -> Self:
@@ -130,6 +132,11 @@ class Walked:
             return self
         detail = "document store: it lacks the others; ingest them again."
         return self.degrade(stage, kind, "no_document_store", detail, done, of)
+
+
+def reads_documents(asked: SearchRequest) -> bool:
+    """Returns whether an answer needs documents of the store, for `include` or highlights."""
+    return bool(asked.include) or asked.highlight is not None
 
 
 def elapsed_ms(started: float) -> float:

@@ -20,6 +20,7 @@ from services.contracts.base import CONTROLS, UNSENDABLE, Count, DocumentId, Fie
 from services.contracts.expansions import Expansions
 from services.contracts.filters import Filter
 from services.contracts.generations import Generation
+from services.contracts.highlights import HighlightRequest, Highlights
 from services.contracts.lists import Items, UnionMessage
 from services.contracts.vectors import DocumentVector
 
@@ -259,6 +260,7 @@ class FetchRequest(IdsRequest):
 
     include: Annotated[tuple[StoredPart, ...], Field(min_length=1, max_length=4)] = ALL_PARTS
     cut_to_bytes: Annotated[int, Field(strict=True, ge=1_000, le=MOST_ANSWER_BYTES)] | None = None
+    highlight: Annotated[HighlightRequest | None, Field(exclude_if=lambda asked: asked is None)] = None
 
     @model_validator(mode="after")
     def _metadata_is_whole(self) -> Self:
@@ -275,9 +277,13 @@ class DocumentsAnswer(Wire):
 
 
 class FetchedDocuments(DocumentsAnswer):
-    """The answer of the document store; `cut` names the documents that were cut. Parts not asked for have defaults."""
+    """The answer of the document store; `cut` names the documents that were cut. Parts not asked for have defaults.
+
+    `highlights` are by id, where the request asks for them.
+    """
 
     cut: tuple[str, ...] = ()
+    highlights: Annotated[dict[str, Highlights], Field(exclude_if=not_)] = {}
 
 
 class DeleteReport(Wire):

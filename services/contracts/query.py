@@ -8,6 +8,7 @@ from services.contracts.base import DEEPEST, Count, Depth, Name, QueryText, Wire
 from services.contracts.documents import Included, MetadataValue
 from services.contracts.explanation import Match
 from services.contracts.filters import Filter
+from services.contracts.highlights import Fragments, Highlights
 from services.contracts.lists import Items
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.retrieval import ExcludedIds, WireRanking
@@ -32,7 +33,8 @@ class SearchRequest(Wire):
 
     `explain` adds to each hit its places in the stages. `true` adds to them what matched, where a backend explains;
     "candidates" adds to the answer what each stage gave. `offset` skips hits: the answer has the page of `top` hits
-    after them, as a larger `top` would have given them, and `page`.
+    after them, as a larger `top` would have given them, and `page`. `highlight` adds to each hit at most so many
+    fragments of its text with words of the query, whichever stage found it.
     """
 
     query: QueryText
@@ -42,6 +44,7 @@ class SearchRequest(Wire):
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()
     include: Annotated[tuple[Included, ...], Items(0, 3)] = ()
+    highlight: Fragments | None = None
     explain: bool | Literal["candidates"] = False
 
     @property
@@ -73,7 +76,7 @@ class StagePlace(Wire):
 
 
 class SearchHit(Wire):
-    """A document of the answer. Its rank is authoritative. `title`, `text`, `metadata`, `stages` only on request."""
+    """A document of the answer. Its rank is authoritative. What follows the score is there on request alone."""
 
     id: str
     rank: Count
@@ -81,6 +84,7 @@ class SearchHit(Wire):
     title: str | None = None
     text: str | None = None
     metadata: dict[str, MetadataValue] | None = None
+    highlights: Highlights | None = None
     stages: dict[str, StagePlace] | None = None
 
 

@@ -50,6 +50,21 @@ def joined_words_of(text: str) -> str:
     return " ".join(" ".join(terms) for terms in _terms_by_piece(text) if terms)
 
 
+def term_spans(text: str) -> tuple[str, list[tuple[int, int, str]]]:
+    """Returns a text in NFC, and the start, end and index term of its words, in order, without stop words.
+
+    For texts of a bounded length. Words above LONGEST_WORD are left out.
+    """
+    composed, stemmer = _composed(text), Stemmer.Stemmer(_STEMMER)
+    spans = [
+        (found.start(), found.end(), term)
+        for found in _WORD.finditer(composed)
+        if found.end() - found.start() <= LONGEST_WORD
+        for term in _terms([found.group()], stemmer)
+    ]
+    return composed, spans
+
+
 def _terms_by_piece(text: str) -> Iterator[list[str]]:
     # One stemmer for each call (0.4 µs): it caches words and must not be shared between threads.
     stemmer = Stemmer.Stemmer(_STEMMER)

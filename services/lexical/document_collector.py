@@ -30,7 +30,8 @@ class ReadOptions:
     @classmethod
     def from_request(cls, request: FetchRequest) -> "ReadOptions":
         """Returns the options of a request."""
-        return cls(request.include, request.cut_to_bytes)
+        read = request.include if request.highlight is None else (*request.include, "title", "text")
+        return cls(tuple(dict.fromkeys(read)), request.cut_to_bytes)
 
 
 WHOLE = ReadOptions()

@@ -1,5 +1,6 @@
 """Owns the routes of the lexical service: HTTP in and out, no logic."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Annotated
@@ -34,6 +35,7 @@ from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.lexical.changes import Changes
 from services.lexical.document_collector import ReadOptions
 from services.lexical.engine import LexicalEngine
+from services.lexical.highlighting import highlighted
 from services.storage.write_order import Write
 
 InPath = Annotated[Generation, Path(description="A generation of a collection: `scifact@2`.")]
@@ -93,6 +95,9 @@ def lexical_router(engine: LexicalEngine, clock: Callable[[], float] = time.time
     async def get(generation: InPath, asked: FetchRequest) -> Response:
         with timed("get"):
             answer = await engine.get(generation, asked.ids, ReadOptions.from_request(asked))
+        if asked.highlight is not None:
+            with timed("highlight"):
+                answer = await asyncio.to_thread(highlighted, answer, asked.highlight, asked.include)
         return Response(answer.model_dump_json(), media_type=JSON)
 
     @routes.post(f"{one}/documents/ids")

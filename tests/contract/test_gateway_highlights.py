@@ -1,0 +1,56 @@
+"""Highlights of a search through the gateway; real services."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.real_stack import RealStack, real_stack
+
+NOTES = [
+    {"id": "brake", "title": "Worn brakes", "text": "Brake pads wear. Look at both of the pads.", "metadata": {"n": 1}},
+    {"id": "wheel", "title": "Wheels", "text": "A wheel wobbles."},
+]
+DENSE = {"name": "mine", "stages": [{"kind": "retrieve", "backend": "dense"}]}
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
+    async with real_stack(tmp_path) as stack:
+        assert (await stack.begin(build="first")).is_success
+        assert (await stack.send(NOTES, build="first")).json()["complete"]
+        assert (await stack.post("/publish", build="first")).is_success
+        yield stack
+
+
+async def hits(stack: RealStack, **more: object) -> dict[str, dict[str, Any]]:
+    answer = await stack.post("/search", **{"query": "pad", "pipeline": "bm25", **more})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["degraded"] == []
+    return {hit["id"]: hit for hit in answer.json()["hits"]}
+
+
+async def test_a_hit_shows_where_words_of_the_query_stand(stack: RealStack) -> None:
+    found = (await hits(stack, query="braking pad", highlight=1))["brake"]
+    assert found["highlights"] == {
+        "title": [{"start": 0, "text": "Worn brakes", "matches": [[5, 11]]}],
+        "text": [{"start": 0, "text": "Brake pads wear.", "matches": [[0, 5], [6, 10]]}],
+    }
+    assert "text" not in found
+    assert "title" not in found
+    assert "highlights" not in (await hits(stack))["brake"]
+
+
+async def test_what_vectors_alone_found_is_highlighted_too_and_parts_are_included_beside(stack: RealStack) -> None:
+    found = await hits(stack, query="wheel wobble", pipeline=DENSE, highlight=3, include=["title", "metadata"])
+    assert [one["text"] for one in found["wheel"]["highlights"]["text"]] == ["A wheel wobbles."]
+    assert found["brake"]["highlights"] == {"title": [], "text": []}
+    assert found["brake"]["metadata"] == {"n": 1}
+    assert found["brake"]["title"] == "Worn brakes"
+
+
+@pytest.mark.parametrize("wrong", [0, 11, True, "3"])
+async def test_a_number_of_fragments_out_of_bounds_is_refused(stack: RealStack, wrong: object) -> None:
+    answer = await stack.post("/search", query="pad", pipeline="bm25", highlight=wrong)
+    assert (answer.status_code, "highlight" in answer.json()["detail"]) == (422, True)

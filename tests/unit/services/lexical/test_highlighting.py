@@ -1,0 +1,58 @@
+"""Highlights: what is marked are the words of the query, at the offsets that are returned."""
+
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.contracts.documents import Document
+from services.contracts.highlights import Fragment
+from services.lexical.analysis import words_of
+from services.lexical.highlighting import LONGEST_FRAGMENT, highlights_of
+
+WORDS = ("brake", "Brakes", "braking", "the", "lever's", "caf\u00e9", "cafe\u0301", "3.14", "U.S.A.", "word", "a" * 300)
+texts = st.lists(st.sampled_from(WORDS) | st.sampled_from((". ", "\n", "! ", ", ")), max_size=200).map(" ".join)
+
+
+def marked(fragment: Fragment) -> list[str]:
+    return [fragment.text[start:end] for start, end in fragment.matches]
+
+
+@given(text=texts, query=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join))
+def test_every_mark_is_a_word_of_the_query_and_every_fragment_has_one(text: str, query: str) -> None:
+    found = highlights_of(Document(id="a", text=text), query, 10).text
+    terms = set(words_of(query))
+    whole = unicodedata.normalize("NFC", text)
+    for fragment in found:
+        assert whole[fragment.start :].startswith(fragment.text)
+        assert fragment.matches
+        assert all(set(words_of(word)) & terms for word in marked(fragment))
+        assert len(fragment.text) <= LONGEST_FRAGMENT + 300
+    if not found:
+        assert not terms & {term for word in text.split() if len(word) < 256 for term in words_of(word)}
+
+
+def test_the_fragments_with_most_words_of_the_query_come_first() -> None:
+    text = "Brakes squeal. Nothing here. The brake lever moves the brake. A lever."
+    found = highlights_of(Document(id="a", title="All about brakes", text=text), "braking levers", 2)
+    assert [marked(one) for one in found.text] == [["brake", "lever", "brake"], ["Brakes"]]
+    assert [one.start for one in found.text] == [29, 0]
+    assert [(one.text, marked(one)) for one in found.title] == [("All about brakes", ["brakes"])]
+
+
+def test_a_long_sentence_is_shown_around_its_words() -> None:
+    text = " ".join(["word"] * 100 + ["brake"] + ["word"] * 100)
+    (fragment,) = highlights_of(Document(id="a", text=text), "brake", 3).text
+    assert marked(fragment) == ["brake"]
+    assert len(fragment.text) <= LONGEST_FRAGMENT
+    assert fragment.text.startswith("word ")
+    assert fragment.text.endswith(" word")
+
+
+@pytest.mark.parametrize("text", ["brake pads " * 700_000, "brake.\n" * 1_000_000, "." * 8_000_000, "a.a." * 2_000_000])
+def test_a_long_text_is_searched_as_far_as_its_first_part(text: str) -> None:
+    started = time.process_time()
+    highlights_of(Document(id="a", text=text), "brake pads", 3)
+    assert time.process_time() - started < 2
