@@ -44,7 +44,7 @@ from services.contracts.query import SearchAnswer, SearchRequest
 
 CollectionName = Annotated[Name, Path(description="A collection: lower-case letters, digits, - and _, at most 64.")]
 After = Annotated[
-    str | None, Query(min_length=1, max_length=512, description="The `following` of the page before; none begins.")
+    str | None, Query(min_length=1, max_length=520, description="The `following` of the page before; none begins.")
 ]
 OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.")]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]

@@ -228,7 +228,7 @@ class IdPageRequest(Wire):
     """Asks for the ids that follow `after`, the `following` of the page before; None begins. With a filter, only for
     those of documents that pass it."""
 
-    after: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    after: Annotated[str, Field(min_length=1, max_length=520)] | None = None
     most: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 1_000
     filter: Annotated[Filter | None, Field(exclude_if=lambda wanted: wanted is None)] = None
 

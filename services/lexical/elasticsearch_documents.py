@@ -20,6 +20,9 @@ from services.storage.elasticsearch.indices import Json
 from services.storage.fields import fields_of
 from services.storage.write_order import overtaken
 
+# Before the last id of a page, so that no other text is taken for its `following`.
+_FOLLOWING = "id:"
+
 
 async def index_documents(
     clients: ElasticsearchClients,
@@ -91,7 +94,7 @@ async def page_of_ids(client: AsyncElasticsearch, index: str, asked: IdPageReque
             query=query,
             size=asked.most,
             sort=[{"doc_id": "asc"}],
-            search_after=None if asked.after is None else [asked.after],
+            search_after=None if asked.after is None else [_id_before(asked.after)],
             source=False,
             track_total_hits=False,
             allow_partial_search_results=False,
@@ -102,7 +105,13 @@ async def page_of_ids(client: AsyncElasticsearch, index: str, asked: IdPageReque
     if page.shards.failed:
         raise UpstreamFailed("A shard failed while the documents were being listed; try again.")
     ids = tuple(hit.sort[0] for hit in page.hits.hits)
-    return IdPage(ids=ids, following=ids[-1] if len(ids) == asked.most else None)
+    return IdPage(ids=ids, following=f"{_FOLLOWING}{ids[-1]}" if len(ids) == asked.most else None)
+
+
+def _id_before(after: str) -> str:
+    if not after.startswith(_FOLLOWING):
+        raise BadInput("after: send the `following` of the page before.")
+    return after.removeprefix(_FOLLOWING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,8 @@ class ReadingSuite:
             page = await engine.ids("notes@1", IdPageRequest(after=before, most=3))
             found += page.ids
         assert sorted(found) == sorted(names)
+        with pytest.raises(BadInput, match="`following`"):
+            await engine.ids("notes@1", IdPageRequest(after="n7"))
         await engine.begin("notes@2", ALL_PRESETS)
         assert await engine.ids("notes@2", IdPageRequest()) == IdPage(ids=(), following=None)
 

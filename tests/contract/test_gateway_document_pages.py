@@ -60,7 +60,7 @@ async def test_a_page_holds_fewer_documents_where_they_are_large(stack: RealStac
         ("most=1001", "query.most"),
         ("most=many", "query.most"),
         ("after=", "query.after"),
-        (f"after={'x' * 513}", "query.after"),
+        (f"after={'x' * 521}", "query.after"),
         ("after=d00", "`following`"),
         ("after=%00%F0%9F%98%80", "`following`"),
         ("before=d00", "query.before"),

@@ -2,22 +2,28 @@
 
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from elasticsearch import AsyncElasticsearch
+from pydantic import SecretStr
 
 from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.problem import SetupProblem
 from services.chassis.errors import Unavailable
+from services.dense.settings import DenseSettings
 from services.lexical.app import open_engine
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
 from services.storage.elasticsearch.client import open_client
+from services.vectorservice.collections import states
+from services.vectorservice.compose import open_store
 from tests.support.elasticsearch_server import temporary_server
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, documents, filled, found
+from tests.support.vectors import SPEC, axis, point
 
 # The first test waits for the server to start.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -172,3 +178,29 @@ async def test_searches_go_on_when_the_key_that_writes_is_invalid_and_end_with_t
         assert not (await engine.check()).ok
         with pytest.raises(Unavailable, match="ELASTICSEARCH_SEARCH_API_KEY"):
             await engine.states()
+
+
+async def test_a_vector_service_that_only_reads_lists_builds_with_what_was_refreshed_last(
+    secured: Endpoint, administrator: AsyncElasticsearch
+) -> None:
+    reading, writing = [await new_key(administrator, "vectors-", role) for role in ("reads", "writes")]
+    both, reader = [
+        open_store(
+            DenseSettings(
+                store="elasticsearch",
+                prefix="vectors-",
+                elasticsearch_url=secured.url,
+                elasticsearch_ca_file=secured.ca_file,
+                elasticsearch_api_key=key,
+                elasticsearch_search_api_key=SecretStr(reading),
+            )
+        )
+        for key in (SecretStr(writing), None)
+    ]
+    await both.create(SPEC)
+    await both.upsert("notes@1", [point("a", axis(1.0))])
+    assert [one.documents for one in (await states(reader, time.time)).collections] == [0]
+    assert [one.documents for one in (await states(both, time.time)).collections] == [1]
+    assert [one.documents for one in (await states(reader, time.time)).collections] == [1]
+    for store in (both, reader):
+        await store.close()

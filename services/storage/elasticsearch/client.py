@@ -65,11 +65,13 @@ class ElasticsearchClients:
 
     reading: AsyncElasticsearch
     writing: AsyncElasticsearch
+    # False: the settings have a search key alone.
+    may_write: bool = True
 
     @classmethod
-    def of(cls, client: AsyncElasticsearch, search_key: str | None = None) -> Self:
+    def of(cls, client: AsyncElasticsearch, search_key: str | None = None, *, may_write: bool = True) -> Self:
         """Returns a client as the one that writes, beside one that sends `search_key`. None: it reads too."""
-        return cls(client if search_key is None else client.options(api_key=search_key), client)
+        return cls(client if search_key is None else client.options(api_key=search_key), client, may_write)
 
     @classmethod
     def connect(cls, settings: ElasticsearchSettings, connections: int) -> Self:
@@ -79,7 +81,7 @@ class ElasticsearchClients:
             for one in (settings.elasticsearch_api_key, settings.elasticsearch_search_api_key)
         )
         client = open_client(settings.elasticsearch_url, key, settings.elasticsearch_ca_file, connections)
-        return cls.of(client, search_key)
+        return cls.of(client, search_key, may_write=key is not None or search_key is None)
 
     async def close(self) -> None:
         """Closes the connections of both."""
