@@ -117,14 +117,14 @@ async def send_batches(
     async def send(batch: list[bytes]) -> int:
         rest = batch
 
-        async def send_rest() -> None:
+        async def send_part() -> None:
             nonlocal rest
-            while rest:  # in smaller calls where the batch was cut before the encoders turned out to be slow
-                part = rest[: pace.documents]
-                tally.add(await _timed_call(client, target, build, part, pace))
-                rest = rest[len(part) :]
+            part = rest[: pace.documents]
+            tally.add(await _timed_call(client, target, build, part, pace))
+            rest = rest[len(part) :]
 
-        await with_counted_retries(send_rest, tally, sleep)
+        while rest:  # in smaller calls where the batch was cut before the encoders turned out to be slow
+            await with_counted_retries(send_part, tally, sleep)
         return len(batch)
 
     async def ended() -> None:
@@ -196,7 +196,10 @@ def batches(
     for document in documents:
         part = sent_json(document)
         if len(part) > most_bytes:
-            raise EvaluationError(f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent")
+            advice = "; export without --vectors" if vector_values(document) else ""
+            raise EvaluationError(
+                f"document {document.id!r}: {len(part)} bytes; at most {most_bytes} can be sent{advice}"
+            )
         held = metadata_values(document) + vector_values(document)
         taken = len(part) + _repeated_characters(document)
         full = len(parts) >= most_documents() or size + taken > most_bytes or values + held > MOST_DOCUMENT_VALUES

@@ -18,7 +18,7 @@ from gateway.collections.write_targets import Report, WriteTarget, target_genera
 from gateway.families import FAMILIES, family_names
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BadInput, NotHeld, Unavailable
+from services.chassis.errors import AnswerTooLarge, BadInput, NotHeld, Unavailable
 from services.contracts.collections import CollectionState, DeleteRequest, DocumentsRequest, MetadataRequest
 from services.contracts.documents import (
     DeleteReport,
@@ -94,7 +94,10 @@ class Indexing:
             try:
                 found = await read(target)
             except BackendFailed as failure:
-                raise as_problem(failure) from failure
+                problem = as_problem(failure)
+                if isinstance(problem, AnswerTooLarge):  # the store's own advice is for searches
+                    problem = AnswerTooLarge("These documents are too large to be read together: send fewer at once.")
+                raise problem from failure
             if not found.documents:
                 return FanOutReport(collection=target, complete=True, documents=0, missing=found.missing, services=())
             request = DocumentsRequest(documents=change(found), build=batch.build)
@@ -141,22 +144,24 @@ class Indexing:
     async def delete_documents(self, name: str, asked: DeleteRequest, caller: Principal | None) -> FanOutReport:
         """Deletes documents from every backend of the collection. Raises only if all of them failed."""
         if asked.filter is not None:
-            return await self._delete_matching(name, asked.filter, caller)
+            return await self._delete_matching(name, asked.filter, asked.build, caller)
         async with self._pauses.write(name):
             return await self._delete(name, asked.ids or (), asked.build, caller)
 
-    async def _delete_matching(self, name: str, wanted: Filter, caller: Principal | None) -> FanOutReport:
+    async def _delete_matching(
+        self, name: str, wanted: Filter, build: str | None, caller: Principal | None
+    ) -> FanOutReport:
         """Deletes the first documents that pass a filter. A document that is written meanwhile stays."""
         budget, store = Budget.within(current_deadline()), self._document_store()
         async with self._ordered_write(name) as version:
-            live = await self._generations.searchable(name, remaining_s(budget))
+            target = target_generation(await self._generations.fetch_history(name, remaining_s(budget)), build)
             try:
-                page = await wire.list_ids(store, live, IdPageRequest(filter=wanted), remaining_s(budget))
+                page = await wire.list_ids(store, target, IdPageRequest(filter=wanted), remaining_s(budget))
             except BackendFailed as failure:
                 raise as_problem(failure) from failure
             if not page.ids:
-                return FanOutReport(collection=live, complete=True, documents=0, services=())
-            report = await self._delete(name, page.ids, None, caller, version)
+                return FanOutReport(collection=target, complete=True, documents=0, services=())
+            report = await self._delete(name, page.ids, build, caller, version)
             return report.model_copy(update={"more": page.following is not None})
 
     async def _delete(

@@ -159,7 +159,7 @@ class MetadataRequest(Wire):
 
 class DeleteRequest(Wire):
     """Documents to delete from the generation of a `build`, or from the live one and every newer build: by their ids,
-    or the first 1,000 of the live one that pass a filter."""
+    or the first 1,000 that pass a filter (there, or in the live one)."""
 
     ids: Annotated[tuple[DocumentId, ...], Items(1, 1_000)] | None = None
     filter: Filter | None = None
@@ -169,8 +169,6 @@ class DeleteRequest(Wire):
     def _names_documents(self) -> Self:
         if (self.ids is None) == (self.filter is None):
             raise ValueError("send either `ids` or a `filter`")
-        if self.filter is not None and self.build is not None:
-            raise ValueError("build: a filter is of the live generation; leave out `build`, or send `ids`")
         return self
 
 

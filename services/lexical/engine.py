@@ -88,7 +88,8 @@ class LexicalEngine(Protocol):
         ...
 
     async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
-        """Returns a page of the ids of all documents that searches see, or of those that pass the filter.
+        """Returns a page of the ids of all documents that searches see, or of those that pass the filter. A search sees
+        nothing of a build, but its ids are listed.
 
         The pages together have every document that is there from the first to the last of them, once, whatever `most`
         each of them asks for.

@@ -121,9 +121,11 @@ class ElasticsearchEngine:
 
     async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
         """Reads the ids that searches see, in their order."""
-        declaration = (await self._usable(generation)).declaration
-        query = filter_query(requirements_of(asked.filter, declaration.metadata))
+        held = await self._usable(generation)
+        query = filter_query(requirements_of(asked.filter, held.declaration.metadata))
         with self._indices.forget_if_gone(generation):
+            if not held.published:  # searches see nothing of a build until it is refreshed
+                await self._indices.refresh(generation)
             return await page_of_ids(self._reading, self._indices.index(generation), asked, query)
 
     async def finish(self, generation: str) -> CollectionState:

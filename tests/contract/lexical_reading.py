@@ -92,6 +92,13 @@ class ReadingSuite:
         with pytest.raises(BadInput, match="nowhere is not declared"):
             await engine.ids("notes@1", IdPageRequest(filter=Filter(all=(Condition(field="nowhere", op="exists"),))))
 
+    async def test_the_ids_of_a_build_are_listed_before_it_is_finished(self, engine: LexicalEngine) -> None:
+        await engine.begin("notes@1", WITH_FIELDS)
+        for year in (1999, 2009):
+            await engine.index("notes@1", [Document(id=f"n{year}", text="salt", metadata={"year": year})])
+            late = Filter(all=(Condition(field="year", op="gte", value=year),))
+            assert (await engine.ids("notes@1", IdPageRequest(filter=late))).ids == (f"n{year}",)
+
     async def test_a_lone_document_is_given_whatever_it_has(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", ALL_PRESETS)
         huge = Document(id="huge", text="." * (MOST_ANSWER_BYTES + 1))

@@ -69,7 +69,6 @@ async def test_more_than_a_thousand_are_deleted_by_the_same_request_again(stack:
     [
         ({}, "either `ids` or a `filter`"),
         ({"ids": ["a"], "filter": LATE}, "either `ids` or a `filter`"),
-        ({"filter": LATE, "build": "b"}, "of the live generation"),
         ({"filter": {"all": []}}, "filter.all"),
         ({"filter": {"all": [{"field": "shop", "op": "exists"}]}}, "shop is not declared"),
     ],
@@ -80,6 +79,26 @@ async def test_a_delete_that_names_no_documents_deletes_none(
     refused = await stack.post("/documents/delete", **body)
     assert (refused.status_code, words in refused.json()["detail"]) == (422, True), refused.text
     assert await stack.live() == {"lexical": 20, "dense": 20}
+
+
+async def test_a_filter_deletes_from_a_build_alone(stack: RealStack) -> None:
+    assert (await stack.begin(build="next", new_generation=True, metadata={"year": "number"})).status_code == 200
+    assert (await stack.send(DOCUMENTS, build="next")).json()["complete"]
+    report = (await stack.post("/documents/delete", filter=LATE, build="next")).json()
+    assert (report["collection"], report["documents"], report["complete"]) == ("c@2", 5, True)
+    assert await stack.live() == {"lexical": 20, "dense": 20}
+    assert (await stack.post("/publish", build="next", expected_documents=15)).status_code == 200
+    assert (await stack.post("/documents/delete", filter=LATE, build="other")).status_code == 409
+
+
+async def test_too_much_metadata_at_once_is_refused_with_what_to_do(stack: RealStack) -> None:
+    for number in range(3):
+        huge = {"id": f"h{number}", "text": "." * 6_000_000}
+        assert (await stack.send([huge])).json()["complete"]
+    changes = [{"id": f"h{number}", "metadata": {"a": 1}} for number in range(3)]
+    refused = await stack.post("/documents/metadata", documents=changes)
+    assert (refused.status_code, refused.json()["detail"].endswith("send fewer at once.")) == (422, True)
+    assert (await stack.post("/documents/metadata", documents=changes[:1])).json()["complete"]
 
 
 async def test_a_document_that_is_written_while_its_filter_is_searched_stays(stack: RealStack) -> None:

@@ -8,13 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.client.retries import ATTEMPTS
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.progress import Advance
 from evaluator.steps import corpus_batches
-from evaluator.steps.corpus_batches import FIRST_BATCH_DOCUMENTS, MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
+from evaluator.steps.corpus_batches import (
+    FIRST_BATCH_DOCUMENTS,
+    MOST_BATCH_DOCUMENTS,
+    MOST_IN_FLIGHT,
+    LoadTally,
+    send_batches,
+)
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import load_dataset
+from services.contracts.collections import BeginCollection
+from services.contracts.documents import Document
 from tests.support.gateway_stub import DEADLINE_S, RETRY_AFTER_S, GatewayStub
 from tests.support.small_runs import planned, reached
 
@@ -82,6 +91,21 @@ async def test_a_batch_too_large_for_the_time_of_a_call_is_sent_again_in_smaller
     assert stub.documents.keys() == IDS
     assert report.documents == DOCUMENTS
     assert report.retries > 0
+
+
+async def test_each_part_of_a_batch_has_attempts_of_its_own(stub: GatewayStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_batches, "SLOW_S", 1e-9)  # so that parts are of one document after the first attempt
+    stub.load_delay_s, stub.failures_before_each = 0.0, ATTEMPTS - 1
+    documents = [Document(id=f"d{number}", text="bell") for number in range(FIRST_BATCH_DOCUMENTS)]
+
+    async def sleep(_: float) -> None:
+        await asyncio.sleep(0)
+
+    async with reached(stub) as client:
+        await client.begin("shop", BeginCollection(build="b"))
+        await send_batches(client, "shop", documents, "b", LoadTally(), sleep, lambda *_: None)
+    assert stub.documents.keys() == {document.id for document in documents}
+    assert stub.batches == [1] * FIRST_BATCH_DOCUMENTS
 
 
 async def test_a_load_that_ended_midway_is_completed_by_the_next_one(stub: GatewayStub, experiment: Experiment) -> None:

@@ -86,6 +86,7 @@ class GatewayStub:
     inline: bool = True
     ready_after: int = 0  # probes
     failing_loads: list[ProblemError] = field(default_factory=list)
+    failures_before_each: int = 0  # calls that fail before a batch is taken
     lost_backends: list[str] = field(default_factory=list)  # one per batch: the backend that is unreachable
     refused_documents: set[str] = field(default_factory=set)
     to_send_again: list[set[str]] = field(default_factory=list)  # one set per batch: documents to be sent again
@@ -114,6 +115,7 @@ class GatewayStub:
     batches: list[int] = field(default_factory=list)
     others: dict[str, "GatewayStub"] = field(default_factory=dict)  # collections beside this one, by name
     searches: list[SearchRequest] = field(default_factory=list)
+    _failed: int = 0
     _drives: set[str] = field(default_factory=set)
     _began_at: float = 0.0  # of the last drive
     _taken: int = 0  # of its searches
@@ -173,6 +175,10 @@ class GatewayStub:
     def load(self, request: DocumentsRequest) -> FanOutReport:
         if self.failing_loads:
             raise self.failing_loads.pop(0)
+        if self._failed < self.failures_before_each:
+            self._failed += 1
+            raise Unavailable("away")
+        self._failed = 0
         if request.build != self.build:
             raise BuildConflict("Another build.")
         self.batches.append(len(request.documents))

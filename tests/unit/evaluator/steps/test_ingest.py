@@ -14,6 +14,7 @@ from services.chassis.requests.json_shape import parse_json
 from services.contracts.collections import DocumentsRequest
 from services.contracts.documents import Document, SentDocument
 from services.contracts.pipelines import Pipeline
+from services.contracts.vectors import DocumentVector
 
 PIPELINE = Pipeline.model_validate(
     {
@@ -65,6 +66,12 @@ def test_a_batch_stays_below_the_values_that_the_gateway_takes() -> None:
 def test_a_document_that_no_batch_can_hold_is_named() -> None:
     with pytest.raises(EvaluationError, match="'giant'"):
         list(batches([Document(id="giant", text="x" * 2_000)], lambda: 256, most_bytes=1_000))
+
+
+def test_of_vectors_that_no_batch_can_hold_it_is_said_how_to_do_without() -> None:
+    vector = DocumentVector(model="m", dense=(0.1,) * 900)
+    with pytest.raises(EvaluationError, match="export without --vectors"):
+        list(batches([SentDocument(id="a", text="a", vectors={"dense": vector})], lambda: 256, most_bytes=1_000))
 
 
 def test_a_preset_is_set_in_lexical_retrieves_only() -> None:
