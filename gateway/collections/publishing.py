@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable
 
 from gateway.backends import wire
 from gateway.backends.budget import CALL_S, Budget
-from gateway.backends.failures import BackendFailed
+from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.fan_out import on_all, remaining_s
 from gateway.backends.wire import Backend, Backends
+from gateway.collections.filling import MOST_PAUSE_S, PASSES, Filling, finish_index
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 RETIRING_S, RETIRING_MS = 10.0, 60_000
 # Most seconds for which a publish waits for one removal: a service first ends the writes to what it removes.
 REMOVING_S = 5.0
-# How often services that differ are compared, and the most seconds that writes are paused for it.
-COMPARISONS, MOST_PAUSE_S = 6, 10.0
+# How often services that differ are compared.
+COMPARISONS = 6
 # Most seconds between comparisons: writes through another gateway, which are not paused, need time to end.
 MOST_WAIT_S = 0.5
 
@@ -42,6 +42,7 @@ class Publishing:
         generations: Generations,
         locks: CollectionLocks,
         pauses: WritePauses,
+        filling: Filling,
         jobs: PublishJobs,
         keep_previous_s: float,
     ) -> None:
@@ -50,6 +51,7 @@ class Publishing:
         self._generations = generations
         self._locks = locks
         self._pauses = pauses
+        self._filling = filling
         self._jobs = jobs
         self._keep_previous_s = keep_previous_s
 
@@ -65,7 +67,7 @@ class Publishing:
             expect_own_build(history, asked.build, caller)
             return _generation_to_publish(history, asked)
 
-        return await self._publish(name, target, asked.expected_documents)
+        return await self._publish(name, target, asked.expected_documents, fill=asked.fill)
 
     async def roll_back(self, name: str) -> Published | PublishJob:
         """Publishes the generation that was live before."""
@@ -79,7 +81,7 @@ class Publishing:
         return await self._publish(name, target, None)
 
     async def _publish(
-        self, name: str, target: Callable[[History], str], expected: int | None
+        self, name: str, target: Callable[[History], str], expected: int | None, *, fill: bool = False
     ) -> Published | PublishJob:
         budget = Budget.within(current_deadline())
         history = await self._generations.require(name, lambda one: one.backends(target(one)), remaining_s(budget))
@@ -87,6 +89,8 @@ class Publishing:
 
         async def work(job: Progress) -> Published:
             try:
+                if fill:
+                    await self._fill(job, history)
                 return await self._switch(job, history.live, expected)
             except NotHeld:
                 # Publishing a newer generation meanwhile has removed this one: the message is of that.
@@ -121,6 +125,24 @@ class Publishing:
         age_s = history.live_age_s()
         expired = self._keep_previous_s == 0 or (age_s is not None and age_s >= self._keep_previous_s)
         return history.superseded(keep_previous=not expired)
+
+    async def _fill(self, job: Progress, history: History) -> None:
+        """Copies the documents of the live generation into the build."""
+        store, live, generation = self._backends.document_store, history.live, job.generation
+        if store is None or live is None or live == generation:
+            raise Conflict("fill: no other generation is live in a document store; send the documents, then publish.")
+        job.phase = "fill"
+        backends = self._generations.backends_of(generation)
+        try:
+            same = await self._filling.fill(store, live, backends, generation, history.build(generation))
+        except BackendFailed as failure:
+            raise as_problem(failure) from failure
+        if not same:
+            raise Conflict(
+                f"{generation} did not become the same as {live} in {PASSES} passes: it has documents of its own, or "
+                "many writes are under way. Publish again, or begin another build."
+            )
+        job.phase = "finish"
 
     async def _switch(self, job: Progress, live: str | None, expected: int | None) -> Published:
         """Switches to a generation. `live` is the one that was live when the request came."""
@@ -205,18 +227,6 @@ class Publishing:
         # The live generation does not live here, so the one before is still published: no check of the service keeps
         # one that another gateway has just gone back to. What a backend above has kept therefore stays here.
         await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name not in switched))
-
-
-async def finish_index(backend: Backend, generation: str, build: str | None) -> CollectionState:
-    """Finishes an index in as many calls as that takes: the service goes on after the deadline of each."""
-    while True:
-        called_at = time.monotonic()
-        try:
-            return await wire.finish(backend, generation, build, CALL_S)
-        except BackendFailed as failure:
-            # Without a connection a call fails at once, as a timeout too.
-            if failure.reason != "timeout" or time.monotonic() - called_at < CALL_S / 2:
-                raise
 
 
 def _generation_to_publish(history: History, asked: PublishRequest) -> str:

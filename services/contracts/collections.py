@@ -20,8 +20,9 @@ OwnerId = Annotated[str, Field(pattern=r"^([0-9a-f]{12}|token)$")]
 # The place of a publication among those of a collection.
 PublicationNumber = Annotated[int, Field(ge=1, lt=2**63)]
 FieldKind = Literal["keyword", "number", "date"]
-# `finish` merges and builds indexes, `compare` repeats that while writes are paused, `switch` publishes everywhere.
-PublishPhase = Literal["finish", "compare", "switch"]
+# `fill` copies the live generation's documents, `finish` merges and builds indexes, `compare` repeats that while writes
+# are paused, `switch` publishes everywhere.
+PublishPhase = Literal["fill", "finish", "compare", "switch"]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield", "doc2query", "deepct"]
 
 
@@ -130,12 +131,20 @@ class CollectionBegun(Wire):
 class PublishRequest(Wire):
     """Names what to publish: the generation of a `build`, or a `generation` that was live before; else the live one.
 
-    With `expected_documents`, any other number of documents is refused.
+    With `expected_documents`, any other number of documents is refused. `fill` first copies the documents of the live
+    generation into the build, for one of another model or of other backends.
     """
 
     build: BuildToken | None = None
     generation: Generation | None = None
     expected_documents: Count | None = None
+    fill: bool = False
+
+    @model_validator(mode="after")
+    def _fills_a_build(self) -> Self:
+        if self.fill and self.build is None:
+            raise ValueError("fill: name the `build` that it fills")
+        return self
 
 
 class DocumentsRequest(IndexRequest):

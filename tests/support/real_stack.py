@@ -105,19 +105,23 @@ async def real_stack(
     directory: Path,
     clocks: Mapping[str, Callable[[], float]] | None = None,
     others: Mapping[str, str] = MappingProxyType({}),
+    builders: Mapping[str, Callable[[DenseSettings, Callable[[], float]], FastAPI]] = MappingProxyType({}),
     **settings: object,
 ) -> AsyncIterator[RealStack]:
     """Opened, with nothing in it; `settings` are the gateway's, `clocks` those of services by name.
 
     `others`: families of further backends, by name; each is a dense service, whose routes all vector services share.
+    `builders` make those with another model than that of the hashing encoder.
     """
     clocks = {"lexical": time.time, "dense": time.time, **(clocks or {})}
     lexical = build_lexical(LexicalSettings(directory=directory / "lexical"), clocks["lexical"])
-    dense = build_dense(DenseSettings(directory=directory / "dense", encoder="hashing"), clocks["dense"])
-    more = {
-        name: build_dense(DenseSettings(directory=directory / name, encoder="hashing"), clocks.get(name, time.time))
-        for name in others
-    }
+    dense, *further = [
+        builders.get(name, build_dense)(
+            DenseSettings(directory=directory / name, encoder="hashing"), clocks.get(name, time.time)
+        )
+        for name in ("dense", *others)
+    ]
+    more = dict(zip(others, further, strict=True))
     ways = {"lexical": Way(lexical), "dense": Way(dense)} | {name: Way(app) for name, app in more.items()}
     backends = BACKENDS | {name: BackendAddress(family=one, url=f"http://{name}") for name, one in others.items()}
     pipelines = directory / "pipelines"

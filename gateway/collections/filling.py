@@ -1,0 +1,117 @@
+"""Fills backends with the documents of a live generation, from the document store, while searches and writes go on."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from gateway.backends import wire
+from gateway.backends.budget import CALL_S
+from gateway.backends.failures import BackendFailed, as_problem
+from gateway.backends.fan_out import on_all
+from gateway.backends.wire import Backend
+from gateway.collections.document_pages import read_page
+from gateway.collections.write_order import WriteClock, WritePauses
+from services.chassis.errors import BodyTooLarge, Conflict, InsufficientStorage, ProblemError
+from services.contracts.collections import CollectionState
+from services.contracts.documents import Document, IndexRequest, SentDocument
+from services.contracts.generations import name_of
+
+logger = logging.getLogger(__name__)
+# Documents copied in one call, as many as the evaluator's loader sends.
+COPIED = 64
+# Seconds until a failure that may pass is tried again.
+RETRY_S = 2.0
+# How often all documents are copied, and the most seconds that writes are paused for a comparison.
+PASSES, MOST_PAUSE_S = 3, 10.0
+
+
+class Filling:
+    """Copies documents of a generation to backends that have it, or another of its collection, for a build."""
+
+    def __init__(self, pauses: WritePauses, clock: WriteClock) -> None:
+        self._pauses = pauses
+        self._clock = clock
+
+    async def fill(
+        self, store: Backend, live: str, backends: Sequence[Backend], generation: str, build: str | None
+    ) -> bool:
+        """Copies all documents of `live`, and finishes the indexes. Returns whether all then have the same documents.
+
+        Where they do not, writes of another gateway were under way, or the generation had documents that `live` has
+        not. Raises ProblemError, and BackendFailed of the document store, for what does not pass.
+        """
+        for _ in range(PASSES):
+            await self._copy(store, live, backends, generation, build)
+            await on_all(backends, lambda one: finish_index(one, generation, build))
+            async with self._pauses.pause(name_of(live), MOST_PAUSE_S):
+                there = await wire.finish(store, live, None, CALL_S)
+                filled = await on_all(backends, lambda one: wire.finish(one, generation, build, CALL_S))
+            if {(state.documents, state.digest) for state in (there, *filled.values())} == {
+                (there.documents, there.digest)
+            }:
+                return True
+        return False
+
+    async def _copy(
+        self, store: Backend, live: str, backends: Sequence[Backend], generation: str, build: str | None
+    ) -> None:
+        """Copies all documents. A write of this gateway has a lower version than the page and has ended before it is
+        read, or it has a higher one and wins. What a write of another gateway leaves different, the next pass copies.
+        """
+        after: str | None = None
+        while True:
+            version = self._clock.next()
+            await self._pauses.settled(name_of(live))
+            try:
+                page = await read_page(store, live, after, COPIED, lambda: CALL_S)
+                await on_all(backends, partial(self._send, generation, build, page.documents, version))
+            except (BackendFailed, ProblemError) as failure:
+                problem = as_problem(failure) if isinstance(failure, BackendFailed) else failure
+                if not passes(problem):
+                    raise
+                logger.warning("documents not copied yet", extra={"because": problem.detail})
+                await asyncio.sleep(RETRY_S)
+                continue
+            if page.following is None:
+                return
+            after = page.following
+
+    async def _send(
+        self, generation: str, build: str | None, documents: Sequence[Document], version: int, backend: Backend
+    ) -> None:
+        """Sends documents, half of them at a time where a body cannot hold all."""
+        if not documents:
+            return
+        batch = IndexRequest(documents=tuple(SentDocument(**dict(document)) for document in documents))
+        try:
+            report = await wire.index(backend, generation, batch, version, build, CALL_S)
+        except BackendFailed as failure:
+            if failure.status != BodyTooLarge.status or len(documents) == 1:
+                raise
+            middle = len(documents) // 2
+            for part in (documents[:middle], documents[middle:]):
+                await self._send(generation, build, part, version, backend)
+            return
+        self._clock.advance(report.latest_version)
+        for error in report.errors:
+            if not error.retryable:
+                raise Conflict(f"{backend.name} refuses document '{error.id}': {error.reason}")
+
+
+async def finish_index(backend: Backend, generation: str, build: str | None) -> CollectionState:
+    """Finishes an index in as many calls as that takes: the service goes on after the deadline of each."""
+    while True:
+        called_at = time.monotonic()
+        try:
+            return await wire.finish(backend, generation, build, CALL_S)
+        except BackendFailed as failure:
+            # Without a connection a call fails at once, as a timeout too.
+            if failure.reason != "timeout" or time.monotonic() - called_at < CALL_S / 2:
+                raise
+
+
+def passes(problem: ProblemError) -> bool:
+    """Returns whether a failure may pass: a service that is away or busy."""
+    return problem.status == 429 or (problem.status >= 500 and problem.status != InsufficientStorage.status)

@@ -1,0 +1,173 @@
+"""A live collection is built anew for another model from its own documents, under searches and writes."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from fastapi import FastAPI
+
+from services.chassis.deadlines import Deadline
+from services.dense.encoder_hashing import HashingEncoder
+from services.dense.settings import DenseSettings
+from services.vectorservice.compose import build_vector_app
+from services.vectorstore.representation import Dense, DenseVector
+from tests.support.real_stack import RealStack, real_stack
+
+HALF = 128
+
+
+class HalfEncoder(HashingEncoder):
+    """Another model: the first half of the vectors of the other one."""
+
+    representation = Dense(HALF)
+    stamp: Mapping[str, str] = {**HashingEncoder.stamp, "model": "half", "dimension": str(HALF)}
+
+    async def encode_query(self, text: str, deadline: Deadline) -> DenseVector:
+        half: DenseVector = (await super().encode_query(text, deadline))[:HALF]
+        return half
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> np.ndarray:
+        return (await super().encode_passages(texts, deadline))[:, :HALF]
+
+
+def half(settings: DenseSettings, clock: Callable[[], float]) -> FastAPI:
+    return build_vector_app("dense", settings, HalfEncoder, clock=clock)
+
+
+def dense(backend: str) -> dict[str, object]:
+    return {"name": "d", "stages": [{"kind": "retrieve", "backend": backend}]}
+
+
+BM25 = dense("lexical")
+HYBRID = {
+    "name": "h",
+    "stages": [
+        {"kind": "fuse", "method": "rrf", "inputs": [
+            {"kind": "retrieve", "backend": "lexical", "on_failure": "skip"},
+            {"kind": "retrieve", "backend": "dense", "on_failure": "skip"},
+        ]},
+    ],
+}  # fmt: skip
+BUILD = {"build": "half"}
+
+
+class Searching:
+    """Sends 20 searches a second, each by the next pipeline; counts their answers, and notes what is not whole."""
+
+    def __init__(self, stack: RealStack, *pipelines: object) -> None:
+        self._stack = stack
+        self._pipelines = itertools.cycle(pipelines)
+        self.sent, self.wrong, self.generations = 0, list[str](), set[str]()
+
+    async def _one(self) -> None:
+        answer = await self._stack.post("/search", query="word", pipeline=next(self._pipelines), top=5)
+        self.sent += 1
+        if answer.status_code != 200 or answer.json()["degraded"] or len(answer.json()["hits"]) < 5:
+            self.wrong.append(answer.text)
+
+    async def until(self, done: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            while not done.is_set():
+                group.create_task(self._one())
+                await asyncio.sleep(0.05)
+
+
+async def published(stack: RealStack) -> httpx.Response:
+    """Publishes the filled build, asking again while it goes on."""
+    while True:
+        answer = await stack.post("/publish", **BUILD, fill=True)
+        if answer.status_code != 202:
+            return answer
+
+
+async def test_under_searches_and_writes_a_build_of_another_model_gets_the_documents_of_the_live_one(
+    tmp_path: Path,
+) -> None:
+    """The old model stays beside the new one, so that pipelines of both are served throughout."""
+    async with real_stack(tmp_path, others={"new": "dense"}, builders={"new": half}, refresh_s=0.05) as stack:
+        await stack.load()
+        done, searching = asyncio.Event(), Searching(stack, BM25, dense("dense"), HYBRID)
+
+        async def writing() -> None:
+            for number in itertools.count():
+                if done.is_set():
+                    return
+                changed = {"id": f"d{number % 20:02}", "text": f"word changed {number}"}
+                assert (await stack.send([changed])).json()["complete"]
+                assert (await stack.post("/documents/delete", ids=[f"d{20 + number % 10}"])).json()["complete"]
+                await asyncio.sleep(0.02)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(searching.until(done))
+            group.create_task(writing())
+            await asyncio.sleep(0.5)
+            begun = await stack.begin(**BUILD, new_generation=True, backends=["lexical", "dense", "new"])
+            assert begun.json()["generation"] == "c@2"
+            answer = await published(stack)
+            await asyncio.sleep(0.5)
+            done.set()
+        assert (answer.status_code, answer.json()["generation"]) == (200, "c@2"), answer.text
+        assert searching.wrong == []
+        assert searching.sent >= 20
+        assert (await stack.states("new"))["c@2"]["stamp"] == HalfEncoder.stamp
+        assert len((await stack.post("/search", query="word", pipeline=dense("new"), top=5)).json()["hits"]) == 5
+        held = [(await stack.others["new"].post("/v1/collections/c@2/finish", json={})).json()["digest"]]
+        assert {*held, *(await stack.digests("c@2")).values()} == set(held)
+
+
+async def test_a_service_with_another_model_in_place_is_built_anew_while_other_pipelines_go_on(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+    async with real_stack(tmp_path, builders={"dense": half}, refresh_s=0.05) as stack:
+        assert (await stack.post("/search", query="word", pipeline=dense("dense"))).status_code == 409
+        done, searching = asyncio.Event(), Searching(stack, BM25)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(searching.until(done))
+            assert (await stack.begin(**BUILD, new_generation=True)).status_code == 200
+            answer = await published(stack)
+            done.set()
+        assert answer.json()["documents"] == 40
+        assert searching.wrong == []
+        assert len((await stack.post("/search", query="word", pipeline=dense("dense"))).json()["hits"]) == 10
+        assert await stack.texts(["d07"]) == {"d07": "word 7"}
+
+
+async def test_a_filling_is_shown_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+        await stack.begin(**BUILD, new_generation=True)
+        stack.ways["dense"].hold = (b"POST /v1/collections/c@2/documents", asyncio.Event())
+        waiting = asyncio.create_task(stack.post("/publish", **BUILD, fill=True))
+        await asyncio.sleep(0.3)
+        [shown] = (await stack.client.get("/v1/collections/c")).json()["publishing"]
+        assert (shown["generation"], shown["phase"], shown["state"]) == ("c@2", "fill", "running")
+        waiting.cancel()
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        assert (await published(stack)).json()["documents"] == 40
+        assert await stack.live() == {"lexical": 40, "dense": 40}
+
+
+async def test_a_build_with_documents_of_its_own_is_not_published(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+        await stack.begin(**BUILD, new_generation=True)
+        assert (await stack.send([{"id": "mine", "text": "word"}], **BUILD)).json()["complete"]
+        refused = await published(stack)
+        assert refused.status_code == 409
+        assert "has documents of its own" in refused.json()["detail"]
+        assert (await stack.client.get("/v1/collections/c")).json()["live"] == "c@1"
+
+
+@pytest.mark.parametrize(("asked", "status"), [({"fill": True}, 422), ({"fill": True, "build": "half"}, 409)])
+async def test_without_a_build_or_a_live_generation_there_is_nothing_to_fill(
+    tmp_path: Path, asked: dict[str, object], status: int
+) -> None:
+    async with real_stack(tmp_path) as stack:
+        await stack.begin(**BUILD)
+        refused = await stack.post("/publish", **asked)
+        assert refused.status_code == status
+        assert "fill: n" in refused.text
