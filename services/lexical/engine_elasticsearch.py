@@ -101,7 +101,12 @@ class ElasticsearchEngine:
         alias = self._indices.writing(generation)
         with self._indices.forget_if_gone(generation):
             return await index_documents(
-                self._clients, alias, documents, held.declaration, version=version, refresh=held.published
+                self._clients,
+                alias,
+                documents,
+                held.declaration,
+                version=version,
+                refresh=self._indices.refresh_of_writes(held),
             )
 
     async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:
@@ -109,7 +114,9 @@ class ElasticsearchEngine:
         held = await self._usable(generation)
         with self._indices.forget_if_gone(generation):
             alias = self._indices.writing(generation)
-            return await delete_documents(self._clients, alias, ids, version=version, refresh=held.published)
+            return await delete_documents(
+                self._clients, alias, ids, version=version, refresh=self._indices.refresh_of_writes(held)
+            )
 
     async def get(self, generation: str, ids: Sequence[str], reading: ReadOptions = WHOLE) -> FetchedDocuments:
         """Reads by realtime get, in parts of bounded size."""

@@ -76,7 +76,7 @@ class ElasticsearchStore:
     """Implements VectorStore, and refuses other representations than Dense (BadInput).
 
     Nothing is refreshed while a generation is built, except by what reads all of it; what is written to a published one
-    is searchable at once.
+    is searchable at once, with ELASTICSEARCH_REFRESH=interval within a second.
     """
 
     def __init__(
@@ -273,7 +273,9 @@ class ElasticsearchStore:
         at least `version`. Raises Overloaded or UpstreamFailed if one failed: all can be sent again."""
         with self._indices.forget_if_gone(held.generation):
             alias = self._indices.writing(held.generation)
-            results = await send_bulk(self._clients.writing, alias, operations, refresh=held.published)
+            results = await send_bulk(
+                self._clients.writing, alias, operations, refresh=self._indices.refresh_of_writes(held)
+            )
         late: list[str] = []
         for operation, result in zip(operations, results, strict=True):
             if is_rejected(result):

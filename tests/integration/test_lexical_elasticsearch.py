@@ -161,6 +161,27 @@ async def test_a_live_index_of_an_earlier_release_is_written_published_and_compa
     assert await engine.digest("notes@1") == digest_of(changed)
 
 
+async def test_a_live_write_can_be_acknowledged_before_searches_see_it(opener: ElasticsearchOpener) -> None:
+    settings = opener.settings.model_copy(update={"elasticsearch_refresh": "interval"})
+    engine = open_engine(settings)
+    await filled(engine, documents(NOTES))
+    await engine.publish("notes@1")
+    client, index = opener.client, f"{settings.index_prefix}notes@1"
+    await client.indices.put_settings(index=index, settings={"refresh_interval": "-1"})
+    assert (await engine.index("notes@1", documents({"n9": "saddle"}))).indexed == 1
+    assert await found(engine, "notes@1", "saddle") == []
+    assert [one.id for one in (await engine.get("notes@1", ["n9"])).documents] == ["n9"]
+    await client.indices.put_settings(index=index, settings={"refresh_interval": "1s"})
+    deadline = time.monotonic() + 30
+    while await found(engine, "notes@1", "saddle") != ["n9"]:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+    await engine.delete("notes@1", ["n9"])
+    await engine.finish("notes@1")
+    assert await found(engine, "notes@1", "saddle") == []
+    await engine.close()
+
+
 async def segments_of(opener: ElasticsearchOpener, index: str) -> int:
     segments = await opener.client.indices.segments(index=index)
     return int(segments.body["indices"][index]["shards"]["0"][0]["num_search_segments"])

@@ -67,11 +67,13 @@ class ElasticsearchClients:
     writing: AsyncElasticsearch
     # False: the settings have a search key alone.
     may_write: bool = True
+    # Whether a write to a live generation is acknowledged when searches see it.
+    refresh_live: bool = True
 
     @classmethod
-    def of(cls, client: AsyncElasticsearch, search_key: str | None = None, *, may_write: bool = True) -> Self:
-        """Returns a client as the one that writes, beside one that sends `search_key`. None: it reads too."""
-        return cls(client if search_key is None else client.options(api_key=search_key), client, may_write)
+    def of(cls, client: AsyncElasticsearch) -> Self:
+        """Returns a client that reads and writes."""
+        return cls(client, client)
 
     @classmethod
     def connect(cls, settings: ElasticsearchSettings, connections: int) -> Self:
@@ -81,7 +83,12 @@ class ElasticsearchClients:
             for one in (settings.elasticsearch_api_key, settings.elasticsearch_search_api_key)
         )
         client = open_client(settings.elasticsearch_url, key, settings.elasticsearch_ca_file, connections)
-        return cls.of(client, search_key, may_write=key is not None or search_key is None)
+        return cls(
+            client if search_key is None else client.options(api_key=search_key),
+            client,
+            may_write=key is not None or search_key is None,
+            refresh_live=settings.elasticsearch_refresh == "write",
+        )
 
     async def close(self) -> None:
         """Closes the connections of both."""

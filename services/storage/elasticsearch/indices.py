@@ -98,6 +98,7 @@ class GenerationIndices(Generic[Meta]):
     ) -> None:
         """Does not connect yet: a service may start before its Elasticsearch. `clock` returns Unix seconds."""
         self._reading, self._writing = clients.reading, clients.writing
+        self._refresh_live = clients.refresh_live
         self.prefix = prefix
         self._meta = meta
         self._most_generations = most_generations
@@ -207,6 +208,10 @@ class GenerationIndices(Generic[Meta]):
             for index, one in found.items()
         }
 
+    def refresh_of_writes(self, held: HeldGeneration[Meta]) -> bool:
+        """Returns whether a write is acknowledged when searches see it, by its `published` and the settings."""
+        return held.published and self._refresh_live
+
     async def refresh(self, generation: str) -> None:
         """Makes all that was written visible to searches."""
         with elasticsearch_errors(generation, writes=True):
@@ -237,7 +242,7 @@ class GenerationIndices(Generic[Meta]):
     async def publish(self, generation: str, publication: int | None) -> None:
         """Records time and number, then moves the alias atomically.
 
-        From then on writes are refreshed at once, and those already in flight within a second.
+        From then on writes are refreshed at once if the settings say so; others, and those in flight, within a second.
         """
         held = await self.held(generation)
         index = self.index(generation)

@@ -1,6 +1,7 @@
 """Owns the settings ELASTICSEARCH_*, which are the same for every service that stores something there."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -27,6 +28,12 @@ class ElasticsearchSettings(FileSecretSettings):
     )
     elasticsearch_ca_file: Path | None = Field(
         None, validation_alias="ELASTICSEARCH_CA_FILE", description="The CA that signed its certificate (PEM)."
+    )
+    elasticsearch_refresh: Literal["write", "interval"] = Field(
+        "write",
+        validation_alias="ELASTICSEARCH_REFRESH",
+        description="`write`: searches see a write to a live generation once it is acknowledged; `interval`: up to 1 s "
+        "later, also counts and lists of documents, at a lower cost of each write.",
     )
 
     def refuse_unencrypted_elasticsearch(self) -> None:
