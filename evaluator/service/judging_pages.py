@@ -86,13 +86,16 @@ class JudgingPages:
     def sessions(
         self,
         listed: Sequence[ListedSession],
+        unnameable: Sequence[str],
         page: int,
         pages: int,
         runs: Sequence[ListedRun],
         older: bool,
     ) -> str:
         """Renders the list of sessions, and the choice of runs for a new one. `older`: there are more runs."""
-        return self._rendered("judge.html", listed=listed, page=page, pages=pages, runs=runs, older=older)
+        return self._rendered(
+            "judge.html", listed=listed, unnameable=unnameable, page=page, pages=pages, runs=runs, older=older
+        )
 
     def new_session(
         self,

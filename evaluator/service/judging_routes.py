@@ -219,7 +219,7 @@ def _sessions(jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, page: i
     ranked = list(islice((run for run in jobs.names() if jobs.folder(run).has("rank.json")), OFFERED + 1))
     listed = sessions.listed(names[(page - 1) * A_PAGE : page * A_PAGE])
     runs = listed_runs(jobs, ranked[:OFFERED])
-    return pages.sessions(listed, page, last, runs, len(ranked) > OFFERED)
+    return pages.sessions(listed, sessions.unnameable(), page, last, runs, len(ranked) > OFFERED)
 
 
 def _chosen(jobs: Jobs, runs: Sequence[str]) -> list[ChosenRun]:

@@ -44,12 +44,18 @@ class ServedSessions:
         self._lock = Lock()
 
     def names(self) -> list[str]:
-        """Returns the names of all sessions, the newest first, without those that no address can have: not UTF-8."""
+        """Returns the names of all sessions, the newest first, without those of `unnameable`."""
+        return [name for name in self._found() if not SURROGATES.search(name)]
+
+    def unnameable(self) -> list[str]:
+        """Returns the names of sessions that no address can have: they are not UTF-8."""
+        return [name for name in self._found() if SURROGATES.search(name)]
+
+    def _found(self) -> list[str]:
         # A file may be gone again, or be a link that leads nowhere, or out of the folder of runs.
         runs, every = self._runs.resolve(), (self._runs / FOLDER).glob(f"*/{SESSION}")
         files = [path for path in every if path.exists() and path.resolve().is_relative_to(runs)]
-        names = [path.parent.name for path in sorted(files, key=_made_at, reverse=True)]
-        return [name for name in names if not SURROGATES.search(name)]
+        return [path.parent.name for path in sorted(files, key=_made_at, reverse=True)]
 
     def listed(self, names: Sequence[str]) -> list[ListedSession]:
         """Returns sessions for the list."""

@@ -163,7 +163,7 @@ def test_an_export_that_was_killed_halfway_is_written_again(path: str, session: 
     assert (file.is_file(), beside.is_file()) == (True, True)
 
 
-async def test_folders_that_no_address_can_name_are_left_out_of_the_list(
+async def test_folders_that_no_address_can_name_are_left_out_of_the_list_with_a_remark(
     client: httpx.AsyncClient, path: str, session: Path
 ) -> None:
     for name in (b"old-\xff", b"old-\xfe"):
@@ -174,4 +174,5 @@ async def test_folders_that_no_address_can_name_are_left_out_of_the_list(
     listed = await client.get("/judge")
     other = await client.get("/judge/old-%ff")
     assert (listed.status_code, listed.text.count(f'href="/judge/{session.name}"')) == (200, 1)
+    assert "Not listed, because its name is not UTF-8: old-?, old-?. Rename it." in listed.text
     assert other.status_code == 404
