@@ -20,7 +20,7 @@ IN_A_CONTAINER = re.compile(r"docker compose .* exec \w+ python -m \S+")
 OF_AN_UNKNOWN_PYTHON = re.compile(r"(?<![/\w.])python3? -m \w[\w.]*")
 EVALUATOR = re.compile(r"\.venv/bin/python -m evaluator ([^`#\n]+)")
 CONTINUED = re.compile(r"\\\n\s*")
-FOLDERS = ("services", "gateway", "evaluator", "deploy", "workshop")
+FOLDERS = ("services", "gateway", "evaluator", "deploy", "workshop", "clients")
 
 
 def printed(module: Path) -> Iterator[str]:

@@ -97,7 +97,7 @@ WRITTEN = ("deploy/.secrets/",)
 
 
 def test_every_path_that_a_document_names_exists() -> None:
-    folders = ("services/", "gateway/", "evaluator/", "deploy/", "workshop/", "k8s/", "tests/")
+    folders = ("services/", "gateway/", "evaluator/", "deploy/", "workshop/", "clients/", "k8s/", "tests/")
     for document in DOCUMENTS:
         for path in re.findall(r"`([\w./-]+)`", document.read_text(encoding="utf-8")):
             if path.startswith(folders) and path not in WRITTEN:
@@ -105,7 +105,7 @@ def test_every_path_that_a_document_names_exists() -> None:
 
 
 def test_nothing_refers_to_a_document_that_is_not_here() -> None:
-    folders = ("services", "gateway", "evaluator", "deploy", "workshop", "k8s", "tests")
+    folders = ("services", "gateway", "evaluator", "deploy", "workshop", "clients", "k8s", "tests")
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     # What evaluations write, and a document of ONNX Runtime.
     here = {path.name for path in DOCUMENTS} | {

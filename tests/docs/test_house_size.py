@@ -9,7 +9,7 @@ import pytest
 from tests.docs.test_documents import ROOT
 from tests.docs.test_plain_language import ENTRIES, prose
 
-PRODUCT = ("services", "gateway", "evaluator", "deploy", "workshop")
+PRODUCT = ("services", "gateway", "evaluator", "deploy", "workshop", "clients")
 MOST_LINES = 400
 MOST_MODULES = 25
 # A root holds entry files and ports; everything else is in a room.
@@ -21,6 +21,7 @@ MOST_WORDS_OF_A_SENTENCE = 35
 MOST_WORDS = {
     "ARCHITECTURE.md": 1_800,
     "CHANGELOG.md": 1_500,
+    "clients/python/README.md": 500,
     "CONTRIBUTING.md": 800,
     "DECISIONS.md": 4_500,
     "README.md": 900,
@@ -34,7 +35,7 @@ MOST_WORDS = {
 MOST_WORDS_OF_ANOTHER = 1_000
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.
-MOST_WORDS_OF_ALL = 32_000
+MOST_WORDS_OF_ALL = 32_500
 
 
 def name(path: Path) -> str:
@@ -125,7 +126,7 @@ def test_a_room_of_the_evaluator_has_at_most_600_words() -> None:
     assert {name(room): words(room) for room in ROOMS if words(room) > MOST_WORDS_OF_A_ROOM} == {}
 
 
-def test_all_documents_together_have_at_most_32000_words() -> None:
+def test_all_documents_together_have_at_most_32500_words() -> None:
     assert 0 < sum(map(words, WRITTEN)) <= MOST_WORDS_OF_ALL
 
 

@@ -1,0 +1,247 @@
+"""Owns the calls of the gateway's routes: their paths, bodies and answers. Each takes the seconds that it may last."""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from retrieval_client.answers import (
+    CollectionBegun,
+    CollectionList,
+    CollectionView,
+    ExpansionMethod,
+    FieldKind,
+    PipelineChanges,
+    PipelineList,
+    PipelineView,
+    Preset,
+    Published,
+    PublishJob,
+    SearchAnswer,
+)
+from retrieval_client.documents import Document, DocumentsAnswer, DocumentsPage, FanOutReport, Filter, SentDocument
+from retrieval_client.exchange import BUSY, UNFINISHED, Steps, ask
+
+# Seconds after which a gateway tells how far a publication is, and for which one that gives no answer is asked again.
+PUBLISH_CALL_S, PUBLISH_PATIENCE_S = 15.0, 600.0
+_PUBLICATION: TypeAdapter[Published | PublishJob] = TypeAdapter(Published | PublishJob)
+
+
+def search(
+    within_s: float,
+    collection: str,
+    query: str,
+    *,
+    pipeline: str | Mapping[str, Any] | None = None,
+    top: int | None = None,
+    offset: int | None = None,
+    filter: Filter | None = None,
+    exclude_ids: Sequence[str] | None = None,
+    include: Sequence[Literal["title", "text", "metadata"]] | None = None,
+    highlight: int | None = None,
+    explain: bool | Literal["candidates"] | None = None,
+) -> Steps[SearchAnswer]:
+    """Returns the best documents for a query, by a pipeline: its name, or its stages.
+
+    `top`: how many (10). With an `offset` the answer has a `page`. `include`: parts of the documents to return.
+    `highlight`: how many fragments of each text to return that hold words of the query.
+    """
+    body = _body(
+        query=query,
+        pipeline=pipeline,
+        top=top,
+        offset=offset,
+        filter=filter,
+        exclude_ids=exclude_ids,
+        include=include,
+        highlight=highlight,
+        explain=explain,
+    )
+    return ask(SearchAnswer.model_validate_json, "POST", f"{_of(collection)}/search", within_s, body)
+
+
+def pipelines(within_s: float) -> Steps[PipelineList]:
+    """Returns the pipelines that a search can name."""
+    return ask(PipelineList.model_validate_json, "GET", "/v1/pipelines", within_s)
+
+
+def pipeline(within_s: float, name: str) -> Steps[PipelineView]:
+    """Returns one pipeline, with its stages."""
+    return ask(PipelineView.model_validate_json, "GET", f"/v1/pipelines/{_quoted(name)}", within_s)
+
+
+def reload_pipelines(within_s: float) -> Steps[PipelineChanges]:
+    """Has the gateway read the files of its pipelines again."""
+    return ask(PipelineChanges.model_validate_json, "POST", "/v1/pipelines/reload", within_s, b"")
+
+
+def collections(within_s: float) -> Steps[CollectionList]:
+    """Returns all collections."""
+    return ask(CollectionList.model_validate_json, "GET", "/v1/collections", within_s)
+
+
+def collection(within_s: float, collection: str) -> Steps[CollectionView]:
+    """Returns one collection, with its generations."""
+    return ask(CollectionView.model_validate_json, "GET", _of(collection), within_s)
+
+
+def begin(
+    within_s: float,
+    collection: str,
+    *,
+    presets: Sequence[Preset] | None = None,
+    metadata: Mapping[str, FieldKind] | None = None,
+    backends: Sequence[str] | None = None,
+    expansions: Mapping[ExpansionMethod, str] | None = None,
+    new_generation: bool = False,
+    build: str | None = None,
+    owner: str | None = None,
+) -> Steps[CollectionBegun]:
+    """Begins a generation to load, or continues the live one where the declaration is unchanged.
+
+    `metadata`: the fields that filters may use. `build`: a name by which a load that was interrupted goes on.
+    """
+    if new_generation and build is None:
+        build = secrets.token_hex(16)  # so that a repetition continues what it began
+    body = _body(
+        presets=presets,
+        metadata=metadata,
+        backends=backends,
+        expansions=expansions,
+        new_generation=new_generation,
+        build=build,
+        owner=owner,
+    )
+    return ask(CollectionBegun.model_validate_json, "PUT", _of(collection), within_s, body)
+
+
+def publish(
+    within_s: float,
+    collection: str,
+    *,
+    build: str | None = None,
+    generation: str | None = None,
+    expected_documents: int | None = None,
+    fill: bool = False,
+    progress: Callable[[PublishJob], object] | None = None,
+) -> Steps[Published]:
+    """Makes a generation live, and waits until it is. `progress` is called with what it waits for.
+
+    `fill` first copies the documents of the live generation into the build.
+    """
+    body = _body(build=build, generation=generation, expected_documents=expected_documents, fill=fill or None)
+    path, patience_s = f"{_of(collection)}/publish", max(within_s, PUBLISH_PATIENCE_S)
+    while True:
+        answer = yield from ask(
+            _PUBLICATION.validate_json, "POST", path, patience_s, body, call_s=PUBLISH_CALL_S, repeated=UNFINISHED
+        )
+        if isinstance(answer, Published):
+            return answer
+        if progress is not None:
+            progress(answer)
+
+
+def roll_back(within_s: float, collection: str) -> Steps[Published | PublishJob]:
+    """Makes the previous generation live again. Returns a job where it goes on: `collection` shows its state."""
+    # Not repeated after a 503: it would go back twice.
+    path = f"{_of(collection)}/rollback"
+    return ask(_PUBLICATION.validate_json, "POST", path, within_s, b"", repeated=BUSY[:1])
+
+
+def delete_collection(within_s: float, collection: str) -> Steps[None]:
+    """Deletes a collection with all its generations."""
+    return ask(lambda _: None, "DELETE", _of(collection), within_s)
+
+
+def index(
+    within_s: float, collection: str, documents: Iterable[SentDocument], *, build: str | None = None
+) -> Steps[FanOutReport]:
+    """Sends one batch of at most 256 documents. Look at `complete`; `load` does that, for any number of documents."""
+    body = documents_body(map(as_json, documents), build)
+    return ask(FanOutReport.model_validate_json, "POST", documents_path(collection), within_s, body)
+
+
+def update_metadata(
+    within_s: float,
+    collection: str,
+    changes: Mapping[str, Mapping[str, bool | int | float | str | Sequence[str] | None]],
+    *,
+    build: str | None = None,
+) -> Steps[FanOutReport]:
+    """Sets metadata by document id, at most 256; None removes a field, and fields that are not named stay."""
+    documents = [{"id": identity, "metadata": metadata} for identity, metadata in changes.items()]
+    body = _body(documents=documents, build=build)
+    return ask(FanOutReport.model_validate_json, "POST", f"{documents_path(collection)}/metadata", within_s, body)
+
+
+def delete_documents(
+    within_s: float,
+    collection: str,
+    ids: Sequence[str] | None = None,
+    *,
+    filter: Filter | None = None,
+    build: str | None = None,
+) -> Steps[FanOutReport]:
+    """Deletes documents by id, or up to 1,000 that pass a filter: again while `more` is true."""
+    body = _body(ids=ids, filter=filter, build=build)
+    return ask(FanOutReport.model_validate_json, "POST", f"{documents_path(collection)}/delete", within_s, body)
+
+
+def get_documents(within_s: float, collection: str, ids: Sequence[str]) -> Steps[DocumentsAnswer]:
+    """Returns documents by id, at most 1,000."""
+    return ask(
+        DocumentsAnswer.model_validate_json, "POST", f"{documents_path(collection)}/get", within_s, _body(ids=ids)
+    )
+
+
+def get_document(within_s: float, collection: str, document_id: str) -> Steps[Document]:
+    """Returns one document."""
+    path = f"{documents_path(collection)}/{_quoted(document_id)}"
+    return ask(Document.model_validate_json, "GET", path, within_s)
+
+
+def delete_document(within_s: float, collection: str, document_id: str) -> Steps[FanOutReport]:
+    """Deletes one document."""
+    path = f"{documents_path(collection)}/{_quoted(document_id)}"
+    return ask(FanOutReport.model_validate_json, "DELETE", path, within_s)
+
+
+def documents_page(
+    within_s: float, collection: str, after: str | None = None, *, most: int = 100, vectors: bool = False
+) -> Steps[DocumentsPage]:
+    """Returns a page of all documents: those after the `following` of the page before."""
+    asked = urlencode({"most": most, "vectors": vectors} | ({} if after is None else {"after": after}))
+    return ask(DocumentsPage.model_validate_json, "GET", f"{documents_path(collection)}?{asked}", within_s)
+
+
+def as_json(document: SentDocument) -> bytes:
+    """Returns a document as it is sent."""
+    return to_json(document, exclude_none=isinstance(document, Document))
+
+
+def documents_body(documents: Iterable[bytes], build: str | None) -> bytes:
+    """Returns the body of documents that are JSON already."""
+    named = b"" if build is None else b'"build":' + to_json(build) + b","
+    return b"{" + named + b'"documents":[' + b",".join(documents) + b"]}"
+
+
+def _body(**fields: object) -> bytes:
+    """Returns the JSON of the fields that are given."""
+    return to_json({name: value for name, value in fields.items() if value is not None})
+
+
+def _of(collection: str) -> str:
+    return f"/v1/collections/{_quoted(collection)}"
+
+
+def documents_path(collection: str) -> str:
+    """Returns the path of the documents of a collection."""
+    return f"{_of(collection)}/documents"
+
+
+def _quoted(part: str) -> str:
+    # Dots too: an id of one or two would be a step in the path.
+    return quote(part, safe="").replace(".", "%2E")

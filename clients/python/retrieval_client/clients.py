@@ -1,0 +1,318 @@
+"""Sends what the calls yield: `Client` blocks, `AsyncClient` awaits. Own the connections, and decide nothing else."""
+
+import asyncio
+import copy
+import functools
+import ssl
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, cast
+
+import httpx
+
+from retrieval_client import calls
+from retrieval_client.documents import DocumentWithVectors, FanOutReport, SentDocument
+from retrieval_client.exchange import Outcome, Request, Steps
+from retrieval_client.loading import MOST_IN_FLIGHT, Loading, LoadReport
+
+DEADLINE_MS = 10_000
+# Seconds for an answer to travel after the gateway's deadline, and to connect.
+GRACE_S, CONNECT_S = 5.0, 5.0
+# A gateway closes a connection after 5 idle seconds; a request that meets that is lost.
+LIMITS = httpx.Limits(max_connections=100, keepalive_expiry=4.0)
+
+A = TypeVar("A")
+P = ParamSpec("P")
+
+
+class _HttpOptions(TypedDict):
+    base_url: str
+    headers: dict[str, str]
+    verify: ssl.SSLContext | bool
+    limits: httpx.Limits
+
+
+def _options(url: str, key: str | None, ca_file: Path | str | None, trust_plain: bool) -> _HttpOptions:
+    """Raises ValueError where the key would travel unencrypted."""
+    if key is not None and not trust_plain and not _is_safe(httpx.URL(url)):
+        raise ValueError(
+            f"the key would travel unencrypted to {url}: use https://, or trust_plain=True in your network"
+        )
+    return {
+        "base_url": url,
+        "headers": {} if key is None else {"authorization": f"Bearer {key}"},
+        "verify": True if ca_file is None else ssl.create_default_context(cafile=ca_file),
+        "limits": LIMITS,
+    }
+
+
+def _is_safe(url: httpx.URL) -> bool:
+    try:
+        loopback = ip_address(url.host).is_loopback
+    except ValueError:
+        loopback = url.host == "localhost"
+    return url.scheme == "https" or loopback
+
+
+def _arguments(request: Request) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": request.path,
+        "content": request.body,
+        "headers": request.headers,
+        "timeout": httpx.Timeout(request.timeout_s + GRACE_S, connect=CONNECT_S),
+    }
+
+
+def _blocking(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate["Client", P], A]:
+    @functools.wraps(steps)
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> A:
+        return self._run(steps(self._within_s, *args, **kwargs))
+
+    return method
+
+
+def _awaited(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[A]]:
+    @functools.wraps(steps)
+    async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> A:
+        return await self._run(steps(self._within_s, *args, **kwargs))
+
+    return method
+
+
+class Client:
+    """Calls one gateway, and blocks. Threads may share it.
+
+    `key`: an API key. `ca_file`: the authority of the gateway's certificate. `deadline_ms`: how long a call may last,
+    its repetitions included. `trust_plain` allows a key over http:// to another machine.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        ca_file: Path | str | None = None,
+        deadline_ms: int = DEADLINE_MS,
+        trust_plain: bool = False,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._within_s = deadline_ms / 1000
+        self._http = httpx.Client(**_options(url, key, ca_file, trust_plain), transport=transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def within(self, deadline_ms: int) -> Self:
+        """Returns this client with another deadline, over the same connections."""
+        other = copy.copy(self)
+        other._within_s = deadline_ms / 1000
+        return other
+
+    search = _blocking(calls.search)
+    pipelines = _blocking(calls.pipelines)
+    pipeline = _blocking(calls.pipeline)
+    reload_pipelines = _blocking(calls.reload_pipelines)
+    collections = _blocking(calls.collections)
+    collection = _blocking(calls.collection)
+    begin = _blocking(calls.begin)
+    publish = _blocking(calls.publish)
+    roll_back = _blocking(calls.roll_back)
+    delete_collection = _blocking(calls.delete_collection)
+    index = _blocking(calls.index)
+    update_metadata = _blocking(calls.update_metadata)
+    delete_documents = _blocking(calls.delete_documents)
+    get_documents = _blocking(calls.get_documents)
+    get_document = _blocking(calls.get_document)
+    delete_document = _blocking(calls.delete_document)
+    documents_page = _blocking(calls.documents_page)
+
+    def documents(self, collection: str, *, vectors: bool = False) -> Iterator[DocumentWithVectors]:
+        """Yields all documents of the live generation."""
+        after = None
+        while True:
+            page = self.documents_page(collection, after, vectors=vectors)
+            yield from page.documents
+            if (after := page.following) is None:
+                return
+
+    def load(
+        self,
+        collection: str,
+        documents: Iterable[SentDocument],
+        *,
+        build: str | None = None,
+        progress: Callable[[LoadReport], object] | None = None,
+    ) -> LoadReport:
+        """Sends any number of documents, whose ids differ, several batches at once, until every backend has them.
+
+        Without a `build` they go to the live generation. `progress` is called after each batch. Raises the first error
+        when the other batches in flight have ended.
+        """
+        loading = Loading(collection, build, progress)
+        running: set[Future[list[FanOutReport]]] = set()
+
+        def end(most: int) -> None:
+            while len(running) > most:
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    running.remove(done)
+                    loading.taken(done.result())
+
+        with ThreadPoolExecutor(MOST_IN_FLIGHT) as pool:
+            try:
+                for document in documents:
+                    for batch in loading.add(document):
+                        end(loading.in_flight - 1)
+                        running.add(pool.submit(self._run, loading.send(batch)))
+                for batch in loading.rest():
+                    running.add(pool.submit(self._run, loading.send(batch)))
+                end(0)
+            finally:
+                loading.ended = True
+        return loading.report
+
+    def _run(self, steps: Steps[A]) -> A:
+        try:
+            request = next(steps)
+            while True:
+                time.sleep(request.after_s)
+                request = steps.send(self._outcome(request))
+        except StopIteration as done:
+            return cast(A, done.value)
+
+    def _outcome(self, request: Request) -> Outcome:
+        try:
+            return self._http.request(**_arguments(request))
+        except httpx.TransportError as error:
+            return error
+
+
+class AsyncClient:
+    """Calls one gateway, and awaits. The arguments are those of `Client`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        ca_file: Path | str | None = None,
+        deadline_ms: int = DEADLINE_MS,
+        trust_plain: bool = False,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._within_s = deadline_ms / 1000
+        self._http = httpx.AsyncClient(**_options(url, key, ca_file, trust_plain), transport=transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    def within(self, deadline_ms: int) -> Self:
+        """Returns this client with another deadline, over the same connections."""
+        other = copy.copy(self)
+        other._within_s = deadline_ms / 1000
+        return other
+
+    search = _awaited(calls.search)
+    pipelines = _awaited(calls.pipelines)
+    pipeline = _awaited(calls.pipeline)
+    reload_pipelines = _awaited(calls.reload_pipelines)
+    collections = _awaited(calls.collections)
+    collection = _awaited(calls.collection)
+    begin = _awaited(calls.begin)
+    publish = _awaited(calls.publish)
+    roll_back = _awaited(calls.roll_back)
+    delete_collection = _awaited(calls.delete_collection)
+    index = _awaited(calls.index)
+    update_metadata = _awaited(calls.update_metadata)
+    delete_documents = _awaited(calls.delete_documents)
+    get_documents = _awaited(calls.get_documents)
+    get_document = _awaited(calls.get_document)
+    delete_document = _awaited(calls.delete_document)
+    documents_page = _awaited(calls.documents_page)
+
+    async def documents(self, collection: str, *, vectors: bool = False) -> AsyncIterator[DocumentWithVectors]:
+        """Yields all documents of the live generation."""
+        after = None
+        while True:
+            page = await self.documents_page(collection, after, vectors=vectors)
+            for document in page.documents:
+                yield document
+            if (after := page.following) is None:
+                return
+
+    async def load(
+        self,
+        collection: str,
+        documents: Iterable[SentDocument] | AsyncIterable[SentDocument],
+        *,
+        build: str | None = None,
+        progress: Callable[[LoadReport], object] | None = None,
+    ) -> LoadReport:
+        """Sends any number of documents, as `Client.load` does. Cancelled, it cancels the batches in flight."""
+        loading = Loading(collection, build, progress)
+        running: set[asyncio.Task[list[FanOutReport]]] = set()
+
+        async def end(most: int) -> None:
+            while len(running) > most:
+                for done in (await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))[0]:
+                    running.remove(done)
+                    loading.taken(done.result())
+
+        try:
+            async for document in _each(documents):
+                for batch in loading.add(document):
+                    await end(loading.in_flight - 1)
+                    running.add(asyncio.create_task(self._run(loading.send(batch))))
+            for batch in loading.rest():
+                running.add(asyncio.create_task(self._run(loading.send(batch))))
+            await end(0)
+        except Exception:
+            loading.ended = True
+            await asyncio.gather(*running, return_exceptions=True)
+            raise
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        return loading.report
+
+    async def _run(self, steps: Steps[A]) -> A:
+        try:
+            request = next(steps)
+            while True:
+                await asyncio.sleep(request.after_s)
+                request = steps.send(await self._outcome(request))
+        except StopIteration as done:
+            return cast(A, done.value)
+
+    async def _outcome(self, request: Request) -> Outcome:
+        try:
+            return await self._http.request(**_arguments(request))
+        except httpx.TransportError as error:
+            return error
+
+
+async def _each(documents: Iterable[SentDocument] | AsyncIterable[SentDocument]) -> AsyncIterator[SentDocument]:
+    if isinstance(documents, AsyncIterable):
+        async for document in documents:
+            yield document
+    else:
+        for document in documents:
+            yield document

@@ -1,0 +1,139 @@
+"""Decides how a load goes on: which documents are a batch, how many batches are in flight, what is sent again."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from retrieval_client.calls import as_json, documents_body, documents_path
+from retrieval_client.documents import FanOutReport, IndexReport, SentDocument
+from retrieval_client.errors import RetrievalError
+from retrieval_client.exchange import MOST_CALL_S, UNFINISHED, Repetition, Request, Steps, attempt
+
+MOST_IN_FLIGHT = 4
+FIRST_BATCH_DOCUMENTS, MOST_BATCH_DOCUMENTS = 64, 256
+# Below what a gateway takes: 8 MB and 100,000 values of JSON.
+MOST_BATCH_BYTES, MOST_BATCH_VALUES = 7_500_000, 90_000
+# Seconds of a call below which the next batches are larger, and above which they are smaller: of the 120 that it has.
+QUICK_S, SLOW_S = 2.5, 10.0
+# Seconds for which a batch is sent again.
+PATIENCE_S = 600.0
+_NO_VALUES = bytes(set(range(256)) - set(b"[{,"))
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What a load has done so far. `undeclared_metadata`: stored fields that filters cannot use."""
+
+    documents: int = 0
+    batches: int = 0
+    repetitions: int = 0
+    stripped_characters: int = 0
+    undeclared_metadata: set[str] = field(default_factory=set)
+
+
+class Loading:
+    """The state of one load. Its batches may be sent from several threads: what these race for are only estimates."""
+
+    def __init__(self, collection: str, build: str | None, progress: Callable[[LoadReport], object] | None) -> None:
+        self.report = LoadReport()
+        self.ended = False
+        self._path, self._build, self._progress = documents_path(collection), build, progress
+        self._batch: list[bytes] = []
+        self._bytes = self._values = 0
+        self._documents = FIRST_BATCH_DOCUMENTS
+        self._window = 1.0
+
+    @property
+    def in_flight(self) -> int:
+        """The most batches at once: one more for each round of them that was taken, half at each 429 (RFC 5681)."""
+        return int(self._window)
+
+    def add(self, document: SentDocument) -> Iterator[list[bytes]]:
+        """Adds a document to the batch; yields the batch before it where that is full."""
+        part = as_json(document)
+        # An upper bound of the values: those in strings are counted too.
+        values = max(len(part.translate(None, _NO_VALUES)), part.count(b'"') // 4)
+        full = (
+            len(self._batch) >= self._documents
+            or self._bytes + len(part) > MOST_BATCH_BYTES
+            or self._values + values > MOST_BATCH_VALUES
+        )
+        if full:
+            yield from self.rest()
+        self._batch.append(part)
+        self._bytes += len(part) + 1
+        self._values += values
+
+    def rest(self) -> Iterator[list[bytes]]:
+        """Yields the batch that is not full, if it has documents."""
+        batch, self._batch, self._bytes, self._values = self._batch, [], 0, 0
+        if batch:
+            yield batch
+
+    def send(self, batch: list[bytes]) -> Steps[list[FanOutReport]]:
+        """Sends a batch until every backend has taken it, in smaller calls where the gateway has become slow."""
+        reports = []
+        while batch:
+            part = batch[: self._documents]
+            reports.append((yield from self._send(part)))
+            batch = batch[len(part) :]
+        return reports
+
+    def _send(self, documents: list[bytes]) -> Steps[FanOutReport]:
+        repetition, after_s = Repetition(PATIENCE_S, UNFINISHED), 0.0
+        body = documents_body(documents, self._build)
+        while True:
+            began = time.monotonic() + after_s
+            try:
+                request = Request("POST", self._path, body, MOST_CALL_S, after_s)
+                report = yield from attempt(FanOutReport.model_validate_json, request)
+                _expect_complete(report)
+            except RetrievalError as error:
+                self._slow_down(len(documents), time.monotonic() - began)
+                if error.status == 429:
+                    self._window = max(1.0, self._window / 2)
+                if self.ended:
+                    raise
+                after_s = repetition.pause_s(error)
+                self.report.repetitions += 1
+            else:
+                seconds = time.monotonic() - began
+                self._window = min(MOST_IN_FLIGHT, self._window + 1 / self._window)
+                if seconds < QUICK_S:
+                    self._documents = max(self._documents, min(2 * len(documents), MOST_BATCH_DOCUMENTS))
+                self._slow_down(len(documents), seconds)
+                return report
+
+    def _slow_down(self, documents: int, seconds: float) -> None:
+        # From that call, not from the present number: calls that were in flight together are slow together.
+        if seconds > SLOW_S:
+            self._documents = min(self._documents, max(1, int(documents * SLOW_S / seconds)))
+
+    def taken(self, reports: list[FanOutReport]) -> None:
+        """Learns of a batch that every backend took."""
+        for report in reports:
+            self.report.documents += report.documents
+            self.report.batches += 1
+            self.report.stripped_characters += report.stripped_characters
+            self.report.undeclared_metadata.update(report.undeclared_metadata)
+        if self._progress is not None:
+            self._progress(self.report)
+
+
+def _expect_complete(report: FanOutReport) -> None:
+    """Raises RetrievalError for a batch that was not taken whole. Only refused documents are not worth a repetition."""
+    if report.complete:
+        return
+    failed: list[str] = []
+    refused: list[str] = []
+    waiting: list[str] = []
+    for outcome in report.services:
+        if outcome.status == "failed":
+            failed.append(f"{outcome.backend}: {outcome.reason}")
+        elif isinstance(outcome.report, IndexReport):
+            for item in outcome.report.errors:
+                (waiting if item.retryable else refused).append(f"{outcome.backend}: {item.id}: {item.reason}")
+    reasons = "; ".join([*failed, *refused[:3], *waiting[:3]])
+    if refused and not failed:
+        raise RetrievalError("documents-refused", f"documents were refused: {reasons}", 422)
+    raise RetrievalError("incomplete", f"a batch was not taken whole: {reasons}", 503 if failed else 429)

@@ -1,0 +1,88 @@
+"""The client package alone: installed into a clean environment, it does what its README shows, over TLS, with a key."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.access.key import KEY_SCOPES
+from services.chassis.settings.service_settings import ServiceSettings
+from tests.support.certificates import Certificates
+from tests.support.images import ROOT
+from tests.support.keys import Keys
+from tests.support.real_stack import real_stack
+from tests.support.served import on_a_port
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+ADDRESS = re.compile(r'Client\("(http://127\.0\.0\.1:8000|https://search\.example)"[^)]*\)')
+# The pipeline that a search takes where it names none.
+HYBRID = """
+name: hybrid
+stages:
+  - kind: fuse
+    inputs: [{kind: retrieve, backend: lexical}, {kind: retrieve, backend: dense}]
+"""
+ALL_MODULES = """
+import importlib, pkgutil, sys
+import retrieval_client
+for module in pkgutil.iter_modules(retrieval_client.__path__):
+    importlib.import_module(f"retrieval_client.{module.name}")
+print({"services", "gateway", "evaluator"} & set(sys.modules), retrieval_client.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment that holds the package and what it declares."""
+    folder = tmp_path_factory.mktemp("environment")
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
+    interpreter = folder / "venv" / "bin" / "python"
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", interpreter, ROOT / "clients" / "python"], check=True)
+    return interpreter
+
+
+@pytest.fixture
+async def opened(tmp_path: Path) -> AsyncIterator[str]:
+    """How a client opens a gateway that speaks TLS and wants a key: its arguments, as Python."""
+    certificates, keys = Certificates(tmp_path), Keys(tmp_path / "keys.json", {})
+    keys.add("app", *KEY_SCOPES)
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "hybrid.yaml").write_text(HYBRID)
+    async with real_stack(tmp_path, keys_file=keys.file, auth="on") as stack:
+        assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
+        settings = ServiceSettings(port=0, **certificates.issue().settings)
+        async with on_a_port(stack.into_gateway.inner.app, settings) as address:
+            yield f"Client({address!r}, key={keys.secrets['app']!r}, ca_file={str(certificates.ca_file)!r})"
+
+
+async def run(python: Path, folder: Path, script: str) -> str:
+    command = [str(python), "-I", "-c", script]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output = (await process.communicate())[0].decode()
+    assert process.returncode == 0, output
+    return output
+
+
+async def test_no_module_needs_more_than_the_package_declares(python: Path, tmp_path: Path) -> None:
+    output = await run(python, tmp_path, ALL_MODULES)
+    assert output.startswith("set() ")
+    assert "site-packages" in output
+
+
+async def test_every_example_of_its_readme_runs_in_turn(python: Path, opened: str, tmp_path: Path) -> None:
+    readme = (ROOT / "clients" / "python" / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    script, opens = ADDRESS.subn(lambda _: opened, "\n".join(blocks))
+    assert (len(blocks), opens) == (5, 2)
+    output = await run(python, tmp_path, script)
+    assert output.split()[0] == "kettle"
+    assert "unknown-collection 404 " in output
