@@ -25,6 +25,7 @@ from services.contracts.collections import (
     CollectionList,
     CollectionView,
     DeleteRequest,
+    DiscardRequest,
     DocumentsRequest,
     MetadataRequest,
     Published,
@@ -141,6 +142,12 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
         """Finishes the generation that was built, and makes it live."""
         found = await publishing.publish(collection, asked or PublishRequest(), caller_of(received.scope))
         return _noted(found, collection, answer)
+
+    @routes.post("/v1/collections/{collection}/discard", status_code=204, tags=["collections"])
+    @handled("write", scope="index")
+    async def discard(collection: CollectionName, asked: DiscardRequest, received: Request) -> None:
+        """Removes the generation of a build that is given up."""
+        await collections.discard(collection, asked.build, caller_of(received.scope))
 
     @routes.post("/v1/collections/{collection}/rollback", responses=STILL_PUBLISHING, tags=["collections"])
     @handled("write", scope="index")

@@ -22,6 +22,7 @@ from services.contracts.collections import (
     CollectionBegun,
     CollectionList,
     CollectionView,
+    DiscardRequest,
     Published,
     PublishJob,
     PublishRequest,
@@ -100,6 +101,13 @@ class GatewayClient:
         if response.status_code == 202:
             return _parse(PublishJob, response.content)
         return _parse(Published, response.content)
+
+    async def discard(self, collection: str, build: str) -> None:
+        """Removes the generation of a build."""
+        body = DiscardRequest(build=build).model_dump_json().encode()
+        response = await self._send("POST", f"/v1/collections/{collection}/discard", LOAD_DEADLINE_MS, body)
+        if not response.is_success:
+            _raise_problem(response)
 
     async def collections(self) -> CollectionList:
         """Returns all collections, and the names of the backends that can store one."""

@@ -77,7 +77,11 @@ async def restore_collection(
     begun = await with_counted_retries(lambda: client.begin(collection, wanted), tally, sleep)
     if exported.head.stamps:
         view = await with_retries(partial(client.collection, collection), "restore", sleep)
-        _expect_same_stamps(exported, begun.generation, states_of(view, begun.generation))
+        try:
+            _expect_same_stamps(exported, begun.generation, states_of(view, begun.generation))
+        except EvaluationError:
+            await with_retries(partial(client.discard, collection, build), "restore", sleep)
+            raise
     with shown(f"Restoring {begun.generation}", exported.end.documents, "documents") as advance:
         await send_batches(client, collection, exported.documents(), build, tally, sleep, advance)
     publication = PublishRequest(build=build, expected_documents=exported.end.documents)

@@ -201,6 +201,29 @@ class Collections:
         async with self._locks.of(name):
             await self._remove(name, Budget.within(current_deadline()))
 
+    async def discard(self, name: str, token: str, caller: Principal | None) -> None:
+        """Removes the generation of a build, if one is there. Raises Conflict where it was published, and Forbidden for
+        a build that is not the caller's."""
+        async with self._locks.of(name):
+            budget = Budget.within(current_deadline())
+            await self._generations.require(
+                name, lambda history: self._generations.possible_holders(history.name), remaining_s(budget)
+            )
+            history = self._generations.history(name)
+            expect_own_build(history, token, caller)
+            generation = history.generation_of_build(build_mark(token))
+            if generation is None:
+                return
+            if generation not in history.builds:
+                raise Conflict(f"{generation} was published, so it is no build to discard.")
+            await on_all(
+                [backend for backend in self._backends.storing if history.held_by(backend.name, generation)],
+                lambda one: wire.remove(
+                    one, generation, history.build(generation), remaining_s(budget), keep_published=True
+                ),
+            )
+            await self._generations.refresh(remaining_s(budget))
+
     async def _remove(self, name: str, budget: Budget) -> None:
         await self._generations.require(
             name, lambda history: self._generations.possible_holders(history.name), remaining_s(budget)

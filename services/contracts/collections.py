@@ -147,6 +147,12 @@ class PublishRequest(Wire):
         return self
 
 
+class DiscardRequest(Wire):
+    """Names a build that is given up: its generation is removed."""
+
+    build: BuildToken
+
+
 class DocumentsRequest(IndexRequest):
     """A batch sent to the gateway: for the generation of a `build`, or for the live one and every newer build."""
 

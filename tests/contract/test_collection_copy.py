@@ -125,6 +125,7 @@ async def test_vectors_of_another_model_or_backend_are_refused(
         other = replace(exported, head=exported.head.model_copy(update={"stamps": stamps}))
         with pytest.raises(EvaluationError, match=words):
             await restore_collection(client, other, "c")
+        assert (await client.collection("c")).building is None  # writes would go to it, too
     assert await stack.live() == {"lexical": 30, "dense": 30}
 
 

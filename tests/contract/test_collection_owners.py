@@ -92,7 +92,7 @@ async def test_an_owner_without_a_new_generation_is_refused(stack: RealStack, ke
     assert (refused.status_code, "send `owner` with `new_generation`" in refused.json()["detail"]) == (409, True)
 
 
-async def test_a_guessed_build_of_another_key_is_neither_continued_nor_filled_nor_published(
+async def test_a_guessed_build_of_another_key_is_neither_continued_nor_filled_nor_published_nor_discarded(
     stack: RealStack, keys: Keys
 ) -> None:
     assert (await stack.begin(new_generation=True, build="nightly")).status_code == 200
@@ -103,8 +103,9 @@ async def test_a_guessed_build_of_another_key_is_neither_continued_nor_filled_no
         await stack.send(numbered(1, "foreign"), build="nightly"),
         await stack.post("/documents/delete", ids=["d00"], build="nightly"),
         await stack.post("/publish", build="nightly"),
+        await stack.post("/discard", build="nightly"),
     ]
-    assert [answer.status_code for answer in refused] == [403] * 4
+    assert [answer.status_code for answer in refused] == [403] * 5
     call_as(stack, keys.secrets["loader"])
     assert (await stack.post("/publish", build="nightly")).json()["documents"] == 3
 

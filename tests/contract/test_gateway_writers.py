@@ -367,3 +367,16 @@ async def test_concurrent_publish_ingest_put_and_delete_leave_both_services_equa
         statuses = await asyncio.gather(*(one(kind) for kind in kinds))
         assert set(statuses) <= {200, 204, 404, 409}
         await whole(stack)
+
+
+async def test_a_discarded_build_is_gone_everywhere_and_nothing_that_was_published_is_discarded(
+    loaded: RealStack,
+) -> None:
+    await loaded.begin(build="second", new_generation=True)
+    await loaded.send(numbered(3), build="second")
+    for _ in range(2):  # the second time there is nothing left
+        assert (await loaded.post("/discard", build="second")).status_code == 204
+    assert [list(await loaded.states(service)) for service in ("lexical", "dense")] == [["c@1"]] * 2
+    refused = await loaded.post("/discard", build="first")
+    assert (refused.status_code, "was published" in refused.json()["detail"]) == (409, True)
+    assert await loaded.live() == {"lexical": 40, "dense": 40}

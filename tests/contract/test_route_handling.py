@@ -75,6 +75,7 @@ EXPECTED = {
         ("GET", "/v1/collections/c/documents/a/b", WORK),
         ("DELETE", "/v1/collections/c/documents/a", WRITE),
         ("POST", "/v1/collections/c/documents/metadata", SLOW_WRITE),
+        ("POST", "/v1/collections/c/discard", WRITE),
         ("POST", "/v1/collections/c/rollback", WRITE),
         ("GET", "/v1/pipelines", CONTROL),
         ("GET", "/v1/pipelines/bm25", CONTROL),
