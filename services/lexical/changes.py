@@ -93,7 +93,7 @@ class Changes:
 
     async def _refuse_other_build(self, generation: str, build: str | None) -> None:
         if build is not None:
-            refuse_other_build(generation, (await self._engine.state(generation)).build, build)
+            refuse_other_build(generation, await self._engine.build(generation), build)
 
 
 def _later(*versions: int | None) -> int | None:

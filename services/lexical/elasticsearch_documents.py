@@ -148,10 +148,11 @@ async def _latest_version(client: AsyncElasticsearch, index: str, ids: list[str]
 def _index_operation(document: Document, declaration: CollectionDeclaration, version: int | None) -> Operation:
     fields = fields_of(document.metadata, declaration.metadata)
     expect_declared(document, declaration.expansions)
+    content_hash = document.content_hash
     source: dict[str, object] = {
         "doc_id": document.id,
-        "hash": document.content_hash,
-        **digest_parts(document.id, document.content_hash),
+        "hash": content_hash,
+        **digest_parts(document.id, content_hash),
         "size": wire_bytes(document),
         "title": document.title,
         "text": document.text,

@@ -67,6 +67,10 @@ class LexicalEngine(Protocol):
         """Returns the state of one generation."""
         ...
 
+    async def build(self, generation: str) -> str | None:
+        """Returns the mark of the build that the generation belongs to."""
+        ...
+
     async def drop(self, generation: str) -> None:
         """Removes a generation with its documents."""
         ...

@@ -97,6 +97,10 @@ class EdgeEngine:
             bytes=await held.size.bytes(),
         )
 
+    async def build(self, generation: str) -> str | None:
+        """Returns what the record has."""
+        return self._held.held(generation).record.build
+
     async def drop(self, generation: str) -> None:
         """Moves the folder aside, closes the shard, unpublishes, then deletes the folder."""
         await self._held.drop(generation)

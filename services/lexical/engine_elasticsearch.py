@@ -90,6 +90,10 @@ class ElasticsearchEngine:
         """Reads the state of one index."""
         return await self._state(await self._indices.held(generation))
 
+    async def build(self, generation: str) -> str | None:
+        """Reads it with the `_meta` of the index."""
+        return (await self._indices.held(generation)).meta.build
+
     async def drop(self, generation: str) -> None:
         """Deletes the index with its aliases."""
         await self._indices.drop(generation)

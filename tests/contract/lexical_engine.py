@@ -99,6 +99,7 @@ class LexicalEngineSuite(SearchingSuite, ExpansionSuite, ReadingSuite):
         await engine.begin("notes@1", ALL_PRESETS, "0123456789abcdef")
         for build in ("0123456789abcdef", None):
             assert (await engine.begin("notes@1", ALL_PRESETS, build)).build == "0123456789abcdef"
+            assert await engine.build("notes@1") == "0123456789abcdef"
         with pytest.raises(BuildConflict, match="notes@1"):
             await engine.begin("notes@1", ALL_PRESETS, "fedcba9876543210")
 
@@ -170,6 +171,7 @@ class LexicalEngineSuite(SearchingSuite, ExpansionSuite, ReadingSuite):
     async def test_an_unknown_generation_is_said_to_be_unknown(self, engine: LexicalEngine) -> None:
         for call in (
             engine.state("notes@9"),
+            engine.build("notes@9"),
             engine.drop("notes@9"),
             engine.index("notes@9", documents(NOTES)),
             engine.delete("notes@9", ["n1"]),

@@ -7,8 +7,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from elasticsearch import AsyncElasticsearch
+from pydantic_core import to_json
 
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import Overloaded
@@ -79,7 +81,8 @@ async def send_bulk(
     """Sends operations to an index and returns their results, as `bulk` does. `index` is an alias."""
 
     async def send(some: Sequence[Operation]) -> Sequence[BulkItem]:
-        lines = [line for operation in some for line in operation.lines]
+        # The client takes encoded lines too. Its own encoder takes several times the time of this one.
+        lines = cast("list[Json]", [to_json(line) for operation in some for line in operation.lines])
         with elasticsearch_errors(writes=True):
             answer = await within_deadline(client).bulk(
                 index=index, operations=lines, refresh=refresh, filter_path=_RESULTS

@@ -177,10 +177,7 @@ class GenerationIndices(Generic[Meta]):
     async def known(self, generation: str) -> HeldGeneration[Meta]:
         """Returns a generation, read at most a second ago."""
         moment, held = self._remembered.get(generation, (0.0, None))
-        if held is None or time.monotonic() - moment > REMEMBERED_S:
-            held = await self.held(generation)
-            self._remembered[generation] = time.monotonic(), held
-        return held
+        return await self.held(generation) if held is None or time.monotonic() - moment > REMEMBERED_S else held
 
     async def held(self, generation: str) -> HeldGeneration[Meta]:
         """Reads a generation. Raises UnknownCollection, also for an index that is not ours."""
@@ -188,6 +185,7 @@ class GenerationIndices(Generic[Meta]):
         found = self._ours(await self._read(self.index(generation)))
         if generation not in found:
             raise unknown_collection(generation)
+        self._remembered[generation] = time.monotonic(), found[generation]
         return found[generation]
 
     async def all(self) -> dict[str, HeldGeneration[Meta]]:
