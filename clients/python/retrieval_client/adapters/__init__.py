@@ -1,0 +1,1 @@
+"""Connects frameworks to a gateway. Each module needs the extra of its name."""

@@ -1,0 +1,49 @@
+"""A retriever of LangChain whose documents come from a gateway."""
+
+import asyncio
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+
+from retrieval_client import Client
+
+
+class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not installed where types are checked
+    """Searches a collection. The metadata of a document, its title and its score are the document's metadata.
+
+    `k`, `filter` and `pipeline` can also be given to a call: `retriever.invoke("tea", k=3)`.
+    """
+
+    client: Client
+    collection: str
+    k: int = 4
+    filter: dict[str, Any] | None = None
+    pipeline: str | None = None
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **asked: Any
+    ) -> list[Document]:
+        answer = self.client.search(
+            self.collection,
+            query,
+            top=asked.pop("k", self.k),
+            filter=asked.pop("filter", self.filter),
+            pipeline=asked.pop("pipeline", self.pipeline),
+            include=["title", "text", "metadata"],
+            **asked,
+        )
+        return [
+            Document(
+                id=hit.id,
+                page_content=hit.text or "",
+                metadata={"title": hit.title, "score": hit.score, **(hit.metadata or {})},
+            )
+            for hit in answer.hits
+        ]
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **asked: Any
+    ) -> list[Document]:
+        return await asyncio.to_thread(self._get_relevant_documents, query, run_manager=run_manager.get_sync(), **asked)
