@@ -19,13 +19,19 @@ def given_vector(document: DocumentWithVectors, spec: GenerationSpec) -> Vector 
         return None
     if len(document.vectors) > 1:
         raise BadInput(f"vectors: {', '.join(document.vectors)}: a vector service takes one of each document.")
-    [given] = document.vectors.values()
+    [(backend, given)] = document.vectors.items()
     if given.model != spec.stamp["model"]:
         raise BadInput(
             f"vectors: the vector is of the model {given.model}, and those of {spec.generation} are of "
             f"{spec.stamp['model']}; leave it out, and the passage is encoded."
         )
-    return kept_vector(_from_wire(given), spec.representation)
+    try:
+        return kept_vector(_from_wire(given), spec.representation)
+    except BadInput as error:
+        raise BadInput(
+            f"vectors.{backend}: {error.detail} Send the document again with one that fits, or without it: then its "
+            "passage is encoded."
+        ) from error
 
 
 def is_same(one: Vector, other: Vector | None) -> bool:
