@@ -143,7 +143,9 @@ async def test_a_vector_that_does_not_fit_is_refused_and_the_others_of_its_batch
     wide_reason = report["errors"][1]["reason"]
     assert wide_reason.startswith("vectors.toy: A vector of shape (")
     assert f"of {DIMENSION} dimensions." in wide_reason or "sparse vectors." in wide_reason
-    assert wide_reason.endswith("Send the document again with one that fits, or without it: then its passage is encoded.")
+    assert wide_reason.endswith(
+        "Send the document again with one that fits, or without it: then its passage is encoded."
+    )
     assert {"other", "toy"} <= set(report["errors"][0]["reason"].replace(",", "").replace(";", "").split())
     assert list(await stored(client, *wrong, "two", "plain")) == ["plain"]
 

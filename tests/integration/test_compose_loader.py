@@ -29,13 +29,29 @@ def loader() -> Path:
 
 @pytest.fixture(scope="module")
 def loaded() -> Yaml:
-    """The file with its defaults; the program reads no variables. It takes the working directory for the project's."""
+    """The file with its defaults; the program reads no variables."""
+    return load(FILE)
+
+
+def load(*files: Path) -> Yaml:
+    """The files merged. The program takes the working directory for the project's."""
     done = subprocess.run(
-        [loader(), "-format", "json", FILE], cwd=FILE.parent, capture_output=True, text=True, check=False
+        [loader(), "-format", "json", *files], cwd=FILE.parent, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     found: Yaml = json.loads(done.stdout)
     return found
+
+
+def test_a_second_file_adds_elasticsearch_to_the_dense_service(loaded: Yaml) -> None:
+    merged = load(FILE, FILE.parent / "compose.dense-elasticsearch.yaml")["services"]
+    before, dense = loaded["services"]["dense"], merged["dense"]
+    assert dense["networks"].keys() - before["networks"].keys() == {"elasticsearch"}
+    assert dense["depends_on"].keys() - before["depends_on"].keys() == {"elasticsearch", "elasticsearch-keys"}
+    assert "DENSE_STORE=elasticsearch" in dense["environment"]
+    assert {name: one for name, one in merged.items() if name != "dense"} == {
+        name: one for name, one in loaded["services"].items() if name != "dense"
+    }
 
 
 def test_a_single_dollar_sign_reaches_the_shell_in_the_container(loaded: Yaml) -> None:

@@ -232,6 +232,19 @@ def test_only_the_lexical_service_has_the_keys_of_elasticsearch_and_cannot_chang
     assert "elastic_password" not in secrets_of(services["lexical"])
 
 
+def test_dense_vectors_go_to_elasticsearch_by_a_second_file(services: Yaml, tmp_path: Path) -> None:
+    added = parse_yaml((FILE.parent / "compose.dense-elasticsearch.yaml").read_text(encoding="utf-8"))["services"]
+    assert added.keys() == {"dense"}
+    told, lexical = added["dense"]["environment"], services["lexical"]
+    same = {name: value for name, value in lexical["environment"].items() if name.startswith("ELASTICSEARCH_")}
+    prefix = f"{lexical['environment']['LEXICAL_INDEX_PREFIX']}dense."
+    assert told == {"DENSE_STORE": "elasticsearch", "DENSE_PREFIX": prefix, **same}
+    assert all(added["dense"][key] == lexical[key] for key in ("volumes", "depends_on"))
+    assert added["dense"]["networks"] == ["elasticsearch"]
+    environment = on_this_machine({**services["dense"]["environment"], **told}, tmp_path)
+    assert settings_of(DEPLOYABLES["dense"], container_environment("dense") | environment)
+
+
 def test_the_maker_of_keys_runs_once_without_privileges(services: Yaml) -> None:
     maker = services[KEY_MAKER]
     assert (maker["cap_drop"], maker["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
