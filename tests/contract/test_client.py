@@ -272,12 +272,15 @@ async def test_an_asynchronous_source_is_loaded_too(stack: RealStack) -> None:
         assert (await client.load("shop", source(), build="b")).documents == 100
 
 
-async def test_a_rollback_makes_the_generation_before_live_again(shop: Subject) -> None:
+async def test_a_generation_is_rolled_back_discarded_and_deleted(shop: Subject) -> None:
     build = (await shop.call("begin", "shop", new_generation=True)).build
     await shop.call("load", "shop", numbered(1), build=build)
     assert (await shop.call("publish", "shop", build=build)).generation == "shop@2"
     assert (await shop.call("roll_back", "shop")).generation == "shop@1"
     assert (await shop.call("collection", "shop")).live == "shop@1"
+    begun = await shop.call("begin", "shop", new_generation=True, build="given-up")
+    await shop.call("discard", "shop", build="given-up")
+    assert (begun.generation, (await shop.call("collection", "shop")).building) == ("shop@3", None)
     await shop.call("delete_collection", "shop")
     assert (await shop.call("collections")).collections == ()
 

@@ -24,6 +24,7 @@ from services.contracts.base import Wire
 from services.contracts.collections import (
     BeginCollection,
     DeleteRequest,
+    DiscardRequest,
     DocumentsRequest,
     MetadataRequest,
     PublishRequest,
@@ -144,6 +145,7 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
         {"build": "b", "generation": "c@1", "expected_documents": 3, "fill": True},
         (PublishRequest,),
     ),
+    (calls.discard, {"build": "b"}, (DiscardRequest,)),
     (calls.index, {"documents": [DOCUMENT], "build": "b"}, (DocumentsRequest,)),
     (calls.update_metadata, {"changes": {"a": {"year": None}}, "build": "b"}, (MetadataRequest,)),
     (calls.delete_documents, {"ids": ["a"], "build": "b"}, (DeleteRequest,)),

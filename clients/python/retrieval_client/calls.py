@@ -151,6 +151,11 @@ def roll_back(within_s: float, collection: str) -> Steps[Published | PublishJob]
     return ask(_PUBLICATION.validate_json, "POST", path, within_s, b"", repeated=BUSY[:1])
 
 
+def discard(within_s: float, collection: str, *, build: str) -> Steps[None]:
+    """Removes the generation of a build that is given up."""
+    return ask(lambda _: None, "POST", f"{_of(collection)}/discard", within_s, _body(build=build))
+
+
 def delete_collection(within_s: float, collection: str) -> Steps[None]:
     """Deletes a collection with all its generations."""
     return ask(lambda _: None, "DELETE", _of(collection), within_s)
