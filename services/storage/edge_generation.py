@@ -86,7 +86,7 @@ class EdgeGeneration:
         self._writing = asyncio.Lock()
         self._finishing: asyncio.Task[None] | None = None
         self._closed = False
-        self._deleted = 0  # since the last optimisation
+        self._deleted = self._written = 0  # points since the last optimisation
         # The record was replaced, but its folder could not be synced: a power cut could restore the old record.
         self._unsynced = False
         self._recording = threading.Lock()
@@ -112,6 +112,8 @@ class EdgeGeneration:
                 for index in indexes:
                     shard.update(index)
             opened = cls(folder, record, shard, disk, threads)
+            info = shard.info()
+            opened._written = max(0, info.points_count - info.indexed_vectors_count)
             if not record.finished:
                 opened._deleted = VACUUM_FROM  # deletions before it was opened are unknown
             return opened
@@ -173,6 +175,10 @@ class EdgeGeneration:
             if self._contents is not None:
                 self._contents.combine(change)
             return result
+
+    def written(self, points: int) -> None:
+        """Counts written points: many make an optimisation of a published generation worthwhile."""
+        self._written += points
 
     def deleted(self, points: int) -> None:
         """Counts deleted points: many deletions make an optimisation worthwhile."""
@@ -282,7 +288,11 @@ class EdgeGeneration:
             await self._wait_for_threads()
             points = (await self._run(self._shard.info)).points_count
             to_index = None if schema.points_to_index is None else schema.points_to_index(self.record)
-            if (to_index is not None and points >= to_index) or self._deleted >= VACUUM_FROM:
+            indexing = to_index is not None and points >= to_index
+            if indexing and self.record.published_at is not None:
+                # An optimisation copies the whole shard: few changes of a live one are searched without an index.
+                indexing = self._written >= max(to_index or 0, VACUUM_FROM)
+            if indexing or self._deleted >= VACUUM_FROM:
                 await self._optimise(schema)
             documents = await self._run(lambda: self._shard.count(edge.CountRequest(exact=True)))
             await self._run(lambda: self._update_record(finished=True, documents=documents))
@@ -301,7 +311,7 @@ class EdgeGeneration:
             await self._wait_for_threads()
             if self.record.shard != new.name:
                 await asyncio.to_thread(shutil.rmtree, new, ignore_errors=True)
-        self._deleted = 0
+        self._deleted = self._written = 0
         if served is not None:
             with edge_errors():
                 served.close()

@@ -133,7 +133,9 @@ class EdgeStore:
                 change.add((one, contents[one]) for one in written)
             return newer
 
-        return await opened.write(write)
+        newer = await opened.write(write)
+        opened.written(len(batch) - len(newer))
+        return newer
 
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None

@@ -233,6 +233,21 @@ async def test_finish_indexes_what_is_large_enough(wide: EdgeStore) -> None:
     assert await wide.search("wide@1", query) == ranking  # exact
 
 
+async def test_few_changes_of_a_published_generation_do_not_build_its_index_again(wide: EdgeStore) -> None:
+    await wide.finish("wide@1")
+    await wide.publish("wide@1")
+    drawn = random_points(1_500, 384)
+    await wide.upsert("wide@1", drawn[800:801])
+    await wide.finish("wide@1")
+    few = await wide.counts("wide@1")
+    (best,) = await wide.search("wide@1", VectorQuery(drawn[800].vector, top=1))
+    await wide.upsert("wide@1", drawn[801:])
+    await wide.finish("wide@1")
+    many = await wide.counts("wide@1")
+    assert (few.documents, few.indexed, best.id) == (801, 800, drawn[800].id)
+    assert (many.documents, many.indexed) == (1_500, 1_500)
+
+
 async def test_searches_and_the_event_loop_go_on_while_the_index_is_built(wide: EdgeStore) -> None:
     finishing = asyncio.create_task(wide.finish("wide@1"))
     longest, answers = 0.0, 0
