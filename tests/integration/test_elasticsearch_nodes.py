@@ -1,29 +1,53 @@
-"""Three nodes of one Elasticsearch cluster on this machine, and searches over the copies that they hold."""
+"""Three nodes of one Elasticsearch cluster on this machine: searches over the copies that they hold, one node killed,
+all of them restarted."""
 
+import asyncio
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
+import psutil
 import pytest
 from elasticsearch import AsyncElasticsearch
 
 from deploy.elasticsearch.account import substitute_directory
-from deploy.elasticsearch.nodes import all_directories
-from services.lexical.app import open_engine
+from deploy.elasticsearch.configuration import Membership
+from deploy.elasticsearch.data_lock import is_locked, read_record
+from deploy.elasticsearch.install import install
+from deploy.elasticsearch.nodes import all_directories, node_directories
+from deploy.elasticsearch.server import say, start_server
+from services.chassis.deadlines import Deadline, set_deadline
+from services.lexical.app import build_app, open_engine
 from services.lexical.settings import LexicalSettings
-from tests.support.lexical_notes import ALL_PRESETS, NOTES, documents, filled, request_for
+from tests.support.lexical_notes import (
+    ALL_PRESETS,
+    NOTES,
+    documents,
+    filled,
+    rankings_of,
+    request_for,
+    tied_documents,
+)
 
 # Three servers start at once.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(900)]
 COMMAND = [sys.executable, "-m", "deploy.elasticsearch"]
 
 
-def started(data: Path, nodes: int) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "start", "--data", str(data), "--nodes", str(nodes)]
+def started(data: Path, nodes: int, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, "start", "--data", str(data), "--nodes", str(nodes), *more]
     return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def restarted(data: Path, url: str) -> subprocess.CompletedProcess[str]:
+    """Ends the three nodes and starts them on their data, the first on its port."""
+    subprocess.run([*COMMAND, "stop", "--data", str(data)], check=True)
+    return started(data, 3, "--port", url.rsplit(":", 1)[1])
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +107,117 @@ async def test_queries_are_spread_over_all_copies_and_a_repeated_one_stays_on_it
     assert len(spread) == 6
     assert all(spread[copy] > before[copy] for copy in spread)
     assert sorted(repeated[copy] - spread[copy] for copy in spread) == [0, 0, 0, 10, 10, 10]
+
+
+async def test_three_shards_on_three_nodes_rank_and_score_as_one_does(url: str) -> None:
+    rankings = {}
+    for shards in (1, 3):
+        settings = LexicalSettings(
+            engine="elasticsearch", elasticsearch_url=url, index_prefix="ranks-", shards=shards, replicas=1
+        )
+        engine = open_engine(settings)
+        generation = await filled(engine, tied_documents(), generation=f"notes@{shards}")
+        rankings[shards] = await rankings_of(engine, generation)
+        await engine.close()
+    assert rankings[3] == rankings[1]
+
+
+def rejoin(victim: Path, number: int, ports: tuple[int, ...]) -> None:
+    """Starts a node again on its directory and port, once its process has ended."""
+    while is_locked(victim):
+        time.sleep(0.1)
+    with (victim / "server.log").open("ab") as output:
+        membership = Membership(number, ports)
+        server = start_server(install(say), victim, output=output, detached=True, membership=membership)
+    server.wait_until_healthy()
+
+
+async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_back(data: Path, url: str) -> None:
+    settings = LexicalSettings(engine="elasticsearch", elasticsearch_url=url, index_prefix="killed-", replicas=1)
+    app = build_app(settings)
+    path = "/v1/collections/notes@1"
+    asked = [
+        {"query": query} for query in ("brake", "cable", "brake cable", "wheel", "pad", "tyre tube", "rim", "bent")
+    ]
+    answers: list[tuple[int, httpx.Response]] = []
+    async with (
+        AsyncElasticsearch(url, request_timeout=90) as elasticsearch,
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://lexical") as client,
+    ):
+
+        async def search(number: int) -> None:
+            headers = {"x-deadline-ms": "30000"}
+            body = asked[number % len(asked)]
+            answers.append((number, await client.post(f"{path}/search", json=body, headers=headers)))
+
+        async def keep_searching(over: asyncio.Event) -> None:
+            async with asyncio.TaskGroup() as group:
+                number = len(asked)
+                while not over.is_set():
+                    group.create_task(search(number))
+                    number += 1
+                    await asyncio.sleep(0.05)
+
+        async def is_green() -> bool:
+            health = await elasticsearch.cluster.health(index="killed-*", wait_for_status="green", timeout="60s")
+            return str(health["status"]) == "green"
+
+        await client.put(path, json={})
+        batch = [one.model_dump() for one in documents(NOTES)]
+        for call, sent in (("documents", {"documents": batch}), ("finish", {}), ("publish", {})):
+            (await client.post(f"{path}/{call}", json=sent, headers={"x-deadline-ms": "60000"})).raise_for_status()
+        assert await is_green()
+        for number in range(len(asked)):
+            await search(number)
+        expected = [answer.json() for _, answer in answers]
+
+        nodes = (await elasticsearch.nodes.info(metric="transport"))["nodes"]
+        ports = {one["name"]: int(one["transport"]["publish_address"].rsplit(":", 1)[1]) for one in nodes.values()}
+        copies = await elasticsearch.cat.shards(index="killed-*", format="json")
+        held_by = {copy["node"] for copy in copies}
+        number = next(place for place in (2, 3) if f"node-{place}" in held_by)  # we ask the first one
+        victim = node_directories(data, 3)[number - 1]
+        record = read_record(victim)
+        assert record is not None
+
+        over = asyncio.Event()
+        searching = asyncio.create_task(keep_searching(over))
+        await asyncio.sleep(1.0)
+        for process in psutil.Process(record.pid).children():  # Java itself, below its launcher
+            process.kill()
+        await asyncio.to_thread(rejoin, victim, number, tuple(ports[name] for name in sorted(ports)))
+        assert await is_green()
+        await asyncio.sleep(1.0)
+        over.set()
+        await searching
+
+    # On a busy machine a queue that fills meanwhile refuses some.
+    failed = [answer.text for _, answer in answers if answer.status_code not in (200, 429)]
+    assert failed == []
+    found = [(number, answer.json()) for number, answer in answers if answer.status_code == 200]
+    assert all(answer == expected[number % len(asked)] for number, answer in found)
+    assert len(found) > 100
+
+
+async def test_a_cluster_that_is_restarted_has_what_it_had(data: Path, url: str) -> None:
+    set_deadline(Deadline.after_ms(600_000))
+    settings = LexicalSettings(
+        engine="elasticsearch", elasticsearch_url=url, index_prefix="kept-", shards=3, replicas=1
+    )
+    engine = open_engine(settings)
+    generation = await filled(engine, documents(NOTES))
+    await engine.publish(generation)
+    before = await engine.digest(generation), await engine.search(generation, request_for("brake cable"))
+    await engine.close()
+    again = await asyncio.to_thread(restarted, data, url)
+    assert again.stdout == f"export ELASTICSEARCH_URL={url}\n"
+    async with AsyncElasticsearch(url, request_timeout=90) as client:
+        assert (await client.cluster.health(wait_for_status="green", timeout="60s"))["status"] == "green"
+    engine = open_engine(settings)
+    assert (await engine.state(generation)).published
+    assert before == (await engine.digest(generation), await engine.search(generation, request_for("brake cable")))
+    await engine.close()
 
 
 def test_a_cluster_is_started_once(data: Path, url: str) -> None:

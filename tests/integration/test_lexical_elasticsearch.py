@@ -26,12 +26,15 @@ from tests.contract.lexical_engine import LexicalEngineSuite
 from tests.support.lexical_notes import (
     ALL_PRESETS,
     NOTES,
+    TIED_QUERIES,
     EngineOpener,
     client_of,
     documents,
     filled,
     found,
+    rankings_of,
     request_for,
+    tied_documents,
 )
 
 # The first test waits for the server to start.
@@ -188,31 +191,18 @@ async def segments_of(opener: ElasticsearchOpener, index: str) -> int:
 
 
 async def test_three_shards_rank_and_score_as_one_does(opener: ElasticsearchOpener) -> None:
-    draw = random.Random(11)
-    words = [f"word{number}" for number in range(60)]
-    often = [1 / (place + 1) for place in range(60)]
-    texts = [" ".join(draw.choices(words, often, k=draw.randint(2, 30))) for _ in range(150)]
-    held = [  # each text twice: a tie, whose documents are in different shards more often than not
-        Document(id=f"d{number:03}", title=text[:12], text=text) for number, text in enumerate([*texts, *texts])
-    ]
-    queries = [" ".join(draw.choices(words, k=draw.randint(1, 6))) for _ in range(40)]
     rankings = {}
     for shards in (1, 3):
         engine = await in_shards(opener, shards).open()
-        generation = await filled(engine, held, generation=f"notes@{shards}")
-        rankings[shards] = [
-            [(hit.id, hit.score) for hit in await engine.search(generation, request_for(query, preset=preset, top=top))]
-            for query in queries
-            for preset in ("beir", "anserini-flat", "anserini-multifield")
-            for top in (7, 1000)
-        ]
+        generation = await filled(engine, tied_documents(), generation=f"notes@{shards}")
+        rankings[shards] = await rankings_of(engine, generation)
         await engine.close()
     assert rankings[3] == rankings[1]
     assert any(len(ranking) > 100 for ranking in rankings[1])
     # By the term statistics of each shard alone, the same index ranks otherwise.
     alone = await opener.client.search(
         index=f"{opener.settings.index_prefix}notes@3",
-        query=search_query(BUILT_IN["beir"], queries[0], (), ()),
+        query=search_query(BUILT_IN["beir"], TIED_QUERIES[0], (), ()),
         sort=list(ORDER),
         size=7,
     )

@@ -1,5 +1,6 @@
 """Fills and searches lexical engines, and opens them again on the same storage, for their tests."""
 
+import random
 from abc import ABC, abstractmethod
 
 from elasticsearch import AsyncElasticsearch
@@ -21,6 +22,14 @@ NOTES = {
     "n5": "cable",
 }
 
+_DRAWN = random.Random(11)
+_WORDS = [f"word{number}" for number in range(60)]
+_TEXTS = [
+    " ".join(_DRAWN.choices(_WORDS, [1 / (place + 1) for place in range(60)], k=_DRAWN.randint(2, 30)))
+    for _ in range(150)
+]
+TIED_QUERIES = [" ".join(_DRAWN.choices(_WORDS, k=_DRAWN.randint(1, 6))) for _ in range(40)]
+
 
 class EngineOpener(ABC):
     """Opens engines on one storage. Each engine's tests implement it."""
@@ -36,6 +45,21 @@ class EngineOpener(ABC):
 
 def documents(texts: dict[str, str], title: str = "") -> list[Document]:
     return [Document(id=one, title=title, text=text) for one, text in texts.items()]
+
+
+def tied_documents() -> list[Document]:
+    """Each text twice: a tie, whose documents are in different shards of an index more often than not."""
+    return [Document(id=f"d{number:03}", title=text[:12], text=text) for number, text in enumerate([*_TEXTS, *_TEXTS])]
+
+
+async def rankings_of(engine: LexicalEngine, generation: str) -> list[list[tuple[str, float]]]:
+    """Returns the hits of every TIED_QUERIES by every preset, cut early and late."""
+    return [
+        [(hit.id, hit.score) for hit in await engine.search(generation, request_for(query, preset=preset, top=top))]
+        for query in TIED_QUERIES
+        for preset in ALL_PRESETS.presets
+        for top in (7, 1000)
+    ]
 
 
 def request_for(query: str, **parts: object) -> RetrievalRequest:
