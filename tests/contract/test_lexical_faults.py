@@ -68,6 +68,17 @@ async def test_a_fault_is_a_problem_and_the_next_search_is_fine(fault: str) -> N
         assert (await search(client)).status_code == 200
 
 
+@pytest.mark.parametrize(("losses", "status"), [(1, 200), (2, 503)])
+async def test_a_search_that_loses_a_node_is_repeated_once(losses: int, status: int) -> None:
+    cause = {"type": "node_disconnected_exception", "reason": "[node-3][indices:data/read/search] disconnected"}
+    lost = Reply({"error": {"root_cause": [cause], "type": "search_phase_execution_exception"}}, status=503)
+    replies = [lost] * losses
+    stub = ElasticsearchStub(reply=lambda path: replies.pop() if replies else WHOLE)
+    async with stub.listening() as url, service(url) as client:
+        assert (await search(client)).status_code == status
+    assert len([path for path in stub.asked if path.startswith("/notes@1/_search")]) == 2
+
+
 async def test_a_server_that_hangs_costs_no_more_than_the_deadline() -> None:
     async with ElasticsearchStub(reply=lambda path: Reply({}, delay_s=3)).listening() as url, service(url) as client:
         started = time.monotonic()

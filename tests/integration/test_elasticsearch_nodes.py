@@ -133,7 +133,9 @@ def rejoin(victim: Path, number: int, ports: tuple[int, ...]) -> None:
 
 
 async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_back(data: Path, url: str) -> None:
-    settings = LexicalSettings(engine="elasticsearch", elasticsearch_url=url, index_prefix="killed-", replicas=1)
+    settings = LexicalSettings(
+        engine="elasticsearch", elasticsearch_url=url, index_prefix="killed-", shards=3, replicas=1
+    )
     app = build_app(settings)
     path = "/v1/collections/notes@1"
     asked = [

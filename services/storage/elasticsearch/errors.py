@@ -32,6 +32,7 @@ from services.storage.elasticsearch.answers import MOST_SUMMARY, Cause
 GONE = "index_not_found_exception"
 # The settings by which our names become others, for messages.
 PREFIXES = "set another prefix (LEXICAL_INDEX_PREFIX, or a setting such as DENSE_PREFIX)"
+_NODE_LOST = ("node_disconnected_exception", "node_not_connected_exception")
 _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
 
@@ -109,6 +110,11 @@ def cause_of(error: ApiError) -> Cause:
         return Cause.model_validate(body["error"]["root_cause"][0])
     except (KeyError, IndexError, TypeError, ValidationError):
         return Cause(type=str(error.message), reason=None)
+
+
+def is_node_lost(error: ApiError) -> bool:
+    """Returns whether a server of the cluster was lost while it worked on the call."""
+    return cause_of(error).type in _NODE_LOST
 
 
 def _bad_request_problem(error: BadRequestError) -> ProblemError:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from elasticsearch import AsyncElasticsearch
+from elasticsearch import ApiError, AsyncElasticsearch
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import DeadlineExceeded, UpstreamFailed
@@ -10,7 +10,7 @@ from services.contracts.collections import FieldKind
 from services.contracts.scored import Ranking, paired
 from services.storage.elasticsearch.answers import HitsAnswer
 from services.storage.elasticsearch.client import search_index
-from services.storage.elasticsearch.errors import elasticsearch_errors
+from services.storage.elasticsearch.errors import elasticsearch_errors, is_node_lost
 from services.storage.elasticsearch.indices import Json
 from services.storage.fields import AllOf, AnyOf, Declared, Exists, NoneOf, OneOf, Requirement, Within
 
@@ -49,7 +49,13 @@ async def ranked(
         "timeout": f"{current_deadline().remaining_ms + CLOCK_MS}ms",
     }
     with elasticsearch_errors(generation):
-        answer = await search_index(client, index, body, {**_PARAMS, **params})
+        try:
+            answer = await search_index(client, index, body, {**_PARAMS, **params})
+        except ApiError as error:
+            if not is_node_lost(error):
+                raise
+            # Elasticsearch asks another copy only before a shard's first answer; a new search does from the start.
+            answer = await search_index(client, index, body, {**_PARAMS, **params})
         found = HitsAnswer.model_validate(answer)
     if found.timed_out:
         raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
