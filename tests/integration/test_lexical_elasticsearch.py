@@ -127,9 +127,7 @@ def digest_of(held: list[Document]) -> str:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-async def test_elasticsearch_sums_the_digest_in_one_search(
-    opener: ElasticsearchOpener, shards: int
-) -> None:
+async def test_elasticsearch_sums_the_digest_in_one_search(opener: ElasticsearchOpener, shards: int) -> None:
     engine = await in_shards(opener, shards).open()
     held = documents({f"d{number}": f"brake {number}" for number in range(1_500)})
     generation = await filled(engine, held)
