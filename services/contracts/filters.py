@@ -42,7 +42,6 @@ class Condition(Wire):
 
 # Bounds of a whole tree: engines recurse over it, and each of its conditions costs a lookup.
 MOST_CONDITIONS, DEEPEST_FILTER = 32, 8
-_LISTS = ("all", "any")
 
 
 def _kind(node: object) -> str:
@@ -98,7 +97,7 @@ class Filter(Wire):
 
 
 def _parts(node: dict[str, object]) -> Iterator[object]:
-    for name in _LISTS:
+    for name in ("all", "any"):
         parts = node.get(name)
         if isinstance(parts, list | tuple):
             yield from parts

@@ -105,16 +105,12 @@ def requirements_of(asked: Filter | None, declared: Declared) -> tuple[Requireme
 
 
 def _requirement(node: Node, declared: Declared) -> Requirement:
-    match node:
-        case Condition():
-            return _of_condition(node, declared)
-        case Filter(all=tuple(parts)):
-            return AllOf(tuple(_requirement(part, declared) for part in parts))
-        case Filter(any=tuple(parts)):
-            return AnyOf(tuple(_requirement(part, declared) for part in parts))
-        case Filter(not_=Condition() | Filter() as part):
-            return NoneOf(_requirement(part, declared))
-    raise AssertionError(f"a filter without a part: {node}")
+    if isinstance(node, Condition):
+        return _of_condition(node, declared)
+    if node.not_ is not None:
+        return NoneOf(_requirement(node.not_, declared))
+    parts = tuple(_requirement(part, declared) for part in node.all or node.any or ())
+    return AllOf(parts) if node.all else AnyOf(parts)
 
 
 def _of_condition(condition: Condition, declared: Declared) -> Requirement:
@@ -135,22 +131,17 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
             )
         return OneOf(field, tuple(_keyword(one) for one in given))
     spans = [_span(one, field) if kind == "date" else (_number(one, field),) * 2 for one in given]
-    match condition.op:
+    match condition.op:  # every engine compares doubles, so that the bound beyond a value is its neighbour
         case "gt":
-            return Within(field, ((_next(spans[0][1], math.inf), None),))
+            return Within(field, ((math.nextafter(spans[0][1], math.inf), None),))
         case "gte":
             return Within(field, ((spans[0][0], None),))
         case "lt":
-            return Within(field, ((None, _next(spans[0][0], -math.inf)),))
+            return Within(field, ((None, math.nextafter(spans[0][0], -math.inf)),))
         case "lte":
             return Within(field, ((None, spans[0][1]),))
         case _:
             return Within(field, tuple(spans))
-
-
-def _next(value: float, towards: float) -> float:
-    # Every engine compares doubles, so that the bound beyond a value is the neighbour of the value.
-    return math.nextafter(value, towards)
 
 
 def _keyword(value: Operand) -> str:
