@@ -38,23 +38,19 @@ def open_store(settings: VectorServiceSettings, clock: Callable[[], float] = tim
 
             return EdgeStore(settings.directory, EdgeLimits(settings.least_free_mb, settings.most_generations), clock)
         case "qdrant":
-            from services.vectorstore.qdrant_connection import QdrantServer
+            from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
             from services.vectorstore.store_qdrant import QdrantStore
 
             assert settings.qdrant_url is not None  # the settings refuse it
-            return QdrantStore.connect(
-                QdrantServer(
-                    url=settings.qdrant_url,
-                    api_key=settings.qdrant_api_key,
-                    search_api_key=settings.qdrant_search_api_key,
-                    ca_file=settings.qdrant_ca_file,
-                    grpc_port=settings.grpc_port if settings.grpc else None,
-                ),
-                prefix=settings.prefix,
-                parameters=settings.qdrant_parameters,
-                most_generations=settings.most_generations,
-                clock=clock,
+            server = QdrantServer(
+                url=settings.qdrant_url,
+                api_key=settings.qdrant_api_key,
+                search_api_key=settings.qdrant_search_api_key,
+                ca_file=settings.qdrant_ca_file,
+                grpc_port=settings.grpc_port if settings.grpc else None,
             )
+            parameters = settings.qdrant_parameters
+            return QdrantStore(QdrantClients.of(server), settings.prefix, settings.most_generations, clock, parameters)
         case "elasticsearch":
             from services.storage.elasticsearch.client import ElasticsearchClients
             from services.vectorstore.store_elasticsearch import ElasticsearchStore

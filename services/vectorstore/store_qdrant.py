@@ -5,7 +5,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Self
 
 from qdrant_client import models
 
@@ -26,7 +25,7 @@ from services.storage.stamps import with_more_backends
 from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions, next_publication
 from services.vectorstore.qdrant_aliases import QdrantAliases
-from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, QdrantServer
+from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection
 from services.vectorstore.qdrant_errors import unknown
 from services.vectorstore.qdrant_models import (
     KINDS,
@@ -88,18 +87,6 @@ class QdrantStore:
         self._specs: dict[str, tuple[float, GenerationSpec, int]] = {}
         # When each generation was counted, the approximate number of its points then, and the exact one.
         self._counted: dict[str, tuple[float, int | None, int]] = {}
-
-    @classmethod
-    def connect(
-        cls,
-        server: QdrantServer,
-        prefix: str,
-        most_generations: int = DEFAULT_MOST_GENERATIONS,
-        clock: Callable[[], float] = time.time,
-        parameters: QdrantParameters = DEFAULT_PARAMETERS,
-    ) -> Self:
-        """Returns a store over a server, without connecting; call inside a running event loop."""
-        return cls(QdrantClients.of(server), prefix, most_generations, clock, parameters)
 
     @property
     def engine(self) -> str:

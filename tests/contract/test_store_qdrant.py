@@ -35,7 +35,7 @@ from services.contracts.retrieval import DEFAULT_BEAM
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
 from services.vectorstore.representation import MultiVector
-from services.vectorstore.store import VectorQuery, VectorStore
+from services.vectorstore.store import VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite
@@ -56,6 +56,10 @@ def engine() -> AsyncQdrantClient:
 @pytest.fixture(scope="module")
 def server() -> FastAPI:
     return qdrant_double()
+
+
+def connect(server: QdrantServer) -> QdrantStore:
+    return QdrantStore(QdrantClients.of(server))
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +303,7 @@ async def test_a_server_that_never_answers_is_late_by_our_own_clock(
     server = await listening(None)
     monkeypatch.setattr("services.chassis.deadlines.DEFAULT_MS", 200)
     port = port_of(server)
-    store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None), "")
+    store = connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None))
     start = asyncio.get_running_loop().time()
     with pytest.raises(DeadlineExceeded):
         await store.spec("notes@1")
@@ -314,7 +318,7 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once(grpc_too: bool)
     port = port_of(server)
     server.close()
     await server.wait_closed()
-    store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None), "")
+    store = connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None))
     with pytest.raises(Unavailable, match="QDRANT_URL") as raised:
         await store.spec("notes@1")
     ready = await store.ready()
@@ -326,7 +330,7 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once(grpc_too: bool)
 
 async def test_an_answer_that_is_no_http_is_a_failure() -> None:
     server = await listening(b"220 mail.example ESMTP\r\n")
-    store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}"), "")
+    store = connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}"))
     with pytest.raises(ProblemError) as raised:
         await store.spec("notes@1")
     assert raised.value.status in (502, 503)
@@ -349,7 +353,7 @@ async def test_the_key_goes_out_as_a_header_and_connections_are_kept() -> None:
             await writer.drain()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    store = QdrantStore.connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}", api_key=SecretStr("s3cret")), "")
+    store = connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}", api_key=SecretStr("s3cret")))
     for _ in range(3):
         assert await store.published() == {}
     assert (connections, len(seen)) == (1, 3)
@@ -361,13 +365,7 @@ async def test_the_key_goes_out_as_a_header_and_connections_are_kept() -> None:
 def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(ssl.SSLError):
-        QdrantStore.connect(QdrantServer("https://127.0.0.1:1", ca_file=tmp_path / "ca.pem"), "")
-
-
-def test_the_store_is_a_vector_store() -> None:
-    def takes(_: type[VectorStore]) -> None: ...
-
-    takes(QdrantStore)
+        connect(QdrantServer("https://127.0.0.1:1", ca_file=tmp_path / "ca.pem"))
 
 
 @pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
@@ -393,7 +391,7 @@ async def test_a_certificate_of_another_host_gets_no_key(host: str, grpc_too: bo
             ca_file=certificates.ca_file,
             grpc_port=port if grpc_too else None,
         )
-        store = QdrantStore.connect(where, "")
+        store = connect(where)
         with pytest.raises(Unavailable, match="QDRANT_CA_FILE"):
             await store.spec("notes@1")
         await store.close()

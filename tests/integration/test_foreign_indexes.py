@@ -37,7 +37,7 @@ async def prefix(client: AsyncElasticsearch) -> AsyncIterator[str]:
 
 @pytest.fixture
 def engine(client: AsyncElasticsearch, prefix: str) -> ElasticsearchEngine:
-    return ElasticsearchEngine(ElasticsearchClients.of(client), prefix)
+    return ElasticsearchEngine(ElasticsearchClients(client, client), prefix)
 
 
 async def make_foreign(client: AsyncElasticsearch, prefix: str) -> list[str]:
@@ -117,7 +117,7 @@ async def test_publishing_takes_no_alias_away_from_a_foreign_index(
 async def test_a_stack_whose_prefix_begins_with_ours_keeps_its_collections_to_itself(
     client: AsyncElasticsearch, engine: ElasticsearchEngine, prefix: str
 ) -> None:
-    demo = ElasticsearchEngine(ElasticsearchClients.of(client), f"{prefix}demo-")
+    demo = ElasticsearchEngine(ElasticsearchClients(client, client), f"{prefix}demo-")
     await filled(demo, documents(NOTES), generation="c@1")
     await demo.publish("c@1")
     await engine.begin(OURS, ALL_PRESETS)
@@ -133,7 +133,7 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
     client: AsyncElasticsearch, prefix: str
 ) -> None:
     await make_foreign(client, prefix)
-    engine = ElasticsearchEngine(ElasticsearchClients.of(client), prefix, most_generations=2)
+    engine = ElasticsearchEngine(ElasticsearchClients(client, client), prefix, most_generations=2)
     for generation in (OURS, "notes@2", OURS):
         await engine.begin(generation, ALL_PRESETS)
     await engine.publish(OURS)
@@ -168,7 +168,7 @@ async def test_what_was_made_before_indices_named_their_prefix_stays_usable(
     kept = (await client.indices.get_mapping(index=f"{prefix}{OURS}")).body[f"{prefix}{OURS}"]["mappings"]["_meta"]
     old = {key: kept[key] for key in ("declaration", "stamp")}
     await client.indices.put_mapping(index=f"{prefix}{OURS}", meta=old)
-    again = ElasticsearchEngine(ElasticsearchClients.of(client), prefix)
+    again = ElasticsearchEngine(ElasticsearchClients(client, client), prefix)
     assert [state.documents for state in await again.states()] == [len(NOTES)]
     assert await found(again, OURS, "squeals") == ["n1"]
 

@@ -71,11 +71,6 @@ class ElasticsearchClients:
     refresh_live: bool = True
 
     @classmethod
-    def of(cls, client: AsyncElasticsearch) -> Self:
-        """Returns a client that reads and writes."""
-        return cls(client, client)
-
-    @classmethod
     def connect(cls, settings: ElasticsearchSettings, connections: int) -> Self:
         """Opens the clients of the settings. Raises ValueError as `open_client` does."""
         key, search_key = (
