@@ -17,7 +17,6 @@ KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 
 # What a route needs. `open`: nothing. `internal`: the token of our own processes, which no key replaces.
 Scope = Literal["open", "search", "index", "admin", "internal"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _KEY = re.compile(r"rsk_([0-9a-f]{12})_([0-9a-f]{48})")
 # Compared with where no key has the id, so that an unknown id takes as long as a wrong secret.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 from starlette.routing import BaseRoute
 from starlette.types import Scope
 
@@ -115,9 +116,7 @@ class HandlingTable:
 
 def media_of(scope: Scope) -> str:
     """Returns the media type of a request's body, without parameters."""
-    sent = next((value for name, value in scope.get("headers", ()) if name == b"content-type"), b"")
-    media: str = sent.decode("latin-1").partition(";")[0].strip().lower()
-    return media
+    return Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
 
 
 def drop_trailing_slash(scope: Scope) -> None:
