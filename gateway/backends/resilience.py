@@ -6,6 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
+# Of a breaker: the seconds whose outcomes count, how few never open it, the share of failures that does, and for how
+# many seconds at least.
+WINDOW_S, VOLUME, RATIO, OPEN_S = 10.0, 5, 0.5, 1.0
+# Seconds of a probation.
+FIRST_S, LONGEST_S = 2.0, 120.0
+# Retries in each call, and the most seconds before one.
+SHARE, MOST_BACKOFF_S = 0.1, 0.1
+
 Clock = Callable[[], float]
 State = Literal["closed", "open", "half-open"]
 
@@ -13,27 +21,14 @@ State = Literal["closed", "open", "half-open"]
 class Breaker:
     """A circuit breaker. Closed: all calls pass. Open: none. Half-open: one probe at a time, whose outcome decides.
 
-    Opens when at least `volume` outcomes lie in the last `window_s` and the share of failures reaches `ratio`, or at
-    once by `trip`. Stays open for at least `open_s` and until `allow_probe`. Calls `on_open` each time it opens: that
+    Opens when at least VOLUME outcomes lie in the last WINDOW_S and the share of failures reaches RATIO, or at
+    once by `trip`. Stays open for at least OPEN_S and until `allow_probe`. Calls `on_open` each time it opens: that
     starts the check which calls `allow_probe`.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        on_open: Callable[[], None],
-        *,
-        window_s: float = 10.0,
-        volume: int = 5,
-        ratio: float = 0.5,
-        open_s: float = 1.0,
-    ) -> None:
+    def __init__(self, clock: Clock, on_open: Callable[[], None]) -> None:
         self._clock = clock
         self._on_open = on_open
-        self._window_s = window_s
-        self._volume = volume
-        self._ratio = ratio
-        self._open_s = open_s
         self._outcomes: deque[tuple[float, bool]] = deque(maxlen=1_000)
         self._state: State = "closed"
         self._opened_at = -math.inf
@@ -48,8 +43,8 @@ class Breaker:
         """Returns whether a call may be made now. In half-open state that call is the probe."""
         if self._state == "half-open":
             now = self._clock()
-            # A probe without an outcome after `open_s` no longer blocks the next one.
-            if self._probe_at is not None and now - self._probe_at < self._open_s:
+            # A probe without an outcome after OPEN_S no longer blocks the next one.
+            if self._probe_at is not None and now - self._probe_at < OPEN_S:
                 return False
             self._probe_at = now
             return True
@@ -71,7 +66,7 @@ class Breaker:
             case "closed":
                 self._record(ok=False)
                 failures = sum(not ok for _, ok in self._outcomes)
-                if len(self._outcomes) >= self._volume and failures >= self._ratio * len(self._outcomes):
+                if len(self._outcomes) >= VOLUME and failures >= RATIO * len(self._outcomes):
                     self.trip()
             case "half-open":
                 self.trip()
@@ -89,35 +84,33 @@ class Breaker:
         self._on_open()
 
     def allow_probe(self) -> None:
-        """Allows one real call as a probe once `open_s` has passed. Called when the liveness probe is answered."""
-        if self._state == "open" and self._clock() - self._opened_at >= self._open_s:
+        """Allows one real call as a probe once OPEN_S has passed. Called when the liveness probe is answered."""
+        if self._state == "open" and self._clock() - self._opened_at >= OPEN_S:
             self._state = "half-open"
 
     def _record(self, *, ok: bool) -> None:
         now = self._clock()
         self._outcomes.append((now, ok))
-        while self._outcomes[0][0] < now - self._window_s:
+        while self._outcomes[0][0] < now - WINDOW_S:
             self._outcomes.popleft()
 
 
 class Probation:
     """Computes how long a failed replica waits for its next call while others answer.
 
-    Doubles the wait each time up to `longest_s`, and resets it once the replica has served for that long.
+    Doubles the wait each time up to LONGEST_S, and resets it once the replica has served for that long.
     """
 
-    def __init__(self, clock: Clock, *, first_s: float = 2.0, longest_s: float = 120.0) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._first_s = first_s
-        self._longest_s = longest_s
         self._wait_s = 0.0
         self._serves_since = -math.inf
 
     def set_aside(self) -> float:
         """Starts a probation and returns its seconds."""
         served_s = self._clock() - self._serves_since
-        anew = not self._wait_s or served_s > self._longest_s
-        self._wait_s = self._first_s if anew else min(self._longest_s, 2 * self._wait_s)
+        anew = not self._wait_s or served_s > LONGEST_S
+        self._wait_s = FIRST_S if anew else min(LONGEST_S, 2 * self._wait_s)
         self._serves_since = math.inf
         return self._wait_s
 
@@ -127,16 +120,15 @@ class Probation:
 
 
 class RetryBudget:
-    """Limits retries to a `share` of all calls, plus at most `most` saved up (a token bucket)."""
+    """Limits retries to SHARE of all calls, plus at most `most` saved up (a token bucket)."""
 
-    def __init__(self, *, share: float = 0.1, most: float = 5.0) -> None:
-        self._share = share
+    def __init__(self, *, most: float = 5.0) -> None:
         self._most = most
         self._tokens = most
 
     def called(self) -> None:
         """Adds the share of a retry that a first attempt earns."""
-        self._tokens = min(self._most, self._tokens + self._share)
+        self._tokens = min(self._most, self._tokens + SHARE)
 
     def take(self) -> bool:
         """Spends one retry. Returns False if there is none."""
@@ -146,6 +138,6 @@ class RetryBudget:
         return True
 
 
-def backoff_s(jitter: random.Random, *, most_s: float = 0.1) -> float:
+def backoff_s(jitter: random.Random) -> float:
     """Returns the seconds before a retry: full jitter, so that calls that failed together do not retry together."""
-    return jitter.uniform(0.0, most_s)
+    return jitter.uniform(0.0, MOST_BACKOFF_S)
