@@ -57,8 +57,6 @@ PipelineName = Annotated[Name, Path(description="A pipeline: the name of its fil
 STILL_PUBLISHING: dict[int | str, dict[str, Any]] = {
     202: {"model": PublishJob, "description": "It goes on; `publishing` at the address in Location has its state."}
 }
-
-
 AS_LINES = {
     "requestBody": {"content": {NDJSON: {"schema": SentDocument.model_json_schema() | {"description": "One a line."}}}}
 }

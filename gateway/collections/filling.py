@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from gateway.backends import wire
@@ -40,17 +40,15 @@ class Filling:
         """Copies all documents of `live`, and finishes the indexes. Returns whether all then have the same documents.
 
         Where they do not, writes of another gateway were under way, or the generation had documents that `live` has
-        not. Raises ProblemError, and BackendFailed of the document store, for what does not pass.
+        not. Raises ProblemError for what does not pass.
         """
         for _ in range(PASSES):
             await self._copy(store, live, backends, generation, build)
             await on_all(backends, lambda one: finish_index(one, generation, build))
             async with self._pauses.pause(name_of(live), MOST_PAUSE_S):
-                there = await wire.finish(store, live, None, CALL_S)
+                there = await on_all((store,), lambda one: wire.finish(one, live, None, CALL_S))
                 filled = await on_all(backends, lambda one: wire.finish(one, generation, build, CALL_S))
-            if {(state.documents, state.digest) for state in (there, *filled.values())} == {
-                (there.documents, there.digest)
-            }:
+            if len(counts_and_digests((*there.values(), *filled.values()))) == 1:
                 return True
         return False
 
@@ -70,7 +68,7 @@ class Filling:
             except (BackendFailed, ProblemError) as failure:
                 problem = as_problem(failure) if isinstance(failure, BackendFailed) else failure
                 if not passes(problem):
-                    raise
+                    raise problem from failure
                 logger.warning("documents not copied yet", extra={"because": problem.detail})
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -98,6 +96,11 @@ class Filling:
         for error in report.errors:
             if not error.retryable:
                 raise Conflict(f"{backend.name} refuses document '{error.id}': {error.reason}")
+
+
+def counts_and_digests(states: Iterable[CollectionState]) -> set[tuple[int, str | None]]:
+    """Returns what services hold: one element where they hold the same."""
+    return {(state.documents, state.digest) for state in states}
 
 
 async def finish_index(backend: Backend, generation: str, build: str | None) -> CollectionState:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from gateway.backends import wire
 from gateway.backends.budget import CALL_S, Budget
-from gateway.backends.failures import BackendFailed, as_problem
+from gateway.backends.failures import BackendFailed
 from gateway.backends.fan_out import on_all, remaining_s
 from gateway.backends.wire import Backend, Backends
-from gateway.collections.filling import MOST_PAUSE_S, PASSES, Filling, finish_index
+from gateway.collections.filling import MOST_PAUSE_S, PASSES, Filling, counts_and_digests, finish_index
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
@@ -65,7 +65,9 @@ class Publishing:
         def target(history: History) -> str:
             self._generations.expect_known(history)
             expect_own_build(history, asked.build, caller)
-            return _generation_to_publish(history, asked)
+            generation = _requested_generation(history, asked)
+            _check_not_overtaken(generation, None, history.live)
+            return generation
 
         return await self._publish(name, target, asked.expected_documents, fill=asked.fill)
 
@@ -133,11 +135,7 @@ class Publishing:
             raise Conflict("fill: no other generation is live in a document store; send the documents, then publish.")
         job.phase = "fill"
         backends = self._generations.backends_of(generation)
-        try:
-            same = await self._filling.fill(store, live, backends, generation, history.build(generation))
-        except BackendFailed as failure:
-            raise as_problem(failure) from failure
-        if not same:
+        if not await self._filling.fill(store, live, backends, generation, history.build(generation)):
             raise Conflict(
                 f"{generation} did not become the same as {live} in {PASSES} passes: it has documents of its own, or "
                 "many writes are under way. Publish again, or begin another build."
@@ -192,7 +190,7 @@ class Publishing:
         backends = self._generations.backends_of(job.generation)
         states = await on_all(backends, finish_one)
         for again in range(COMPARISONS - 1):
-            if len(_counts_and_digests(states)) == 1:
+            if len(counts_and_digests(states.values())) == 1:
                 break
             job.phase = "compare"
             await asyncio.sleep(random.uniform(0.0, MOST_WAIT_S) if again else 0.0)
@@ -229,27 +227,16 @@ class Publishing:
         await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name not in switched))
 
 
-def _generation_to_publish(history: History, asked: PublishRequest) -> str:
-    """Returns the generation that a request names. Raises a Conflict that states what to send instead."""
-    generation = _requested_generation(history, asked)
-    live = history.live
-    if live is not None and number_of(generation) < number_of(live):
-        raise Superseded(
-            f"{generation} is older than {live}, which is live. PUT the collection again to build a newer one; "
-            f"POST /v1/collections/{history.name}/rollback goes back to what was live before."
-        )
-    return generation
-
-
 def _check_not_overtaken(generation: str, before: str | None, now: str | None) -> None:
     if now is not None and now != before and number_of(now) > number_of(generation):
         raise Superseded(
-            f"{now} has become live meanwhile, and is newer than {generation}. PUT the collection again to build a "
-            f"newer one; POST /v1/collections/{name_of(generation)}/rollback goes back to what was live before."
+            f"{now} is live, and newer than {generation}. PUT the collection again to build a newer one; "
+            f"POST /v1/collections/{name_of(generation)}/rollback goes back to what was live before."
         )
 
 
 def _requested_generation(history: History, asked: PublishRequest) -> str:
+    """Returns the generation that a request names. Raises a Conflict that states what to send instead."""
     if asked.build is not None:
         own = history.generation_of_build(build_mark(asked.build))
         if own is None or asked.generation not in (None, own):
@@ -284,10 +271,6 @@ def build_needed_message(history: History) -> str:
         f"the `build` that PUT /v1/collections/{history.name} was given or answered with. Lost it? PUT again with "
         "another begins a new generation."
     )
-
-
-def _counts_and_digests(states: dict[str, CollectionState]) -> set[tuple[int, str | None]]:
-    return {(state.documents, state.digest) for state in states.values()}
 
 
 def _without_bytes(states: dict[str, CollectionState]) -> dict[str, CollectionState]:
