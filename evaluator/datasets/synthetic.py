@@ -13,7 +13,7 @@ from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.new_collection import QRELS, new_directory
 from evaluator.datasets.queries import QUERIES
 from evaluator.errors import WrongOption
-from evaluator.progress import ShownProgress, progress
+from evaluator.progress import progress
 
 VOCABULARY = 200_000
 QUERY_WORDS = 4
@@ -24,9 +24,7 @@ BATCH = 10_000
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprtvz" for vowel in "aiou"]
 
 
-def write_synthetic(
-    directory: Path, documents: int, queries: int, words: int, seed: int, shown: ShownProgress = progress
-) -> None:
+def write_synthetic(directory: Path, documents: int, queries: int, words: int, seed: int) -> None:
     """Writes the folder, which appears whole or not at all. Equal arguments give equal bytes.
 
     `words`: the mean of a document's; lengths follow a Poisson distribution. Raises WrongOption.
@@ -37,7 +35,7 @@ def write_synthetic(
     vocabulary = np.array([_word(rank) for rank in range(VOCABULARY)], dtype=object)
     shares = np.cumsum(1.0 / np.arange(1, VOCABULARY + 1))
     shares /= shares[-1]
-    with new_directory(directory) as made, shown("Writing documents", documents, "documents") as advance:
+    with new_directory(directory) as made, progress("Writing documents", documents, "documents") as advance:
         (made / QRELS).parent.mkdir()
         with (
             (made / CORPUS).open("w", encoding="ascii") as corpus,

@@ -12,16 +12,14 @@ from evaluator.expansion.expansion_file import batches_of, continued_file
 from evaluator.expansion.sparse_service import SparseService
 from evaluator.expansion.word_frequencies import word_frequencies
 from evaluator.expansion.word_pieces import pieces_of, read_vocabulary
-from evaluator.progress import ShownProgress, progress
+from evaluator.progress import progress
 from services.contracts.expansions import ExpansionModel, Expansions, WordFrequencies
 
 BATCH = 32  # documents in one request
 _MODEL: TypeAdapter[str] = TypeAdapter(ExpansionModel)
 
 
-async def expand_deepct(
-    service: SparseService, dataset: Dataset, models: Path, out: Path, shown: ShownProgress = progress
-) -> None:
+async def expand_deepct(service: SparseService, dataset: Dataset, models: Path, out: Path) -> None:
     """Writes the word frequencies of every document, going on where an earlier call stopped. Raises EvaluationError.
 
     `models`: the folder with `NAME/tokenizer.json` of the server's model.
@@ -39,7 +37,7 @@ async def expand_deepct(
 
     with (
         continued_file(out, dataset.documents(), {"deepct": model}, BATCH) as file,
-        shown("Weighing words", dataset.counts.documents, "documents") as advance,
+        progress("Weighing words", dataset.counts.documents, "documents") as advance,
     ):
         advance(file.done)
         for batch in batches_of(islice(dataset.documents(), file.done, None), BATCH):

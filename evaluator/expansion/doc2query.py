@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.expansion.expansion_file import continued_file, read_expansions
-from evaluator.progress import ShownProgress, progress
+from evaluator.progress import progress
 from services.contracts.base import UNSENDABLE
 from services.contracts.expansions import ExpansionModel, Expansions, GeneratedQueries
 
@@ -79,13 +79,12 @@ def expand_doc2query(
     out: Path,
     queries: int,
     seed: int,
-    shown: ShownProgress = progress,
 ) -> QueryCounts:
     """Writes the queries of every document, going on where an earlier call stopped. Raises EvaluationError."""
     started = time.process_time()
     with (
         continued_file(out, dataset.documents(), {"doc2query": stamp}, 1) as file,
-        shown("Generating queries", dataset.counts.documents, "documents") as advance,
+        progress("Generating queries", dataset.counts.documents, "documents") as advance,
     ):
         advance(file.done)
         for document in islice(dataset.documents(), file.done, None):

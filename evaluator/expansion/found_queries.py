@@ -17,7 +17,7 @@ from evaluator.client.retries import with_retries
 from evaluator.errors import EvaluationError
 from evaluator.expansion.doc2query import checked_stamp, count_queries
 from evaluator.expansion.expansion_file import continued_file, declared_models, read_expansions
-from evaluator.progress import ShownProgress, progress
+from evaluator.progress import progress
 from services.contracts.documents import Document
 from services.contracts.expansions import Expansions, GeneratedQueries
 from services.contracts.query import SearchRequest
@@ -30,7 +30,6 @@ async def keep_found(
     first: int,
     source: Path,
     out: Path,
-    shown: ShownProgress = progress,
 ) -> None:
     """Writes the lines of `source` with the queries whose document is among the `first` hits of the pipeline.
 
@@ -51,7 +50,7 @@ async def keep_found(
 
     with (
         continued_file(out, _documents(source), {"doc2query": stamp}, 1) as file,
-        shown("Searching queries", total, "documents") as advance,
+        progress("Searching queries", total, "documents") as advance,
     ):
         advance(file.done)
         for _, identity, held in islice(read_expansions(source), file.done, None):

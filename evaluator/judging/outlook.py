@@ -45,7 +45,6 @@ def verdict_outlooks(
     open_pairs: Sequence[PooledPair],
     counts: "NDArray[np.float64]",
     seed: int,
-    margin: float = MARGIN,
 ) -> tuple[VerdictOutlook, ...]:
     """Returns the outlook of each comparison. `counts`: graded pairs by stratum and grade (`grade_counts`).
 
@@ -53,8 +52,8 @@ def verdict_outlooks(
     uncertain. Completions are tested by paired t tests, the present state by the tests of `compare`; both adjust for
     the family of all comparisons.
     """
-    present = outcomes_of(pool.differences(grades), seed, margin)
-    drawn = _drawn_outcomes(_completions(pool, grades, open_pairs, counts, seed), margin)
+    present = outcomes_of(pool.differences(grades), seed, MARGIN)
+    drawn = _drawn_outcomes(_completions(pool, grades, open_pairs, counts, seed))
     outlooks = []
     for outcome, of_draws in zip(present, drawn, strict=True):
         shares = {one: of_draws.count(one) / len(of_draws) for one in OUTCOMES}
@@ -101,7 +100,7 @@ def _completions(
     return np.where(np.abs(values) < ROUNDING, 0.0, values)
 
 
-def _drawn_outcomes(values: "NDArray[np.float64]", margin: float) -> list[list[Outcome]]:
+def _drawn_outcomes(values: "NDArray[np.float64]") -> list[list[Outcome]]:
     """Returns the outcomes of each comparison's completions, as `evaluator.comparison.verdict` decides them."""
     import numpy as np
     from scipy import stats  # type: ignore[import-untyped]  # ships no types
@@ -117,7 +116,7 @@ def _drawn_outcomes(values: "NDArray[np.float64]", margin: float) -> list[list[O
         return np.asarray(np.where(equal, np.where(distances > 0, 2.0**-queries, 1.0), tails))
 
     two_sided = _holm(np.minimum(1.0, 2 * beyond(np.abs(means))))
-    same = _holm(np.maximum(beyond(margin + means), beyond(margin - means)))
+    same = _holm(np.maximum(beyond(MARGIN + means), beyond(MARGIN - means)))
     none_differs = ~values.any(axis=2)
     decided = np.select(
         [(two_sided < ALPHA) & (means > 0), two_sided < ALPHA, (same < ALPHA) | none_differs],

@@ -138,14 +138,11 @@ def parity_experiment(
     *,
     split: str = "test",
     collection: str | None = None,
-    strict: bool = False,
     pipeline: str = "bm25",
 ) -> Experiment:
     """Returns the experiment that declares the dataset's collection as every other experiment does by default."""
     # The pipeline is not asked, and decides where the collection lives: parity sends its own, one retrieve.
-    return Experiment(
-        name="parity", dataset=str(directory), collection=collection, split=split, strict=strict, pipelines=(pipeline,)
-    )
+    return Experiment(name="parity", dataset=str(directory), collection=collection, split=split, pipelines=(pipeline,))
 
 
 def figures(dataset: Dataset, answers: Answers, settings: FigureSettings) -> dict[str, float]:

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from evaluator.client.client import GatewayClient
-from evaluator.client.retries import Sleep, with_retries
+from evaluator.client.retries import with_retries
 from evaluator.datasets.collection_file import ExportedCollection, ExportEnd, ExportHead, ExportWriter
 from evaluator.errors import EvaluationError
-from evaluator.progress import ShownProgress, progress, say
+from evaluator.progress import progress, say
 from evaluator.steps.corpus_batches import LoadTally, send_batches, with_counted_retries
 from evaluator.steps.ingest import live_states, publish_patiently, states_of
 from services.contracts.collections import BeginCollection, CollectionState, Published, PublishRequest
@@ -24,8 +24,6 @@ async def export_collection(
     client: GatewayClient,
     collection: str,
     path: Path,
-    sleep: Sleep = asyncio.sleep,
-    shown: ShownProgress = progress,
     *,
     vectors: bool = False,
 ) -> ExportEnd:
@@ -37,7 +35,7 @@ async def export_collection(
     """
     if path.suffix == ".gz":
         raise EvaluationError(f"{path}: an export is written unpacked; name it {path.stem}, and pack that with gzip")
-    view = await with_retries(partial(client.collection, collection), "export-collection", sleep)
+    view = await with_retries(partial(client.collection, collection), "export-collection")
     states = live_states(view)
     if view.live is None or not states:
         raise EvaluationError(f"{collection} has no published generation, so there is nothing to export")
@@ -45,12 +43,12 @@ async def export_collection(
     documents = max(state.documents for state in states.values())
     stamps = {name: state.stamp for name, state in states.items() if vectors and state.vectors is not None}
     head = ExportHead(collection=collection, generation=view.live, declaration=declaration, stamps=stamps)
-    with whole_file(path) as file, shown(f"Exporting {view.live}", documents, "documents") as advance:
+    with whole_file(path) as file, progress(f"Exporting {view.live}", documents, "documents") as advance:
         writer = ExportWriter(file, head)
         after: str | None = None
         while True:
             asked = partial(client.document_page, collection, after, PAGE_DOCUMENTS, vectors=vectors)
-            page = await with_retries(asked, "export-collection", sleep)
+            page = await with_retries(asked, "export-collection")
             if page.generation != view.live:
                 raise EvaluationError(f"{page.generation} took the place of {view.live} meanwhile; export it again")
             writer.add(page.documents)
@@ -64,8 +62,6 @@ async def restore_collection(
     client: GatewayClient,
     exported: ExportedCollection,
     collection: str,
-    sleep: Sleep = asyncio.sleep,
-    shown: ShownProgress = progress,
 ) -> tuple[Published, int]:
     """Loads a file into a new generation of the collection, and publishes it. What the collection has, it replaces.
 
@@ -74,18 +70,18 @@ async def restore_collection(
     """
     tally, build = LoadTally("restore"), secrets.token_hex(16)
     wanted = BeginCollection(**dict(exported.head.declaration), new_generation=True, build=build)
-    begun = await with_counted_retries(lambda: client.begin(collection, wanted), tally, sleep)
+    begun = await with_counted_retries(lambda: client.begin(collection, wanted), tally, asyncio.sleep)
     if exported.head.stamps:
-        view = await with_retries(partial(client.collection, collection), "restore", sleep)
+        view = await with_retries(partial(client.collection, collection), "restore")
         try:
             _expect_same_stamps(exported, begun.generation, states_of(view, begun.generation))
         except EvaluationError:
-            await with_retries(partial(client.discard, collection, build), "restore", sleep)
+            await with_retries(partial(client.discard, collection, build), "restore")
             raise
-    with shown(f"Restoring {begun.generation}", exported.end.documents, "documents") as advance:
-        await send_batches(client, collection, exported.documents(), build, tally, sleep, advance)
+    with progress(f"Restoring {begun.generation}", exported.end.documents, "documents") as advance:
+        await send_batches(client, collection, exported.documents(), build, tally, asyncio.sleep, advance)
     publication = PublishRequest(build=build, expected_documents=exported.end.documents)
-    published = await publish_patiently(client, collection, publication, tally, sleep, say)
+    published = await publish_patiently(client, collection, publication, tally, asyncio.sleep, say)
     return published, sum(load.encoded for load in tally.backends.values())
 
 
