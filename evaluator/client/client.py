@@ -95,9 +95,7 @@ class GatewayClient:
     async def publish(self, collection: str, asked: PublishRequest) -> Published | PublishJob:
         """Publishes the loaded generation. Returns the state of that while it goes on: the same call waits for it."""
         body = asked.model_dump_json(exclude_unset=True).encode()
-        response = await self._send("POST", f"/v1/collections/{collection}/publish", PUBLISH_DEADLINE_MS, body)
-        if not response.is_success:
-            _raise_problem(response)
+        response = await self._answered("POST", f"/v1/collections/{collection}/publish", PUBLISH_DEADLINE_MS, body)
         if response.status_code == 202:
             return _parse(PublishJob, response.content)
         return _parse(Published, response.content)
@@ -105,9 +103,7 @@ class GatewayClient:
     async def discard(self, collection: str, build: str) -> None:
         """Removes the generation of a build."""
         body = DiscardRequest(build=build).model_dump_json().encode()
-        response = await self._send("POST", f"/v1/collections/{collection}/discard", LOAD_DEADLINE_MS, body)
-        if not response.is_success:
-            _raise_problem(response)
+        await self._answered("POST", f"/v1/collections/{collection}/discard", LOAD_DEADLINE_MS, body)
 
     async def collections(self) -> CollectionList:
         """Returns all collections, and the names of the backends that can store one."""
@@ -119,9 +115,7 @@ class GatewayClient:
 
     async def remove(self, collection: str) -> None:
         """Removes every generation of a collection."""
-        response = await self._send("DELETE", f"/v1/collections/{collection}", LOAD_DEADLINE_MS)
-        if not response.is_success:
-            _raise_problem(response)
+        await self._answered("DELETE", f"/v1/collections/{collection}", LOAD_DEADLINE_MS)
 
     async def documents(self, collection: str, ids: Sequence[str]) -> DocumentsAnswer:
         """Returns documents of the live generation by id, from the document store."""
@@ -165,8 +159,11 @@ class GatewayClient:
     async def _call(
         self, model: type[Answer], method: str, path: str, deadline_ms: int, body: bytes | None = None
     ) -> Answer:
+        return _parse(model, (await self._answered(method, path, deadline_ms, body)).content)
+
+    async def _answered(self, method: str, path: str, deadline_ms: int, body: bytes | None = None) -> httpx.Response:
         response = await self._send(method, path, deadline_ms, body)
-        return _parse(model, response.content) if response.is_success else _raise_problem(response)
+        return response if response.is_success else _raise_problem(response)
 
     async def _send(
         self, method: str, path: str, deadline_ms: int, body: bytes | None = None, *, caches: bool = False
