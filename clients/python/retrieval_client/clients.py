@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import httpx
 
@@ -28,14 +28,7 @@ A = TypeVar("A")
 P = ParamSpec("P")
 
 
-class _HttpOptions(TypedDict):
-    base_url: str
-    headers: dict[str, str]
-    verify: ssl.SSLContext | bool
-    limits: httpx.Limits
-
-
-def _options(url: str, key: str | None, ca_file: Path | str | None, trust_plain: bool) -> _HttpOptions:
+def _options(url: str, key: str | None, ca_file: Path | str | None, trust_plain: bool) -> dict[str, Any]:
     """Raises ValueError where the key would travel unencrypted."""
     if key is not None and not trust_plain and not _is_safe(httpx.URL(url)):
         raise ValueError(

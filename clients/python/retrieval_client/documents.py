@@ -31,7 +31,7 @@ MetadataValue = bool | int | float | str | tuple[str, ...]
 class Answer(BaseModel):
     """A frozen value that the gateway sent. Fields that a later gateway adds are ignored."""
 
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
+    model_config = ConfigDict(frozen=True)
 
 
 class GeneratedQueries(Answer):
