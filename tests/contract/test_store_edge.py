@@ -16,7 +16,7 @@ import pytest_asyncio
 from services.chassis.errors import Unavailable
 from services.contracts.collections import CollectionDeclaration
 from services.vectorstore.representation import Dense, MultiVector, Storage
-from services.vectorstore.store import VectorQuery, VectorStore
+from services.vectorstore.store import VectorQuery
 from services.vectorstore.store_edge import EdgeStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite
@@ -342,9 +342,3 @@ async def test_an_indexing_that_broke_off_is_cleaned_up_and_done_again(wide: Edg
     async with opened(tmp_path / "vectors") as again:
         assert (await again.counts("wide@1")).indexed == 800
         assert sorted(entry.name for entry in folder.iterdir()) == ["collection.json", "shard-2"]
-
-
-def test_the_store_is_a_vector_store(tmp_path: Path) -> None:
-    def takes(_: type[VectorStore]) -> None: ...
-
-    takes(EdgeStore)
