@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -14,7 +15,7 @@ from gateway.search.catalog import Catalog, reload
 from gateway.search.execute import Executor
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
-from services.chassis.errors import NotFound
+from services.chassis.errors import BadInput, NotFound
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import NDJSON, handled
 from services.contracts.base import DocumentId, Name
@@ -207,20 +208,34 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
 
     @routes.get(one_document, response_model=Document, tags=["documents"])
     @handled(scope="search")
-    async def get_document(collection: CollectionName, document_id: OneId) -> Response:
+    async def get_document(collection: CollectionName, document_id: OneId, received: Request) -> Response:
         """Returns one document."""
-        answer = await indexing.get_documents(collection, IdsRequest(ids=(document_id,)))
+        asked = _id_in_path(received)
+        answer = await indexing.get_documents(collection, asked)
         if not answer.documents:
-            raise NotFound(f"Collection '{collection}' has no document {document_id!r}.")
+            raise NotFound(f"Collection '{collection}' has no document {asked.ids[0]!r}.")
         return Response(answer.documents[0].model_dump_json(), media_type="application/json")
 
     @routes.delete(one_document, tags=["documents"])
     @handled("write", scope="index")
     async def delete_document(collection: CollectionName, document_id: OneId, received: Request) -> FanOutReport:
         """Deletes one document."""
-        return await indexing.delete_documents(collection, DeleteRequest(ids=(document_id,)), caller_of(received.scope))
+        asked = DeleteRequest(ids=_id_in_path(received).ids)
+        return await indexing.delete_documents(collection, asked, caller_of(received.scope))
 
     return routes
+
+
+def _id_in_path(received: Request) -> IdsRequest:
+    """Returns the id of one document as the path has it. Raises BadInput for what is no id.
+
+    The path that routing sees has lost a slash at its end, and bytes that are not UTF-8: it may name another document.
+    """
+    raw: bytes = received.scope["raw_path"].partition(b"/documents/")[2]
+    try:
+        return IdsRequest(ids=(unquote_to_bytes(raw).decode(),))
+    except ValueError as error:
+        raise BadInput("document_id: must be the id in UTF-8, percent-encoded, of at most 512 bytes.") from error
 
 
 def _noted(found: Published | PublishJob, collection: str, answer: Response) -> Published | PublishJob:

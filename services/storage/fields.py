@@ -130,6 +130,9 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
                 "exists."
             )
         return OneOf(field, tuple(_keyword(one) for one in given))
+    if any(isinstance(one, int) and not isinstance(one, bool) and int(_number(one, field)) != one for one in given):
+        # Compared as doubles, it would equal its neighbours, and a deletion would remove theirs.
+        raise BadInput(f"filter: {field}: an integer beyond 2^53 is not exact; declare the field as a keyword.")
     spans = [_span(one, field) if kind == "date" else (_number(one, field),) * 2 for one in given]
     match condition.op:  # every engine compares doubles, so that the bound beyond a value is its neighbour
         case "gt":

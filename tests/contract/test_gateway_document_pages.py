@@ -98,7 +98,7 @@ async def test_without_the_document_store_there_is_no_page(stack: RealStack) -> 
     assert (answer.status_code, "lexical" in answer.json()["detail"]) == (503, True)
 
 
-@pytest.mark.parametrize("identity", ["plain", "a/b?c=d", "get", "ü 1"])
+@pytest.mark.parametrize("identity", ["plain", "a/b?c=d", "get", "ü 1", "https://a.example/", "/"])
 async def test_one_document_is_read_and_deleted_by_its_path(stack: RealStack, identity: str) -> None:
     kept = {"id": identity, "title": "Title", "text": "a text", "metadata": {"year": 2021}}
     assert (await stack.send([kept])).json()["complete"]
@@ -107,3 +107,12 @@ async def test_one_document_is_read_and_deleted_by_its_path(stack: RealStack, id
     assert (await stack.client.delete(path)).json()["complete"]
     gone = await stack.client.get(path)
     assert (gone.status_code, gone.json()["type"].rpartition("/")[2].rpartition(":")[2]) == (404, "not-found")
+
+
+async def test_a_path_never_names_another_document(stack: RealStack) -> None:
+    others = ["https://a.example", "\ufffd"]
+    assert (await stack.send([{"id": one, "text": "a text"} for one in others])).json()["complete"]
+    assert (await stack.client.delete(f"{PAGES}/https%3A%2F%2Fa.example%2F")).json()["complete"]
+    wrong = await stack.client.delete(f"{PAGES}/%FF")
+    assert (wrong.status_code, "UTF-8" in wrong.json()["detail"]) == (422, True)
+    assert (await stack.post("/documents/get", ids=others)).json()["missing"] == []

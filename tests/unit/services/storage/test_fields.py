@@ -79,6 +79,13 @@ def test_an_undeclared_field_is_refused_and_the_declared_ones_are_named() -> Non
         requirements_of(asked, {"year": "number", "topic": "keyword"})
 
 
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**60) - 1, (1, 1_234_567_890_123_456_789)])
+def test_an_integer_that_equals_its_neighbours_is_refused(value: Operand | tuple[Operand, ...]) -> None:
+    asked = Filter(all=(Condition(field="post", op="in" if isinstance(value, tuple) else "eq", value=value),))
+    with pytest.raises(BadInput, match=r"post.*keyword"):
+        requirements_of(asked, {"post": "number"})
+
+
 def test_keywords_have_no_order() -> None:
     asked = Filter(all=(Condition(field="topic", op="gte", value="a"),))
     with pytest.raises(BadInput, match="topic"):
