@@ -293,6 +293,14 @@ async def test_pipelines_are_listed_and_can_be_sent_changed(shop: Subject) -> No
     assert (await shop.call("pipeline", "bm25")).fingerprint == listed.fingerprint
 
 
+@pytest.mark.parametrize("key", ["", "rsk_secret\n", "rsk_sécret"])
+def test_what_is_no_key_is_refused_and_not_shown(key: str) -> None:
+    for client in (Client, AsyncClient):
+        with pytest.raises(ValueError, match="the key is empty") as refused:
+            client("https://search.example", key=key)
+        assert "rsk" not in str(refused.value)
+
+
 def test_a_key_does_not_travel_unencrypted_to_another_machine() -> None:
     for client in (Client, AsyncClient):
         with pytest.raises(ValueError, match="unencrypted"):

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import functools
+import re
 import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -29,7 +30,9 @@ P = ParamSpec("P")
 
 
 def _options(url: str, key: str | None, ca_file: Path | str | None, trust_plain: bool) -> dict[str, Any]:
-    """Raises ValueError where the key would travel unencrypted."""
+    """Raises ValueError where the key would travel unencrypted, or is none."""
+    if key is not None and not re.fullmatch(r"[!-~]+", key):  # httpx would show it in its error
+        raise ValueError("the key is empty, or has white space or other characters that no key has")
     if key is not None and not trust_plain and not _is_safe(httpx.URL(url)):
         raise ValueError(
             f"the key would travel unencrypted to {url}: use https://, or trust_plain=True in your network"
