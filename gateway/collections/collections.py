@@ -200,6 +200,7 @@ class Collections:
         # A generation begun again for the same build between two removals would lose its second half.
         async with self._locks.of(name):
             await self._remove(name, Budget.within(current_deadline()))
+            self._publications.forget(name)
 
     async def discard(self, name: str, token: str, caller: Principal | None) -> None:
         """Removes the generation of a build, if one is there. Raises Conflict where it was published, and Forbidden for

@@ -72,6 +72,11 @@ class PublishJobs:
         """Returns the publications of a collection."""
         return tuple(job.shown() for job, _ in self._jobs.values() if name_of(job.generation) == name)
 
+    def forget(self, name: str) -> None:
+        """Forgets the publications of a removed collection: one of its name may be begun again, and is another."""
+        for key in [one for one in self._jobs if name_of(one[0]) == name]:
+            del self._jobs[key]
+
     async def result(
         self,
         generation: str,

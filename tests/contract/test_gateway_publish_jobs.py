@@ -113,3 +113,14 @@ async def test_a_gateway_that_ends_cancels_its_publications(tmp_path: Path) -> N
 
 def test_no_call_of_a_publication_has_more_time_than_a_service_allows() -> None:
     assert budget.CALL_S == 120
+
+
+async def test_a_collection_that_is_begun_again_has_no_publication_of_the_removed_one(built: RealStack) -> None:
+    assert (await publish(built))[0] == 202
+    assert (await built.client.delete("/v1/collections/c")).status_code == 204
+    release(built)
+    assert (await built.begin(build="again")).json()["generation"] == "c@1"
+    assert await shown(built) == []
+    assert (await built.send(numbered(3), build="again")).json()["complete"]
+    answer = await built.post("/publish", build="again")
+    assert (answer.status_code, answer.json()["documents"]) == (200, 3)
