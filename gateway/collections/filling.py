@@ -39,11 +39,15 @@ class Filling:
     ) -> bool:
         """Copies all documents of `live`, and finishes the indexes. Returns whether all then have the same documents.
 
+        The document store gets its copies last: what was interrupted differs between the services, so that a publish
+        that does not go on filling refuses it. A generation on the document store alone has nothing to differ from.
         Where they do not, writes of another gateway were under way, or the generation had documents that `live` has
         not. Raises ProblemError for what does not pass.
         """
         for _ in range(PASSES):
-            await self._copy(store, live, backends, generation, build)
+            for part in ([one for one in backends if one is not store], [one for one in backends if one is store]):
+                if part:
+                    await self._copy(store, live, part, generation, build)
             await on_all(backends, lambda one: finish_index(one, generation, build))
             async with self._pauses.pause(name_of(live), MOST_PAUSE_S):
                 there = await on_all((store,), lambda one: wire.finish(one, live, None, CALL_S))

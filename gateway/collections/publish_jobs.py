@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from services.chassis.background_tasks import Supervisor
-from services.chassis.errors import DeadlineExceeded, ProblemError
+from services.chassis.errors import Conflict, DeadlineExceeded, ProblemError
 from services.contracts.collections import Published, PublishJob, PublishPhase
 from services.contracts.generations import name_of
 
@@ -25,6 +25,7 @@ class Progress:
     """How far a publication is, and how it ended."""
 
     generation: str
+    fill: bool = False  # whether it fills the generation first
     started_at: float = field(default_factory=time.time)
     phase: PublishPhase = "finish"
     waiting_for: set[str] = field(default_factory=set)
@@ -83,18 +84,25 @@ class PublishJobs:
         expected: int | None,
         work: Callable[[Progress], Awaitable[Published]],
         wait_s: float,
+        *,
+        fill: bool = False,
     ) -> Published | PublishJob:
         """Starts a publication, or joins the one that runs for the same generation and number of documents.
 
-        Returns its result or raises its error; returns its state if it takes longer than `wait_s`.
+        Returns its result or raises its error; returns its state if it takes longer than `wait_s`. Raises Conflict
+        where one with another `fill` runs: it would publish what the other has not filled.
         """
+        for running, _ in self._jobs.values():
+            if running.generation == generation and not running.ended and running.fill is not fill:
+                how = "with" if running.fill else "without"
+                raise Conflict(f"A publish of {generation} {how} `fill` is under way; wait for it, then ask again.")
         key = generation, expected
         if key not in self._jobs or self._jobs[key][0].ended:
             name = name_of(generation)
             ended = [one for one, (job, _) in self._jobs.items() if job.ended and name_of(one[0]) == name]
             for one in ended:
                 del self._jobs[one]
-            job = Progress(generation)
+            job = Progress(generation, fill)
             self._jobs[key] = job, self._supervisor.start("publish", lambda: _run(job, work))
         job, task = self._jobs[key]
         await asyncio.wait({task}, timeout=wait_s)

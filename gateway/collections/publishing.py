@@ -100,7 +100,7 @@ class Publishing:
                 _check_not_overtaken(generation, history.live, self._generations.live(name))
                 raise
 
-        return await self._jobs.result(generation, expected, work, remaining_s(budget))
+        return await self._jobs.result(generation, expected, work, remaining_s(budget), fill=fill)
 
     async def retire_expired_generations(self) -> None:
         """Removes, every few seconds, generations below the live one that are superseded or were kept long enough."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 
+from gateway.collections import filling
 from services.chassis.deadlines import Deadline
 from services.dense.encoder_hashing import HashingEncoder
 from services.dense.settings import DenseSettings
@@ -53,6 +54,7 @@ HYBRID = {
     ],
 }  # fmt: skip
 BUILD = {"build": "half"}
+PUBLISH = "/v1/collections/c/publish"
 
 
 class Searching:
@@ -149,6 +151,37 @@ async def test_a_filling_is_shown_and_goes_on_after_a_restart(tmp_path: Path) ->
     async with real_stack(tmp_path, refresh_s=0.05) as stack:
         assert (await published(stack)).json()["documents"] == 40
         assert await stack.live() == {"lexical": 40, "dense": 40}
+
+
+async def test_what_is_filled_in_part_is_not_published_without_a_fill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filling, "COPIED", 5)
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+        await stack.begin(**BUILD, new_generation=True)
+        stack.ways["lexical"].hold = (b'"d31"', asyncio.Event())  # the page that has it is never read
+        soon = {"x-deadline-ms": "600"}
+        filled = await stack.client.post(PUBLISH, json={**BUILD, "fill": True}, headers=soon)
+        assert filled.status_code == 202
+        other = await stack.client.post(PUBLISH, json=BUILD, headers=soon)
+        assert (other.status_code, "with `fill` is under way" in other.text) == (409, True)
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        assert 0 < (await stack.states("dense"))["c@2"]["documents"] < 40
+        assert (await stack.post("/publish", **BUILD)).status_code == 409
+        assert (await published(stack)).json()["documents"] == 40
+
+
+async def test_a_fill_does_not_join_a_publish_without_one(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+        await stack.begin(**BUILD, new_generation=True)
+        assert (await stack.send([{"id": "d01", "text": "word 1"}], **BUILD)).json()["complete"]
+        stack.ways["dense"].hold = (b"/c@2/finish", asyncio.Event())
+        soon = {"x-deadline-ms": "600"}
+        assert (await stack.client.post(PUBLISH, json=BUILD, headers=soon)).status_code == 202
+        filled = await stack.client.post(PUBLISH, json={**BUILD, "fill": True}, headers=soon)
+        assert (filled.status_code, "without `fill` is under way" in filled.text) == (409, True)
 
 
 async def test_a_build_with_documents_of_its_own_is_not_published(tmp_path: Path) -> None:
