@@ -23,6 +23,8 @@ FieldKind = Literal["keyword", "number", "date"]
 # `fill` copies the live generation's documents, `finish` merges and builds indexes, `compare` repeats that while writes
 # are paused, `switch` publishes everywhere.
 PublishPhase = Literal["fill", "finish", "compare", "switch"]
+BoostedField = Literal["title", "text"]
+Boost = Annotated[Number, Field(gt=0.0, le=1_000.0)]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield", "doc2query", "deepct"]
 
 
@@ -35,7 +37,7 @@ class LexicalPreset(Wire):
     """A lexical ranking that the caller defines.
 
     `flat` scores title + newline + text as one field, `best_fields` and `most_fields` two, `doc2query` that one field
-    with the generated queries, `deepct` the word frequencies alone.
+    with the generated queries, `deepct` the word frequencies alone. `boosts` are factors of the two fields' scores.
     """
 
     name: Name
@@ -43,6 +45,16 @@ class LexicalPreset(Wire):
     k1: Annotated[Number, Field(ge=0.0, le=100.0)]
     b: Weight
     tie_breaker: Weight = 0.0  # best_fields only: the share of the weaker field
+    # Left out without any, so that an earlier release reads the preset.
+    boosts: Annotated[dict[BoostedField, Boost], Field(exclude_if=not_)] = {}
+
+    @model_validator(mode="after")
+    def _boosts_fields_that_it_scores(self) -> Self:
+        if self.boosts and self.match not in ("best_fields", "most_fields"):
+            raise ValueError(
+                f"boosts: only best_fields and most_fields score two fields, not {self.match}; leave it out"
+            )
+        return self
 
 
 def _named_or_own(value: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import qdrant_edge as edge
 
 from services.contracts.collections import LexicalPreset
-from services.lexical.presets import fields_of
+from services.lexical.presets import boost_of, fields_of
 
 # Best documents of each field that enter a sum over fields or repeated words. With fewer documents in the collection
 # the sum is exact, and 5,183 take 4 ms. In larger ones, a document below this rank in a field contributes 0 for it.
@@ -33,9 +33,10 @@ def bm25_request(
     scores: list[edge.Expression] = []
     for field in fields:
         weighted: list[edge.Expression] = []
+        boost = boost_of(preset, field)
         for times, terms in groups.items():
             variable = edge.Expression.Variable(f"$score[{len(prefetches)}]")
-            weighted.append(edge.Expression.Mult([edge.Expression.Constant(float(times)), variable]))
+            weighted.append(edge.Expression.Mult([edge.Expression.Constant(times * boost), variable]))
             query = edge.TextQuery(field, terms, parameters)
             prefetches.append(edge.Prefetch(limit=MOST_CANDIDATES, query=query, filter=where))
         scores.append(edge.Expression.Sum(weighted))

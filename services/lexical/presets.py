@@ -42,6 +42,11 @@ def fields_of(preset: LexicalPreset) -> tuple[str, ...]:
             return ("title", "text")
 
 
+def boost_of(preset: LexicalPreset, field: str) -> float:
+    """Returns the factor of a field's scores."""
+    return next((factor for boosted, factor in preset.boosts.items() if boosted == field), 1.0)
+
+
 def chosen_preset(declaration: CollectionDeclaration, name: str | None) -> LexicalPreset:
     """Returns the preset of that name, or the first one. Raises BadInput naming the declared ones."""
     presets = declared_presets(declaration)

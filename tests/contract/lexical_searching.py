@@ -97,17 +97,27 @@ class SearchingSuite:
         half = LexicalPreset(name="half", match="best_fields", k1=1.2, b=0.75, tie_breaker=0.5)
         best = LexicalPreset(name="best", match="best_fields", k1=1.2, b=0.75)
         total = LexicalPreset(name="sum", match="most_fields", k1=1.2, b=0.75)
-        generation = await filled(engine, held, CollectionDeclaration(presets=(half, best, total)))
-        title = bm25({one.id: one.title for one in held}, "brake pad", 1.2, 0.75)
-        text = bm25({one.id: one.text for one in held}, "brake pad", 1.2, 0.75)
-        for name, tie in (("half", 0.5), ("best", 0.0), ("sum", 1.0)):
-            expected = {
-                one: max(title.get(one, 0), text.get(one, 0)) + tie * min(title.get(one, 0), text.get(one, 0))
-                for one in "abc"
-            }
-            actual = await scores(engine, generation, "brake pad", preset=name)
+        titled = LexicalPreset(name="titled", match="best_fields", k1=1.2, b=0.75, tie_breaker=0.5, boosts={"title": 3})
+        both = LexicalPreset(name="both", match="most_fields", k1=1.2, b=0.75, boosts={"title": 0.25, "text": 1.5})
+        generation = await filled(engine, held, CollectionDeclaration(presets=(half, best, total, titled, both)))
+        rankings = set()
+        for name, tie, of_title, of_text in (
+            ("half", 0.5, 1.0, 1.0),
+            ("best", 0.0, 1.0, 1.0),
+            ("sum", 1.0, 1.0, 1.0),
+            ("titled", 0.5, 3.0, 1.0),
+            ("both", 1.0, 0.25, 1.5),
+        ):
+            # "brake" twice: the factor counts once for each time.
+            title = bm25({one.id: one.title for one in held}, "brake pad brake", 1.2, 0.75)
+            text = bm25({one.id: one.text for one in held}, "brake pad brake", 1.2, 0.75)
+            pairs = {one: (of_title * title.get(one, 0), of_text * text.get(one, 0)) for one in "abc"}
+            expected = {one: max(pair) + tie * min(pair) for one, pair in pairs.items()}
+            actual = await scores(engine, generation, "brake pad brake", preset=name)
             assert actual == pytest.approx(expected, rel=1e-5)
             assert list(actual) == sorted(expected, key=lambda one: (-expected[one], one))
+            rankings.add(tuple(actual))
+        assert len(rankings) > 1
 
     async def test_the_first_preset_is_the_default(self, engine: LexicalEngine) -> None:
         declaration = CollectionDeclaration(presets=("anserini-flat", "beir"))

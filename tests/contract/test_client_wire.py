@@ -109,7 +109,7 @@ FILTER: sent_documents.Filter = {
     ]
 }
 DOCUMENT = {"id": "a", "title": "t", "text": "x", "metadata": {"year": 2020}}
-PRESET = LexicalPreset(name="mine", match="flat", k1=0.9, b=0.4)
+PRESET = LexicalPreset(name="mine", match="most_fields", k1=0.9, b=0.4, boosts={"title": 2.0})
 # Every call with all its arguments, and the models of its body.
 SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
     (

@@ -120,3 +120,34 @@ async def test_a_name_that_is_no_generation_is_a_4xx(client: httpx.AsyncClient, 
 async def test_a_query_of_stop_words_is_answered_with_nothing(filled: httpx.AsyncClient) -> None:
     answer = await search(filled, query="the of and")
     assert (answer.status_code, answer.json()["hits"]) == (200, [])
+
+
+MINE = {"name": "mine", "match": "best_fields", "k1": 1.2, "b": 0.75, "tie_breaker": 0.5}
+
+
+async def test_the_boosts_of_a_preset_are_in_its_stamp_and_only_where_there_are_any(client: httpx.AsyncClient) -> None:
+    for generation, boosts, stamp in (
+        ("notes@1", {}, "best_fields k1=1.2 b=0.75 tie_breaker=0.5"),
+        ("notes@2", {"title": 2.0}, "best_fields k1=1.2 b=0.75 tie_breaker=0.5 title^2.0"),
+    ):
+        state = (
+            await client.put(f"/v1/collections/{generation}", json={"presets": [{**MINE, "boosts": boosts}]})
+        ).json()
+        assert state["stamp"]["preset.mine"] == stamp
+        assert ("boosts" in state["declaration"]["presets"][0]) == bool(boosts)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"boosts": {"body": 2.0}}, "'title' or 'text'"),
+        ({"boosts": {"title": 0.0}}, "boosts.title"),
+        ({"boosts": {"title": 2.0}, "match": "flat"}, "only best_fields and most_fields"),
+    ],
+)
+async def test_a_preset_that_cannot_be_is_refused_with_what_is_allowed(
+    client: httpx.AsyncClient, wrong: dict[str, object], said: str
+) -> None:
+    answer = await client.put(GENERATION, json={"presets": [{**MINE, **wrong}]})
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]

@@ -3,7 +3,10 @@
 Where the wire has a choice of words, these are any texts: a later gateway may have more.
 """
 
-from typing import Any, Literal
+from operator import not_
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from retrieval_client.documents import Answer, MetadataValue
 
@@ -30,13 +33,18 @@ class Problem(Answer):
 
 
 class LexicalPreset(Answer):
-    """A lexical ranking that the caller defines; `match`: flat, best_fields, most_fields, doc2query, deepct."""
+    """A lexical ranking that the caller defines; `match`: flat, best_fields, most_fields, doc2query, deepct.
+
+    `boosts`: factors of the scores of `title` and `text`.
+    """
 
     name: str
     match: str
     k1: float
     b: float
     tie_breaker: float = 0.0
+    # Left out without any, so that an earlier gateway reads it.
+    boosts: Annotated[dict[str, float], Field(exclude_if=not_)] = {}
 
 
 Preset = str | LexicalPreset
