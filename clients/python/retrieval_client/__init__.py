@@ -1,13 +1,15 @@
-"""Searches and loads a retrieval stack through its gateway."""
+"""Searches and loads a retrieval stack through its gateway, and calls its re-ranker."""
 
 from retrieval_client.answers import LexicalPreset, Published, PublishJob, SearchAnswer, SearchHit
 from retrieval_client.clients import AsyncClient, Client
 from retrieval_client.documents import Condition, Document, DocumentWithVectors, Filter
 from retrieval_client.errors import RetrievalError
 from retrieval_client.loading import LoadReport
+from retrieval_client.reranking import AsyncReranker, Reranker
 
 __all__ = [
     "AsyncClient",
+    "AsyncReranker",
     "Client",
     "Condition",
     "Document",
@@ -17,6 +19,7 @@ __all__ = [
     "LoadReport",
     "PublishJob",
     "Published",
+    "Reranker",
     "RetrievalError",
     "SearchAnswer",
     "SearchHit",

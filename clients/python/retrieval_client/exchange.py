@@ -81,7 +81,7 @@ def attempt(parse: Parse[A], request: Request) -> Steps[A]:
     except ValidationError as error:
         first = error.errors()[0]
         what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise RetrievalError("bad-answer", f"{outcome.url} is no gateway of this release: {what}") from error
+        raise RetrievalError("bad-answer", f"{outcome.url} is no service of this release: {what}") from error
 
 
 def ask(
