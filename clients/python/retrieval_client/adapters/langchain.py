@@ -1,13 +1,16 @@
-"""A retriever of LangChain whose documents come from a gateway."""
+"""A retriever of LangChain whose documents come from a gateway, and a compressor that re-ranks documents."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
-from langchain_core.documents import Document
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
+from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict
 
-from retrieval_client import Client
+from retrieval_client import Client, Reranker
+from retrieval_client.reranking import passage
 
 
 class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not installed where types are checked
@@ -47,3 +50,25 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **asked: Any
     ) -> list[Document]:
         return await asyncio.to_thread(self._get_relevant_documents, query, run_manager=run_manager.get_sync(), **asked)
+
+
+class RerankerCompressor(BaseDocumentCompressor):  # type: ignore[misc]
+    """Sorts documents by how well title and text answer the query, and keeps the `top_n` best, or all.
+
+    `relevance_score` in a document's metadata is the re-ranker's.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    reranker: Reranker
+    top_n: int | None = None
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """Returns copies of the documents, best first."""
+        texts = [passage(document.metadata.get("title"), document.page_content) for document in documents]
+        return [
+            documents[index].model_copy(update={"metadata": {**documents[index].metadata, "relevance_score": score}})
+            for index, score in self.reranker.rerank(query, texts, top=self.top_n)
+        ]

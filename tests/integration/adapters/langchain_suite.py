@@ -1,0 +1,41 @@
+"""The adapters of LangChain, and LangChain's own tests of a retriever (it has none of a compressor)."""
+
+import os
+
+from langchain_core.documents import Document
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from retrieval_client import Client, Reranker
+from retrieval_client.adapters.langchain import GatewayRetriever, RerankerCompressor
+
+
+class TestGatewayRetriever(RetrieversIntegrationTests):
+    retriever_constructor = GatewayRetriever
+    retriever_constructor_params = {
+        "client": Client(os.environ["GATEWAY"]),
+        "collection": "c",
+        "pipeline": "bm25",
+        "k": 5,
+    }
+    retriever_query_example = "word"
+
+
+def test_a_document_has_its_id_text_title_and_score():
+    [found] = GatewayRetriever(**TestGatewayRetriever.retriever_constructor_params).invoke("word 7", k=1)
+    assert (found.id, found.page_content, found.metadata["title"]) == ("d07", "word 7", "")
+    assert found.metadata["score"] > 0
+
+
+async def test_a_compressor_keeps_the_best_documents_and_their_metadata():
+    documents = [
+        Document(id="a", page_content="a car", metadata={"year": 1}),
+        Document(id="b", page_content="of steel", metadata={"title": "A red bicycle", "year": 2}),
+        Document(id="c", page_content="a red car"),
+    ]
+    best = RerankerCompressor(reranker=Reranker(os.environ["RERANKER"]), top_n=2)
+    found = best.compress_documents(documents, "red bicycle")
+    assert [(one.id, one.metadata["relevance_score"]) for one in found] == [("b", 1.0), ("c", 0.5)]
+    assert (found[0].page_content, found[0].metadata["year"]) == ("of steel", 2)
+    assert "relevance_score" not in documents[1].metadata
+    assert await best.acompress_documents(documents, "red bicycle") == found
+    assert best.compress_documents([], "red bicycle") == []

@@ -1,0 +1,56 @@
+"""The adapters of LlamaIndex, which has no tests of its own for a retriever or a postprocessor."""
+
+import os
+
+import pytest
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from retrieval_client import Client, Reranker, RetrievalError
+from retrieval_client.adapters.llama_index import GatewayRetriever, RerankerPostprocessor
+
+
+def retriever(**options):
+    return GatewayRetriever(Client(os.environ["GATEWAY"]), "c", pipeline="bm25", **options)
+
+
+def reranked(**options):
+    return RerankerPostprocessor(reranker=Reranker(os.environ["RERANKER"]), **options)
+
+
+def node(identity, text, **metadata):
+    return NodeWithScore(node=TextNode(id_=identity, text=text, metadata=metadata), score=9.0)
+
+
+async def test_a_node_has_its_id_text_title_and_score():
+    [found] = retriever(similarity_top_k=1).retrieve("word 7")
+    assert (found.node.node_id, found.node.text, found.node.metadata) == ("d07", "word 7", {"title": ""})
+    assert found.score > 0
+    assert await retriever(similarity_top_k=1).aretrieve("word 7") == [found]
+
+
+def test_a_refusal_is_raised():
+    with pytest.raises(RetrievalError, match="absent"):
+        GatewayRetriever(Client(os.environ["GATEWAY"]), "absent", pipeline="bm25").retrieve("word")
+
+
+async def test_a_postprocessor_keeps_the_best_nodes():
+    nodes = [node("a", "a car"), node("b", "of steel", title="A red bicycle"), node("c", "a red car")]
+    found = reranked(top_n=2).postprocess_nodes(nodes, query_str="red bicycle")
+    assert [(one.node.node_id, one.score) for one in found] == [("b", 1.0), ("c", 0.5)]
+    assert await reranked(top_n=2).apostprocess_nodes(nodes, query_str="red bicycle") == found
+    assert reranked().postprocess_nodes([], query_str="red bicycle") == []
+    with pytest.raises(ValueError, match="query_str"):
+        reranked().postprocess_nodes(nodes)
+
+
+def test_a_query_engine_uses_both():
+    engine = RetrieverQueryEngine(
+        retriever(similarity_top_k=5),
+        get_response_synthesizer(llm=MockLLM()),
+        node_postprocessors=[reranked(top_n=1)],
+    )
+    [source] = engine.query("word 7").source_nodes
+    assert (source.node.node_id, source.score) == ("d07", 1.0)
