@@ -39,27 +39,34 @@ from services.contracts.documents import (
     DocumentsPage,
     FanOutReport,
     IdsRequest,
+    LineProblem,
+    LinesStored,
+    LinesTotal,
     SentDocument,
 )
 from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
-CollectionName = Annotated[Name, Path(description="A collection: lower-case letters, digits, - and _, at most 64.")]
+CollectionName = Annotated[
+    Name, Path(description="A collection: lower-case letters, digits, - and _, at most 64.", examples=["shop"])
+]
 After = Annotated[
     str | None, Query(min_length=1, max_length=520, description="The `following` of the page before; none begins.")
 ]
-OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.")]
+OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.", examples=["kettle"])]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
 OfBuild = Annotated[BuildToken | None, Query(description="The `build` whose generation the documents are for.")]
 WithVectors = Annotated[bool, Query(description="Also the vectors of the documents, by backend.")]
-PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.")]
+PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.", examples=["hybrid"])]
 
 
 STILL_PUBLISHING: dict[int | str, dict[str, Any]] = {
     202: {"model": PublishJob, "description": "It goes on; `publishing` at the address in Location has its state."}
 }
+LINES = {"anyOf": [line.model_json_schema() for line in (LineProblem, LinesStored, LinesTotal)]}
 AS_LINES = {
-    "requestBody": {"content": {NDJSON: {"schema": SentDocument.model_json_schema() | {"description": "One a line."}}}}
+    "requestBody": {"content": {NDJSON: {"schema": {"$ref": "#/components/schemas/SentDocument"}}}},
+    "responses": {"200": {"content": {NDJSON: {"schema": LINES}}}},
 }
 
 

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
@@ -20,6 +19,7 @@ from services.chassis.access.sessions import Sessions
 from services.chassis.admission.lanes import lanes_of
 from services.chassis.admission.limits import Limiter
 from services.chassis.instruments import Instruments
+from services.chassis.openapi_document import openapi_document
 from services.chassis.probes import Lifecycle, Readiness, probe_router
 from services.chassis.request_path import RequestPath
 from services.chassis.requests import rendering
@@ -48,7 +48,7 @@ class ServiceApp(FastAPI):
         """Returns the OpenAPI document."""
         if self.openapi_schema is None:
             shown = [_without_head(route) for route in self.routes]
-            self.openapi_schema = get_openapi(title=self.title, version=self.version, routes=shown)
+            self.openapi_schema = openapi_document(self.title, shown, keyed=self.state.access.ring is not None)
         return self.openapi_schema
 
 
@@ -110,6 +110,7 @@ def create_app(
 
     # Redirected to a path without its slash, a caller would be sent to the host of its own header.
     app = ServiceApp(title=service, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.access = access
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
     app.state.sessions = sessions

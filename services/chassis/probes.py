@@ -7,6 +7,7 @@ from contextvars import Context
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 
 from services.chassis.instruments import Instruments
 from services.chassis.requests.handling import handled
@@ -84,7 +85,7 @@ def probe_router(
 
     if instruments is not None:
 
-        @router.get("/metrics", response_class=Response)
+        @router.get("/metrics", response_class=PlainTextResponse)
         @handled(scope="open")
         async def metrics() -> Response:
             """Returns the metrics in the format of Prometheus."""

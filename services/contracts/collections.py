@@ -4,7 +4,7 @@ import hashlib
 from operator import not_
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
 
 from services.contracts.base import Count, DocumentId, FieldName, Name, Number, Weight, Wire
 from services.contracts.documents import IndexRequest, MetadataUpdate
@@ -26,6 +26,9 @@ PublishPhase = Literal["fill", "finish", "compare", "switch"]
 BoostedField = Literal["title", "text"]
 Boost = Annotated[Number, Field(gt=0.0, le=1_000.0)]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield", "doc2query", "deepct"]
+
+# The document of the examples in the OpenAPI document.
+KETTLE: JsonValue = {"id": "kettle", "text": "Boils a litre of water.", "metadata": {"year": 2021}}
 
 
 def build_mark(token: str) -> str:
@@ -109,6 +112,8 @@ class BeginCollection(CollectionDeclaration):
     the collection to another key, from the generation that this call begins on; it needs the scope admin.
     """
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"build": "first-load", "metadata": {"year": "number"}}]})
+
     new_generation: bool = False
     build: BuildToken | None = None
     owner: OwnerId | None = None
@@ -147,6 +152,8 @@ class PublishRequest(Wire):
     generation into the build, for one of another model or of other backends.
     """
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"build": "first-load", "expected_documents": 1}]})
+
     build: BuildToken | None = None
     generation: Generation | None = None
     expected_documents: Count | None = None
@@ -162,17 +169,25 @@ class PublishRequest(Wire):
 class DiscardRequest(Wire):
     """Names a build that is given up: its generation is removed."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"build": "first-load"}]})
+
     build: BuildToken
 
 
 class DocumentsRequest(IndexRequest):
     """A batch sent to the gateway: for the generation of a `build`, or for the live one and every newer build."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"build": "first-load", "documents": [KETTLE]}]})
+
     build: BuildToken | None = None
 
 
 class MetadataRequest(Wire):
     """Changes of metadata alone: of the generation of a `build`, or of the live one and every newer build."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"documents": [{"id": "kettle", "metadata": {"year": 2022}}]}]}
+    )
 
     documents: Annotated[tuple[MetadataUpdate, ...], Items(1, 256, fail_fast=True)]
     build: BuildToken | None = None
@@ -187,6 +202,8 @@ class MetadataRequest(Wire):
 class DeleteRequest(Wire):
     """Documents to delete from the generation of a `build`, or from the live one and every newer build: by their ids,
     or the first 1,000 that pass a filter (there, or in the live one)."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["kettle"]}]})
 
     ids: Annotated[tuple[DocumentId, ...], Items(1, 1_000)] | None = None
     filter: Filter | None = None

@@ -221,6 +221,8 @@ class LinesTotal(Wire):
 class IdsRequest(Wire):
     """Documents by id, to fetch or to delete."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["kettle"]}]})
+
     ids: Annotated[tuple[DocumentId, ...], Items(1, 1_000)]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, FiniteFloat, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, FiniteFloat, Tag, model_validator
 
 from services.contracts.base import DEEPEST, Count, Depth, Name, QueryText, Wire
 from services.contracts.documents import Included, MetadataValue
@@ -36,6 +36,10 @@ class SearchRequest(Wire):
     after them, as a larger `top` would have given them, and `page`. `highlight` adds to each hit at most so many
     fragments of its text with words of the query, whichever stage found it.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"query": "boil water for tea", "top": 2, "include": ["title"]}]}
+    )
 
     query: QueryText
     pipeline: AskedPipeline = "hybrid"

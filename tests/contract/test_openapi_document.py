@@ -1,0 +1,173 @@
+"""What the OpenAPI document of every service promises, held against what the service answers."""
+
+import tomllib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from jsonschema import Draft202012Validator
+from starlette.routing import Route
+
+from services.contracts.version import VERSION
+from tests.support.declared_answers import references, resolved, undeclared
+from tests.support.keys import TOKEN, Keys, bearing, made_keys
+from tests.support.real_stack import RealStack, real_stack
+from tests.support.route_keys import SERVICES, routes_of, service_app
+
+ROOT = Path(__file__).parents[2]
+PROBES = {"/livez", "/readyz", "/metrics"}
+HYBRID = """
+name: hybrid
+stages: [{kind: fuse, inputs: [{kind: retrieve, backend: lexical}, {kind: retrieve, backend: dense}]}]
+"""
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    return made_keys(tmp_path)
+
+
+@pytest.fixture(params=SERVICES)
+async def app(request: pytest.FixtureRequest, keys: Keys) -> AsyncIterator[FastAPI]:
+    built = service_app(request.param, keys.file.parent, keys)
+    async with built.router.lifespan_context(built):
+        yield built
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "hybrid.yaml").write_text(HYBRID)
+    async with real_stack(tmp_path) as opened:
+        yield opened
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    return ((path, method, one) for path, of in document["paths"].items() for method, one in of.items())
+
+
+def headers_of(document: dict[str, Any], operation: dict[str, Any]) -> set[str]:
+    parameters = [resolved(document, one) for one in operation.get("parameters", ())]
+    return {one["name"] for one in parameters if one["in"] == "header"}
+
+
+async def test_every_reference_of_the_document_leads_to_a_schema(app: FastAPI) -> None:
+    document = app.openapi()
+    for reference in references(document):
+        resolved(document, {"$ref": reference})
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+
+
+async def test_an_operation_has_the_name_of_its_function_and_the_key_that_it_needs(app: FastAPI) -> None:
+    document = app.openapi()
+    names = {route.path_format: route for route in app.routes if isinstance(route, Route)}
+    assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    for method, path, scope in routes_of(app):
+        operation = document["paths"].get(path, {}).get(method.lower())
+        if operation is None:
+            continue
+        assert operation["operationId"].isidentifier()
+        if len(document["paths"][path]) == 1:
+            assert operation["operationId"] == names[path].name
+        assert ("security" in operation) == (scope != "open")
+        said = {"open": "", "internal": "Internal: takes no key."}.get(scope, f"Needs the scope {scope}.")
+        assert operation["description"].endswith(said)
+
+
+async def test_where_callers_need_no_key_the_document_says_that_it_may_be_left_out(stack: RealStack) -> None:
+    document = (await stack.client.get("/openapi.json")).json()
+    assert {} in document["paths"]["/v1/pipelines"]["get"]["security"]
+
+
+async def test_the_headers_that_count_are_parameters_and_a_wait_is_a_header_of_the_answer(stack: RealStack) -> None:
+    document = (await stack.client.get("/openapi.json")).json()
+    for path, method, operation in operations(document):
+        shared = set() if path in PROBES else {"X-Deadline-Ms", "X-Request-Id"}
+        assert headers_of(document, operation) == shared | ({"Cache-Control"} if path.endswith("/search") else set())
+        for status in ("429", "503"):
+            declared = resolved(document, operation["responses"][status])
+            assert ("Retry-After" in declared.get("headers", ())) != ((path, status) == ("/readyz", "503")), method
+
+
+async def test_every_refusal_is_declared_with_its_body(app: FastAPI, keys: Keys) -> None:
+    document, seen = app.openapi(), set()
+    json = {"content-type": "application/json"}
+    sent: tuple[tuple[dict[str, str], str | bytes], ...] = (
+        ({}, ""),
+        (json, ""),
+        (json, "{"),
+        (json, "[]"),
+        (json, '{"no": "such field"}'),
+        (json, b" " * 40_000_000),
+        (json | {"x-deadline-ms": "never"}, "{}"),
+        (json | {"host": "elsewhere.example"}, "{}"),
+        ({"content-type": "text/plain"}, "{}"),
+    )
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://stack") as http:
+        for path, method, operation in operations(document):
+            for secret in (None, keys.secrets["expired"], keys.secrets["search"], TOKEN):
+                for headers, body in sent:
+                    url = path.replace("{", "").replace("}", "")
+                    answer = await http.request(method, url, headers=bearing(secret) | headers, content=body)
+                    assert undeclared(document, operation, answer) is None, (method, path, answer.text)
+                    seen.add(answer.status_code)
+    assert seen >= {200, 400, 401, 413, 415, 421}
+
+
+# Every operation of the gateway, each as a caller would, after those before it.
+IN_TURN = (
+    *("livez", "readyz", "metrics", "list_pipelines", "get_pipeline", "reload_pipelines"),
+    *("begin_collection", "discard", "begin_collection", "index_documents", "publish", "list_collections"),
+    *("get_collection", "search", "list_documents", "get_documents", "get_document", "update_metadata"),
+    *("roll_back", "delete_document", "delete_documents", "delete_collection"),
+)
+
+
+async def test_the_examples_of_the_document_can_be_sent_and_are_answered_as_it_says(stack: RealStack) -> None:
+    document = (await stack.client.get("/openapi.json")).json()
+    named = {operation["operationId"]: (path, method, operation) for path, method, operation in operations(document)}
+    assert set(IN_TURN) == set(named)
+    hits = []
+    for name in IN_TURN:
+        path, method, operation = named[name]
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] == "path":
+                path = path.replace(f"{{{parameter['name']}}}", parameter["schema"]["examples"][0])
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        schema = content and content["schema"]
+        [example] = [None] if not schema else _examples(document, schema)
+        answer = await stack.client.request(
+            method, path, json=example, headers={"content-type": "application/json"} if method == "post" else {}
+        )
+        assert undeclared(document, operation, answer) is None, name
+        assert answer.is_success or (name, answer.status_code) == ("roll_back", 409), answer.text
+        hits += [hit["id"] for hit in answer.json()["hits"]] if name == "search" else []
+    assert hits == ["kettle"]
+
+
+def _examples(document: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
+    choices = [resolved(document, one) for one in schema.get("anyOf", [schema])]
+    return [example for one in choices for example in one.get("examples", ())]
+
+
+async def test_documents_as_lines_are_declared_beside_those_as_json(stack: RealStack) -> None:
+    document = (await stack.client.get("/openapi.json")).json()
+    operation = document["paths"]["/v1/collections/{collection}/documents"]["post"]
+    assert set(operation["requestBody"]["content"]) == {"application/json", "application/x-ndjson"}
+    await stack.begin(build="b")
+    answer = await stack.client.post(
+        "/v1/collections/c/documents?build=b",
+        content=b'{"id": "a", "text": "word"}\n{"id": 7}\n',
+        headers={"content-type": "application/x-ndjson"},
+    )
+    assert (answer.status_code, len(answer.text.splitlines())) == (200, 3)
+    assert undeclared(document, operation, answer) is None
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"] == VERSION
