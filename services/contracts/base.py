@@ -63,6 +63,10 @@ def _checked_query(text: str) -> str:
     return normal
 
 
+def _checked_if_any(text: str) -> str:
+    return _checked_query(text) if text else text
+
+
 def _checked_id(text: str) -> str:
     if len(text.encode()) > 512:
         raise ValueError("must be at most 512 bytes in UTF-8")
@@ -75,6 +79,9 @@ QueryText = Annotated[
     Field(min_length=1, max_length=MOST_QUERY_CHARACTERS),
     BeforeValidator(_sendable),
     AfterValidator(_checked_query),
+]
+OptionalQuery = Annotated[
+    str, Field(max_length=MOST_QUERY_CHARACTERS), BeforeValidator(_sendable), AfterValidator(_checked_if_any)
 ]
 DocumentId = Annotated[
     str, Field(min_length=1, max_length=512), BeforeValidator(_sendable), AfterValidator(_checked_id)

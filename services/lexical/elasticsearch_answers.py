@@ -4,7 +4,7 @@ from pydantic import Field
 
 from services.contracts.documents import MetadataValue
 from services.contracts.expansions import Expansions
-from services.storage.elasticsearch.answers import ElasticsearchAnswer, Shards
+from services.storage.elasticsearch.answers import ElasticsearchAnswer, SearchedAnswer, Shards
 
 
 class Source(ElasticsearchAnswer):
@@ -57,3 +57,35 @@ class LargestAnswer(ElasticsearchAnswer):
     """The answer to a search for the largest size."""
 
     aggregations: LargestOf
+
+
+class Bucket(ElasticsearchAnswer):
+    """How many documents have a value (the key), or meet a query."""
+
+    key: str = ""
+    doc_count: int
+
+
+class Buckets(ElasticsearchAnswer):
+    """The counts of one aggregation. Absent when there is none, because of the filter_path."""
+
+    buckets: tuple[Bucket, ...] = ()
+
+
+class TotalHits(ElasticsearchAnswer):
+    """How many documents meet a query."""
+
+    value: int
+
+
+class CountedHits(ElasticsearchAnswer):
+    """Has the total where it was tracked."""
+
+    total: TotalHits
+
+
+class CountsAnswer(SearchedAnswer):
+    """The answer to a search for counts, aggregations by name."""
+
+    hits: CountedHits | None = None
+    aggregations: dict[str, Buckets] = {}

@@ -44,6 +44,11 @@ def stamp_of_new(declaration: CollectionDeclaration, shards: int) -> dict[str, s
     return {**stamp_of(declaration, ANALYSIS), **({} if shards == 1 else {_SHARDS: str(shards)})}
 
 
+def has_several_shards(stamp: Mapping[str, str]) -> bool:
+    """Returns whether the index of this stamp has more than one shard."""
+    return _SHARDS in stamp
+
+
 def stamp_beside(there: Mapping[str, str], declaration: CollectionDeclaration) -> dict[str, str]:
     """Returns the stamp that a declaration asks of an index with the stamp `there`, whatever its number of shards."""
     return {**stamp_of(declaration, ANALYSIS), **{key: count for key, count in there.items() if key == _SHARDS}}

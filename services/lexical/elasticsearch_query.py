@@ -17,18 +17,22 @@ def search_query(
     scoring = _scoring(preset, text)
     if not requirements and not exclude_ids:
         return scoring
+    return _bool([scoring], requirements, exclude_ids)
+
+
+def filter_query(requirements: Sequence[Requirement], exclude_ids: Sequence[str] = ()) -> Json:
+    """Returns the query for all documents that meet the requirements, without those of these ids."""
+    return _bool([], requirements, exclude_ids)
+
+
+def _bool(scoring: Sequence[Json], requirements: Sequence[Requirement], exclude_ids: Sequence[str]) -> Json:
     return {
         "bool": {
-            "must": [scoring],
+            "must": list(scoring),
             "filter": [field_clause(requirement) for requirement in requirements],
             "must_not": [{"ids": {"values": list(exclude_ids)}}] if exclude_ids else [],
         }
     }
-
-
-def filter_query(requirements: Sequence[Requirement]) -> Json:
-    """Returns the query for all documents that meet the requirements."""
-    return {"bool": {"filter": [field_clause(requirement) for requirement in requirements]}}
 
 
 def copy_preference(text: str) -> str:

@@ -6,6 +6,7 @@ from typing import Protocol
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
+from services.contracts.matches import CountRequest, Matches
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking
 from services.lexical.document_collector import WHOLE, ReadOptions
@@ -116,6 +117,14 @@ class LexicalEngine(Protocol):
 
     async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
         """Returns the best documents for `asked.query` by `asked.preset`, or by the first declared preset."""
+        ...
+
+    async def count(self, generation: str, asked: CountRequest) -> Matches:
+        """Counts, exactly, those documents that a search without a cut would return; without a query, all that pass
+        the filter. Values come by count descending, then by value, at the cut too.
+
+        Raises BadInput for a facet that does not fit its field's declared kind.
+        """
         ...
 
     async def close(self) -> None:

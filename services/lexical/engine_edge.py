@@ -14,12 +14,15 @@ from services.contracts.collections import CollectionDeclaration, CollectionStat
 from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
+from services.contracts.matches import CountRequest, Matches
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking, Scored
 from services.lexical.analysis import ANALYSIS, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions
+from services.lexical.edge_counting import count_all, count_facet, with_words
 from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds, page_of_ids
 from services.lexical.edge_query import bm25_request
+from services.lexical.facets import checked_facets
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
@@ -171,6 +174,19 @@ class EdgeEngine:
             return await held.read(lambda shard: EdgeDocuments(held.record, shard).query(request, known))
 
         return await settle_ties(fetch, asked.top)
+
+    async def count(self, generation: str, asked: CountRequest) -> Matches:
+        """Counts in a turn for each facet, so that searches run in between."""
+        held = self._usable(generation)
+        declaration = held.record.declaration
+        preset = chosen_preset(declaration, asked.preset)
+        where = edge_filter(requirements_of(asked.filter, declaration.metadata), asked.exclude_ids)
+        facets = checked_facets(asked.facets, declaration.metadata)
+        if asked.query:
+            where = with_words(preset, words_of(asked.query), where)
+        counts = {one.asked.field: await held.read(partial(count_facet, one, where)) for one in facets}
+        total = await held.read(lambda shard: count_all(shard, where)) if asked.total else None
+        return Matches(total=total, facets=counts or None)
 
     async def close(self) -> None:
         """Flushes and closes every shard, and unlocks the directory."""

@@ -7,20 +7,24 @@ from services.contracts.collections import CollectionDeclaration, CollectionStat
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.generations import in_order
 from services.contracts.health import Check
+from services.contracts.matches import CountRequest, Matches
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking
 from services.lexical.document_collector import WHOLE, ReadOptions
+from services.lexical.elasticsearch_counting import count_matches
 from services.lexical.elasticsearch_documents import delete_documents, index_documents, page_of_ids
 from services.lexical.elasticsearch_mapping import (
     ONE_SHARD,
     IndexMeta,
     ShardCounts,
+    has_several_shards,
     index_body,
     stamp_beside,
     stamp_of_new,
 )
 from services.lexical.elasticsearch_query import copy_preference, filter_query, search_query
 from services.lexical.elasticsearch_reading import get_documents, largest_document
+from services.lexical.facets import checked_facets
 from services.lexical.presets import chosen_preset
 from services.storage.builds import refuse_other_build
 from services.storage.elasticsearch.client import ElasticsearchClients
@@ -166,6 +170,27 @@ class ElasticsearchEngine:
         with self._indices.forget_if_gone(generation):
             params = {**EVERY_SHARD_ALIKE, "preference": copy_preference(asked.query)}
             return await ranked(self._reading, self._indices.index(generation), generation, query, asked.top, params)
+
+    async def count(self, generation: str, asked: CountRequest) -> Matches:
+        """Counts by aggregations in one request, in the copies that the search of this query reads."""
+        held = await self._usable(generation)
+        declared = held.declaration.metadata
+        preset = chosen_preset(held.declaration, asked.preset)
+        requirements = requirements_of(asked.filter, declared)
+        query = filter_query(requirements, asked.exclude_ids)
+        if asked.query:
+            query = search_query(preset, asked.query, requirements, asked.exclude_ids)
+        with self._indices.forget_if_gone(generation):
+            return await count_matches(
+                self._reading,
+                self._indices.index(generation),
+                generation,
+                query,
+                checked_facets(asked.facets, declared),
+                {"preference": copy_preference(asked.query)},
+                total=asked.total,
+                several_shards=has_several_shards(held.meta.stamp),
+            )
 
     async def close(self) -> None:
         """Closes the connections."""

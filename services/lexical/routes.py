@@ -31,6 +31,7 @@ from services.contracts.documents import (
     WriteVersion,
 )
 from services.contracts.generations import Generation
+from services.contracts.matches import CountRequest, Matches
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.lexical.changes import Changes
 from services.lexical.document_collector import ReadOptions
@@ -127,5 +128,11 @@ def lexical_router(engine: LexicalEngine, clock: Callable[[], float] = time.time
             hits = await engine.search(generation, asked)
         answer = RetrievalAnswer.model_construct(generation=generation, hits=hits)
         return Response(answer.model_dump_json(), media_type=JSON)
+
+    @routes.post(f"{one}/count")
+    @handled(scope="internal")
+    async def count(generation: InPath, asked: CountRequest) -> Matches:
+        with timed("count"):
+            return await engine.count(generation, asked)
 
     return routes

@@ -30,7 +30,7 @@ def edge_filter(requirements: Sequence[Requirement], exclude_ids: Sequence[str])
     excluded: list[edge.ConditionType] = (
         [edge.HasIdCondition({point_id(one) for one in exclude_ids})] if exclude_ids else []
     )
-    return edge.Filter(must=[_condition(requirement) for requirement in requirements], must_not=excluded)
+    return edge.Filter(must=[condition(requirement) for requirement in requirements], must_not=excluded)
 
 
 def ids_filter(ids: Iterable[str]) -> edge.Filter:
@@ -38,7 +38,8 @@ def ids_filter(ids: Iterable[str]) -> edge.Filter:
     return edge.Filter(must=[edge.HasIdCondition({point_id(one) for one in ids})])
 
 
-def _condition(requirement: Requirement) -> "edge.ConditionType":  # a name of the stubs alone
+def condition(requirement: Requirement) -> "edge.ConditionType":  # a name of the stubs alone
+    """Returns the condition that the documents meet that meet a requirement."""
     match requirement:
         case OneOf(field, values):
             return edge.FieldCondition(_key(field), match=edge.MatchAny(list(values)))
@@ -50,11 +51,11 @@ def _condition(requirement: Requirement) -> "edge.ConditionType":  # a name of t
         case Exists(field):
             return edge.IsEmptyCondition(_key(field))
         case AllOf(parts):
-            return edge.Filter(must=[_condition(part) for part in parts])
+            return edge.Filter(must=[condition(part) for part in parts])
         case AnyOf(parts):
-            return edge.Filter(should=[_condition(part) for part in parts])
+            return edge.Filter(should=[condition(part) for part in parts])
         case NoneOf(part):
-            return edge.Filter(must_not=[_condition(part)])
+            return edge.Filter(must_not=[condition(part)])
 
 
 def _key(field: str) -> str:

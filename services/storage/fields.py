@@ -115,10 +115,7 @@ def _requirement(node: Node, declared: Declared) -> Requirement:
 
 def _of_condition(condition: Condition, declared: Declared) -> Requirement:
     field, value = condition.field, condition.value
-    kind = declared.get(field)
-    if kind is None:
-        known = ", ".join(sorted(declared)) or "none"
-        raise BadInput(f"filter: the field {field} is not declared for this collection; declared are: {known}.")
+    kind = kind_of(field, declared, "filter")
     if condition.op == "exists":
         return Exists(field, present=value is None or value is True)
     operands = value if isinstance(value, tuple) else (value,)
@@ -130,10 +127,7 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
                 "exists."
             )
         return OneOf(field, tuple(_keyword(one) for one in given))
-    if any(isinstance(one, int) and not isinstance(one, bool) and int(_number(one, field)) != one for one in given):
-        # Compared as doubles, it would equal its neighbours, and a deletion would remove theirs.
-        raise BadInput(f"filter: {field}: an integer beyond 2^53 is not exact; declare the field as a keyword.")
-    spans = [_span(one, field) if kind == "date" else (_number(one, field),) * 2 for one in given]
+    spans = [_operand_span(one, field, kind) for one in given]
     match condition.op:  # every engine compares doubles, so that the bound beyond a value is its neighbour
         case "gt":
             return Within(field, ((math.nextafter(spans[0][1], math.inf), None),))
@@ -145,6 +139,35 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
             return Within(field, ((None, spans[0][1]),))
         case _:
             return Within(field, tuple(spans))
+
+
+def half_open(field: str, kind: FieldKind, start: Operand | None, end: Operand | None) -> Within:
+    """Returns what a number or date from `start` on and below `end` meets. Raises BadInput for a bound that does not
+    fit the field, or bounds in another order."""
+    low = None if start is None else _operand_span(start, field, kind)[0]
+    high = None if end is None else math.nextafter(_operand_span(end, field, kind)[0], -math.inf)
+    if low is not None and high is not None and low > high:
+        raise BadInput(f"{field}: a range has to begin below its end.")
+    return Within(field, ((low, high),))
+
+
+def kind_of(field: str, declared: Declared, asking: str) -> FieldKind:
+    """Returns the kind of a declared field. Raises BadInput naming the declared ones; `asking` is a request's part."""
+    if field not in declared:
+        known = ", ".join(sorted(declared)) or "none"
+        raise BadInput(f"{asking}: the field {field} is not declared for this collection; declared are: {known}.")
+    return declared[field]
+
+
+def _operand_span(value: Operand, field: str, kind: FieldKind) -> tuple[float, float]:
+    """Returns the least and the greatest number that an operand stands for."""
+    if kind == "date":
+        return _span(value, field)
+    number = _number(value, field)
+    if isinstance(value, int) and int(number) != value:
+        # Compared as doubles, it would equal its neighbours, and a deletion would remove theirs.
+        raise BadInput(f"{field}: an integer beyond 2^53 is not exact; declare the field as a keyword.")
+    return number, number
 
 
 def _keyword(value: Operand) -> str:

@@ -31,11 +31,16 @@ class Hits(ElasticsearchAnswer):
     hits: tuple[SortedHit, ...] = ()
 
 
-class HitsAnswer(ElasticsearchAnswer):
+class SearchedAnswer(ElasticsearchAnswer):
     """The answer to a search. Complete only if nothing timed out and no shard failed."""
 
     timed_out: bool
     shards: Shards = Field(alias="_shards")
+
+
+class HitsAnswer(SearchedAnswer):
+    """The hits of a search."""
+
     hits: Hits = Hits()
 
 

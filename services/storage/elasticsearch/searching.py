@@ -1,6 +1,7 @@
 """Searches an index for ids and scores, and translates filters into queries of Elasticsearch."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from elasticsearch import ApiError, AsyncElasticsearch
 
@@ -8,7 +9,7 @@ from services.chassis.deadlines import current_deadline
 from services.chassis.errors import DeadlineExceeded, UpstreamFailed
 from services.contracts.collections import FieldKind
 from services.contracts.scored import Ranking, paired
-from services.storage.elasticsearch.answers import HitsAnswer
+from services.storage.elasticsearch.answers import HitsAnswer, SearchedAnswer
 from services.storage.elasticsearch.client import search_index
 from services.storage.elasticsearch.errors import elasticsearch_errors, is_node_lost
 from services.storage.elasticsearch.indices import Json
@@ -20,13 +21,13 @@ ORDER = ({"_score": "desc"}, {"doc_id": "asc"})
 # a step count as 200, and with 50 ms left one search in fifty ended early. So our side ends the call at the deadline,
 # and Elasticsearch stops a search whose caller disconnects; its own timeout is only a bound for missed disconnects.
 CLOCK_MS = 500
-_PARAMS = {
-    "allow_partial_search_results": "false",
-    "request_cache": "false",
-    "filter_path": "timed_out,_shards.failed,hits.hits.sort",
-}
+_PARAMS = {"allow_partial_search_results": "false", "request_cache": "false"}
+_COMPLETE = "timed_out,_shards.failed"
 # Dates are milliseconds since 1970: a filter compares the same values in every engine (services/storage/fields.py).
 _TYPES: Mapping[FieldKind, str] = {"keyword": "keyword", "number": "double", "date": "double"}
+
+
+Searched = TypeVar("Searched", bound=SearchedAnswer)
 
 
 async def ranked(
@@ -34,8 +35,7 @@ async def ranked(
 ) -> Ranking:
     """Returns ids and Elasticsearch's scores of the `top` best for `query` or `knn`, in one request.
 
-    `params` are further ones of the URL. Raises DeadlineExceeded or UpstreamFailed rather than return a ranking that
-    lacks documents.
+    `params` are further ones of the URL. Raises as `search_all`.
     """
     body = {
         **asked,
@@ -46,22 +46,40 @@ async def ranked(
         # took 25 ms instead of 6 (SciFact, Elasticsearch 8.19).
         "stored_fields": "_none_",
         "track_total_hits": False,
-        "timeout": f"{current_deadline().remaining_ms + CLOCK_MS}ms",
     }
+    found = await search_all(client, index, generation, body, "hits.hits.sort", params, HitsAnswer)
+    return paired((hit.sort[1], hit.sort[0]) for hit in found.hits.hits)
+
+
+async def search_all(
+    client: AsyncElasticsearch,
+    index: str,
+    generation: str,
+    body: Mapping[str, object],
+    parts: str,
+    params: Mapping[str, str],
+    answer: type[Searched],
+) -> Searched:
+    """Returns these `parts` (a filter_path) of the answer to a search that saw all documents.
+
+    Raises DeadlineExceeded or UpstreamFailed rather than return an answer that lacks documents.
+    """
+    body = {**body, "timeout": f"{current_deadline().remaining_ms + CLOCK_MS}ms"}
+    params = {**_PARAMS, "filter_path": f"{_COMPLETE},{parts}", **params}
     with elasticsearch_errors(generation):
         try:
-            answer = await search_index(client, index, body, {**_PARAMS, **params})
+            found = await search_index(client, index, body, params)
         except ApiError as error:
             if not is_node_lost(error):
                 raise
             # Elasticsearch asks another copy only before a shard's first answer; a new search does from the start.
-            answer = await search_index(client, index, body, {**_PARAMS, **params})
-        found = HitsAnswer.model_validate(answer)
-    if found.timed_out:
+            found = await search_index(client, index, body, params)
+        searched = answer.model_validate(found)
+    if searched.timed_out:
         raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
-    if found.shards.failed:
-        raise UpstreamFailed("A shard failed, so that documents would be missing from the ranking; try again.")
-    return paired((hit.sort[1], hit.sort[0]) for hit in found.hits.hits)
+    if searched.shards.failed:
+        raise UpstreamFailed("A shard failed, so that documents would be missing from the answer; try again.")
+    return searched
 
 
 def field_types(declared: Declared) -> dict[str, Json]:
