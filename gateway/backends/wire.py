@@ -34,6 +34,7 @@ from services.contracts.documents import (
     IndexRequest,
 )
 from services.contracts.explanation import ExplainAnswer, ExplainRequest
+from services.contracts.matches import CountRequest, Matches
 from services.contracts.rerank import ScoreAnswer, ScoreRequest, StoredScoreRequest
 from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
 from services.contracts.vectors import VectorsAnswer, VectorsRequest
@@ -103,9 +104,8 @@ class Backend:
         await self._call_with_retry(call, bytes)
 
     async def poll(self, call: Call, answer: type[Answer]) -> Answer:
-        """Sends a call even while breakers are open: background polls must notice when a backend returns.
-
-        Retries once, on another replica. Raises BackendFailed.
+        """Sends a call even while breakers are open: background polls must notice when a backend returns. Retries once,
+        on another replica. Raises BackendFailed.
         """
         first = self._for_poll()
         if first is None:
@@ -163,9 +163,8 @@ class Backend:
     ) -> float | None:
         """Returns the seconds to wait before the one retry, or None for no retry.
 
-        Never retries a timeout: the time is spent. Nor a refusal for overload: a search would hold its slot while it
-        waits, and the limit on searches would not see the refusal. Retries a write only if nothing was sent, on another
-        replica.
+        Never retries a timeout: the time is spent. Nor a refusal for overload: a search would hold its slot meanwhile,
+        unseen by the limit on searches. Retries a write only if nothing was sent, on another replica.
         """
         if other is None and failed.breaker.state != "closed":
             return None
@@ -309,6 +308,11 @@ async def search(backend: Backend, generation: str, request: RetrievalRequest, t
     return await _read(backend, generation, "/search", request, RetrievalAnswer, timeout_s)
 
 
+async def count(backend: Backend, generation: str, request: CountRequest, timeout_s: float) -> Matches:
+    """Counts the documents that a lexical search without a cut would return."""
+    return await _read(backend, generation, "/count", request, Matches, timeout_s)
+
+
 async def explain(backend: Backend, generation: str, request: ExplainRequest, timeout_s: float) -> ExplainAnswer:
     """Returns what in each document matched the query."""
     return await _read(backend, generation, "/explain", request, ExplainAnswer, timeout_s)
@@ -376,18 +380,14 @@ async def delete(
 
 async def finish(backend: Backend, generation: str, build: str | None, timeout_s: float) -> CollectionState:
     """Refreshes, merges, waits for vector indexes and returns the digest. Repeating the call resumes the work."""
-    return await backend.request(
-        Call("POST", _collection_path(generation, "/finish", build=build), timeout_s), CollectionState
-    )
+    path = _collection_path(generation, "/finish", build=build)
+    return await backend.request(Call("POST", path, timeout_s), CollectionState)
 
 
 async def publish(
     backend: Backend, generation: str, build: str | None, publication: int, timeout_s: float
 ) -> CollectionState:
-    """Publishes a generation in place of the one that was published before, as this publication of its collection.
-
-    A service of a release without numbers ignores the number.
-    """
+    """Publishes a generation in place of the one before. A service of a release without numbers ignores the number."""
     path = _collection_path(generation, "/publish", build=build, publication=publication)
     return await backend.request(Call("POST", path, timeout_s), CollectionState)
 

@@ -23,8 +23,12 @@ DEEP_SHARE = 0.25
 
 
 def search_cost(retrieves: Collection[PlannedRetrieve], request: SearchRequest) -> float:
-    """Returns the cost of a search: by the hits that each retrieve asks for, times the length of its query."""
+    """Returns the cost of a search: by the hits that each retrieve asks for, times the length of its query.
+
+    A count of the matches costs as much as a retrieve of few hits.
+    """
     cost = sum(max(LEAST_COST, sum(one.depths(request)) / ORDINARY_HITS) for one in retrieves)
+    cost += LEAST_COST if request.counts else 0.0
     return cost * max(1.0, len(request.query) / ORDINARY_CHARACTERS)
 
 

@@ -58,6 +58,7 @@ class Executor:
             request_id=identity,
             hits=_hits(request, walked),
             page=walked.page,
+            matches=walked.counts,
             candidates=self._candidates(plan, walked) if request.explain == "candidates" else None,
             degraded=tuple(one.degradation for one in walked.degraded),
             models=dict(walked.models),

@@ -64,6 +64,7 @@ class WalkPlan:
     later: tuple[PlannedStage, ...]
     least_scores: Mapping[str, float | None]  # that each source stage can give; None: no bound
     explaining: Mapping[str, str]  # backends that explain, by the ids of the stages that they serve
+    lexical: Retrieve | None  # the first lexical retrieve, by whose preset matches are counted
 
 
 def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
@@ -83,7 +84,9 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
         for one in pipeline.identified
         if isinstance(one.stage, Retrieve | Rerank) and FAMILIES[backends[one.stage.backend].family].explains
     }
-    return WalkPlan(pipeline, pipeline.fingerprint, source, later, dict(source.least_scores()), explaining)
+    by_words = (one.stage for one in source.retrieves if FAMILIES[backends[one.stage.backend].family].presets)
+    least_scores = dict(source.least_scores())
+    return WalkPlan(pipeline, pipeline.fingerprint, source, later, least_scores, explaining, next(by_words, None))
 
 
 def absent_backends(pipeline: Pipeline, backends: Addresses) -> tuple[str, ...]:

@@ -74,13 +74,11 @@ class WalkTexts:
         return {identity: self.read[identity] for identity in ids if identity in known}
 
     async def _fetched(self, request: FetchRequest, timeout_s: float) -> FetchedDocuments:
-        if self.store is None:
-            stores = family_names(lambda family: family.document_store)
-            raise BackendFailed("document store", "no_document_store", f"no {stores} backend is configured.")
+        store = expected_store(self.store)
         if self.store_failure is not None:
             raise self._without(self.store_failure) from self.store_failure
         try:
-            return await wire.fetch_documents(self.store, self.generation, request, timeout_s)
+            return await wire.fetch_documents(store, self.generation, request, timeout_s)
         except BackendFailed as failure:
             raise self._without(failure) from failure
 
@@ -88,6 +86,14 @@ class WalkTexts:
         cause = not_held(failure.backend, self.generation) if failure.unknown_generation else failure
         detail = f"{cause.reason}: {cause.detail}"
         return BackendFailed("document store", "no_document_store", detail, status=cause.status, kind=cause.kind)
+
+
+def expected_store(store: Backend | None) -> Backend:
+    """Returns the document store. Raises BackendFailed (no_document_store) where there is none."""
+    if store is None:
+        stores = family_names(lambda family: family.document_store)
+        raise BackendFailed("document store", "no_document_store", f"no {stores} backend is configured.")
+    return store
 
 
 def fit_to_reranker(passages: Sequence[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from gateway.backends.failures import BackendFailed
 from gateway.backends.service_timings import collected_parts
 from gateway.search.admission import search_cost
+from gateway.search.counting import sourced_and_counted
 from gateway.search.explaining import explaining_share
 from gateway.search.plan import WalkPlan
 from gateway.search.sources import no_retriever_left
@@ -41,7 +42,10 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     async with context.admission.slot(cost, within_s, context.client) as held:
         held.overloaded = False  # a slow backend is not overloaded: one that is answers so
         try:
-            sourced = await plan.source.run(context, later)
+            if context.request.counts:
+                sourced, counted = await sourced_and_counted(context, plan, later)
+            else:
+                sourced, counted = await plan.source.run(context, later), None
         except Overloaded:
             held.overloaded = True
             raise
@@ -49,6 +53,8 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
         held.overloaded = refused or _queued_s(sourced) > QUEUED_SHARE * within_s
         held.tells = held.overloaded or not sourced.failures
     walked = _after_source(context, sourced)
+    if counted is not None:
+        walked = counted.added_to(walked)
     for number, stage in enumerate(plan.later, start=1):
         started = time.perf_counter()
         with collected_parts() as parts:

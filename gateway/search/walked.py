@@ -17,6 +17,7 @@ from gateway.search.texts import WalkTexts
 from services.contracts.documents import Document
 from services.contracts.explanation import Match
 from services.contracts.highlights import Highlights
+from services.contracts.matches import Matches
 from services.contracts.query import Degradation, Reason, SearchPage, SearchRequest
 from services.contracts.scored import Ranking
 
@@ -115,6 +116,7 @@ class Walked:
     matches: Mapping[str, Mapping[str, tuple[Match, ...]]] = field(default_factory=dict)  # by stage, then document id
     highlights: Mapping[str, Highlights] = field(default_factory=dict)
     page: SearchPage | None = None
+    counts: Matches | None = None
 
     def timed(self, stage: str, started: float, parts: Mapping[str, float]) -> Self:
         """Returns this with the time of a stage, which `started` (of `time.perf_counter`), and its services' parts."""

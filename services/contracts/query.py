@@ -10,6 +10,7 @@ from services.contracts.explanation import Match
 from services.contracts.filters import Filter
 from services.contracts.highlights import Fragments, Highlights
 from services.contracts.lists import Items
+from services.contracts.matches import Facets, Matches
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.retrieval import ExcludedIds, WireRanking
 
@@ -35,6 +36,9 @@ class SearchRequest(Wire):
     "candidates" adds to the answer what each stage gave. `offset` skips hits: the answer has the page of `top` hits
     after them, as a larger `top` would have given them, and `page`. `highlight` adds to each hit at most so many
     fragments of its text with words of the query, whichever stage found it.
+
+    `facets` and `total` add `matches`: counts of all documents that pass the filter and share a word with the query, by
+    the preset of the pipeline's first lexical stage, else the collection's first, whatever the hits of other stages.
     """
 
     model_config = ConfigDict(
@@ -49,12 +53,19 @@ class SearchRequest(Wire):
     exclude_ids: ExcludedIds = ()
     include: Annotated[tuple[Included, ...], Items(0, 3)] = ()
     highlight: Fragments | None = None
+    facets: Facets = ()
+    total: bool = False
     explain: bool | Literal["candidates"] = False
 
     @property
     def depth(self) -> int:
         """How many hits of the ranking the answer needs. One behind a page shows whether more follow."""
         return self.top if self.offset is None else min(self.offset + self.top + 1, DEEPEST)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the answer has counts of the matches."""
+        return self.total or bool(self.facets)
 
     @model_validator(mode="after")
     def _affordable(self) -> Self:
@@ -145,8 +156,10 @@ class SearchAnswer(Wire):
     request_id: str
     hits: tuple[SearchHit, ...]
     page: SearchPage | None = None  # where the request has an `offset`
+    matches: Matches | None = None  # where the request has `facets` or `total`
     candidates: dict[str, StageCandidates] | None = None  # by stage id, inputs before their fuse; only on request
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}  # by id of the rerank stage that used it: `name@first 12 digits of the weights' sha256`
-    # By stage id, plus `include`, `total`, `gateway.wait` (before `total`) and `<stage>.<part>`, which services report.
+    # By stage id, plus `include`, `matches`, `total`, `gateway.wait` (before `total`) and `<stage>.<part>`, which
+    # services report.
     timings_ms: dict[str, FiniteFloat]

@@ -33,6 +33,7 @@ from services.contracts.collections import FieldKind as KindOnWire
 from services.contracts.documents import IdsRequest
 from services.contracts.expansions import ExpansionMethod as MethodOnWire
 from services.contracts.filters import Condition, Filter
+from services.contracts.matches import Facet, Range
 from services.contracts.query import SearchRequest
 
 Schema = Any
@@ -108,6 +109,10 @@ FILTER: sent_documents.Filter = {
         {"not": {"any": [{"field": "kind", "op": "in", "value": ["a", "b"]}, {"field": "kind", "op": "exists"}]}},
     ]
 }
+FACETS: list[sent_documents.Facet] = [
+    {"field": "kind", "top": 3},
+    {"field": "year", "ranges": [{"from": 2000, "to": 2010.5}, {"to": "2024-05-31"}]},
+]
 DOCUMENT = {"id": "a", "title": "t", "text": "x", "metadata": {"year": 2020}}
 PRESET = LexicalPreset(name="mine", match="most_fields", k1=0.9, b=0.4, boosts={"title": 2.0})
 # Every call with all its arguments, and the models of its body.
@@ -123,6 +128,8 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
             "exclude_ids": ["a"],
             "include": ["title", "text", "metadata"],
             "highlight": 2,
+            "facets": FACETS,
+            "total": True,
             "explain": "candidates",
         },
         (SearchRequest,),
@@ -183,6 +190,8 @@ def test_every_field_of_a_request_can_be_sent_and_is_what_the_wire_expects() -> 
     assert set(get_type_hints(sent_documents.Condition)) == set(Condition.model_fields)
     assert set(sent_documents.Filter.__annotations__) == {field.rstrip("_") for field in Filter.model_fields}
     assert (get_args(FieldKind), get_args(ExpansionMethod)) == (get_args(KindOnWire), get_args(MethodOnWire))
+    assert set(get_type_hints(sent_documents.Facet)) == set(Facet.model_fields)
+    assert set(sent_documents.Range.__annotations__) == {field.rstrip("_") for field in Range.model_fields}
     assert get_args(get_type_hints(sent_documents.Condition)["op"]) == get_args(Condition.model_fields["op"].annotation)
 
 

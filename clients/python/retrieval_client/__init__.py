@@ -2,7 +2,7 @@
 
 from retrieval_client.answers import LexicalPreset, Published, PublishJob, SearchAnswer, SearchHit
 from retrieval_client.clients import AsyncClient, Client
-from retrieval_client.documents import Condition, Document, DocumentWithVectors, Filter
+from retrieval_client.documents import Condition, Document, DocumentWithVectors, Facet, Filter
 from retrieval_client.errors import RetrievalError
 from retrieval_client.loading import LoadReport
 from retrieval_client.reranking import AsyncReranker, Reranker
@@ -14,6 +14,7 @@ __all__ = [
     "Condition",
     "Document",
     "DocumentWithVectors",
+    "Facet",
     "Filter",
     "LexicalPreset",
     "LoadReport",

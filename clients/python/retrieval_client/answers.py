@@ -271,6 +271,35 @@ class SearchPage(Answer):
     more: bool
 
 
+class ValueCount(Answer):
+    """How many documents have a value."""
+
+    value: str
+    count: int
+
+
+class RangeCount(Answer):
+    """How many documents have a value in a range: `from_` inclusive, `to` exclusive."""
+
+    from_: int | float | str | None = Field(default=None, alias="from")
+    to: int | float | str | None = None
+    count: int
+
+
+class FacetCounts(Answer):
+    """The counts of a facet: the most frequent `values`, or `ranges` in the order asked for."""
+
+    values: tuple[ValueCount, ...] | None = None
+    ranges: tuple[RangeCount, ...] | None = None
+
+
+class Matches(Answer):
+    """Counts of all documents that match: in `total`, and by field of `facets`."""
+
+    total: int | None = None
+    facets: dict[str, FacetCounts] | None = None
+
+
 class SearchAnswer(Answer):
     """Ranked documents, and the generation, pipeline and models behind them."""
 
@@ -279,6 +308,7 @@ class SearchAnswer(Answer):
     request_id: str
     hits: tuple[SearchHit, ...]
     page: SearchPage | None = None
+    matches: Matches | None = None
     candidates: dict[str, StageCandidates] | None = None
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}

@@ -22,7 +22,15 @@ from retrieval_client.answers import (
     PublishJob,
     SearchAnswer,
 )
-from retrieval_client.documents import Document, DocumentsAnswer, DocumentsPage, FanOutReport, Filter, SentDocument
+from retrieval_client.documents import (
+    Document,
+    DocumentsAnswer,
+    DocumentsPage,
+    Facet,
+    FanOutReport,
+    Filter,
+    SentDocument,
+)
 from retrieval_client.exchange import BUSY, UNFINISHED, Steps, ask
 
 # Seconds after which a gateway tells how far a publication is, and for which one that gives no answer is asked again.
@@ -42,12 +50,15 @@ def search(
     exclude_ids: Sequence[str] | None = None,
     include: Sequence[Literal["title", "text", "metadata"]] | None = None,
     highlight: int | None = None,
+    facets: Sequence[Facet] | None = None,
+    total: bool | None = None,
     explain: bool | Literal["candidates"] | None = None,
 ) -> Steps[SearchAnswer]:
     """Returns the best documents for a query, by a pipeline: its name, or its stages.
 
     `top`: how many (10). With an `offset` the answer has a `page`. `include`: parts of the documents to return.
-    `highlight`: how many fragments of each text to return that hold words of the query.
+    `highlight`: how many fragments of each text to return that hold words of the query. `facets` and `total` add
+    `matches`: counts of all documents that pass the filter and share a word with the query.
     """
     body = _body(
         query=query,
@@ -58,6 +69,8 @@ def search(
         exclude_ids=exclude_ids,
         include=include,
         highlight=highlight,
+        facets=facets,
+        total=total,
         explain=explain,
     )
     return ask(SearchAnswer.model_validate_json, "POST", f"{_of(collection)}/search", within_s, body)

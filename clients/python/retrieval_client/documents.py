@@ -25,6 +25,18 @@ Filter = TypedDict(
     total=False,
 )
 
+# Numbers, or dates as text: `from` inclusive, `to` exclusive.
+Range = TypedDict("Range", {"from": int | float | str, "to": int | float | str}, total=False)
+
+
+class Facet(TypedDict):
+    """A count of documents by a field: the `top` most frequent values (10) of a keyword, or `ranges` of others."""
+
+    field: str
+    top: NotRequired[int]
+    ranges: NotRequired[Sequence[Range]]
+
+
 MetadataValue = bool | int | float | str | tuple[str, ...]
 
 
