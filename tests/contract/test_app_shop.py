@@ -1,0 +1,47 @@
+"""The walkthrough docs/apps/shop.py over a gateway with real services."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.shop_app import opened_shop
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the app."""
+    async with opened_shop(tmp_path) as app:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as opened:
+            yield opened
+
+
+async def test_a_search_marks_the_words_that_were_found_and_escapes_all_html(
+    page: httpx.AsyncClient,
+) -> None:
+    shown = (await page.get("/", params={"q": "kettle"})).text
+    assert shown.count("<article>") == 10
+    assert "A <mark>kettle</mark> &amp; &lt;script&gt;alert(1)" in shown
+    assert "Kettle &lt;0&gt;" in shown
+    assert "<script>" not in shown
+    assert "<script>" not in (await page.get("/", params={"q": '"><script>'})).text
+
+
+async def test_links_lead_through_all_pages(page: httpx.AsyncClient) -> None:
+    shown = [(await page.get("/", params={"q": "kettle", "page": number})).text for number in (1, 2, 3)]
+    assert ['rel="next"' in one for one in shown] == [True, True, False]
+    assert ['rel="prev"' in one for one in shown] == [False, True, True]
+    assert 'href="?q=kettle&amp;page=3"' in shown[1]
+    assert [one.count("<article>") for one in shown] == [10, 10, 5]
+
+
+async def test_an_empty_box_and_nothing_found_are_told_apart(page: httpx.AsyncClient) -> None:
+    assert "Nothing found" not in (await page.get("/")).text
+    assert "Nothing found" in (await page.get("/", params={"q": "zebra"})).text
+
+
+async def test_a_failed_search_says_why(page: httpx.AsyncClient) -> None:
+    refused = await page.get("/", params={"q": "x" * 40_000})
+    assert (refused.status_code, 'role="alert"' in refused.text) == (502, True)
