@@ -1,0 +1,117 @@
+"""The walkthrough docs/apps/markdown_folder.py, run as a user runs it, over a gateway with real services."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from retrieval_client import AsyncClient
+from tests.support.images import ROOT
+from tests.support.real_stack import real_stack
+from tests.support.served import on_a_port
+
+LONG = " ".join(f"w{number}" for number in range(500))
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[str]:
+    async with real_stack(tmp_path) as stack:
+        assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
+        async with on_a_port(stack.into_gateway.inner.app) as address:
+            yield address
+
+
+@pytest.fixture
+async def notes(gateway: str) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(gateway) as client:
+        yield client
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files, one of them in three chunks."""
+    (tmp_path / "notes" / "deep").mkdir(parents=True)
+    (tmp_path / "notes" / "README.md").write_text("# Tea\n\nGreen and black.\n")
+    (tmp_path / "notes" / "deep" / "CHANGELOG.md").write_text(LONG)
+    return tmp_path / "notes"
+
+
+async def started(gateway: str, folder: Path, *options: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, str(ROOT / "docs" / "apps" / "markdown_folder.py"), str(folder), "notes"),
+        *("--url", gateway, *options),
+        env={**os.environ, "PYTHONPATH": str(ROOT / "clients" / "python")},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+
+
+async def one_pass(gateway: str, folder: Path) -> str:
+    process = await started(gateway, folder)
+    output = (await process.communicate())[0].decode()
+    assert process.returncode == 0, output
+    return output.strip()
+
+
+async def stored(notes: AsyncClient) -> dict[str, str]:
+    return {document.id: document.text async for document in notes.documents("notes")}
+
+
+async def test_a_first_pass_makes_the_folder_searchable_in_overlapping_chunks(
+    gateway: str, folder: Path, notes: AsyncClient
+) -> None:
+    assert await one_pass(gateway, folder) == "sent 4, deleted 0"
+    texts = await stored(notes)
+    assert sorted(texts) == ["README.md#0", "deep/CHANGELOG.md#0", "deep/CHANGELOG.md#1", "deep/CHANGELOG.md#2"]
+    assert texts["deep/CHANGELOG.md#1"].split() == [f"w{number}" for number in range(160, 360)]
+    assert texts["deep/CHANGELOG.md#2"].split()[-1] == "w499"
+    [hit] = (await notes.search("notes", "black", pipeline="bm25", include=["title", "metadata"])).hits
+    assert (hit.id, hit.title, hit.metadata) == ("README.md#0", "Tea", {"path": "README.md"})
+
+
+async def test_a_later_pass_sends_what_changed_and_deletes_what_is_gone(
+    gateway: str, folder: Path, notes: AsyncClient
+) -> None:
+    await one_pass(gateway, folder)
+    assert await one_pass(gateway, folder) == "sent 0, deleted 0"
+    (folder / "README.md").write_text("# Tea\n\nWhite.\n")
+    (folder / "deep" / "CHANGELOG.md").write_text(" ".join(LONG.split()[:300]))
+    assert await one_pass(gateway, folder) == "sent 2, deleted 1"
+    assert sorted(await stored(notes)) == ["README.md#0", "deep/CHANGELOG.md#0", "deep/CHANGELOG.md#1"]
+    (folder / "deep" / "CHANGELOG.md").unlink()
+    assert await one_pass(gateway, folder) == "sent 0, deleted 2"
+    assert await stored(notes) == {"README.md#0": "# Tea\n\nWhite."}
+
+
+async def test_a_folder_without_markdown_changes_nothing(gateway: str, folder: Path, notes: AsyncClient) -> None:
+    await one_pass(gateway, folder)
+    process = await started(gateway, folder / "absent")
+    assert b"nothing is changed" in (await process.communicate())[0]
+    assert process.returncode == 1
+    assert len(await stored(notes)) == 4
+
+
+async def test_it_goes_on_until_it_is_ended(gateway: str, folder: Path) -> None:
+    process = await started(gateway, folder, "--every", "0.05")
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"sent 4, deleted 0\n"
+        (folder / "DECISIONS.md").write_text("New.")
+        while (line := await process.stdout.readline()) == b"sent 0, deleted 0\n":
+            pass
+        assert line == b"sent 1, deleted 0\n"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+
+
+async def test_a_gateway_that_is_not_there_is_told_in_one_line(folder: Path) -> None:
+    process = await started("http://127.0.0.1:9", folder)
+    output = (await process.communicate())[0].decode()
+    assert (process.returncode, output.count("\n"), output.startswith("unreachable: ")) == (1, 1, True)
