@@ -52,7 +52,9 @@ async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
         yield opened
 
 
-@pytest.mark.parametrize(("suite", "count"), [("langchain", 7), ("llama_index", 4), ("haystack", 4), ("mcp", 2)])
+@pytest.mark.parametrize(
+    ("suite", "count"), [("langchain", 7), ("llama_index", 4), ("haystack", 4), ("mcp", 2), ("rag_langchain", 2)]
+)
 async def test_an_adapter_passes_its_tests(
     python: Path, stack: RealStack, tmp_path: Path, suite: str, count: int
 ) -> None:
@@ -64,7 +66,13 @@ async def test_an_adapter_passes_its_tests(
                 *(str(python), "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", ".", "-o", "asyncio_mode=auto"),
                 *("-p", "no:cacheprovider", "test_adapter.py"),
                 cwd=tmp_path,
-                env={"PATH": os.defpath, "HOME": str(tmp_path), "GATEWAY": gateway, "RERANKER": reranker},
+                env={
+                    "PATH": os.defpath,
+                    "HOME": str(tmp_path),
+                    "PYTHONPATH": str(ROOT / "docs" / "apps"),
+                    "GATEWAY": gateway,
+                    "RERANKER": reranker,
+                },
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
             )
