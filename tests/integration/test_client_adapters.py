@@ -14,7 +14,8 @@ import pytest
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import RerankerSettings
 from tests.support.images import ROOT
-from tests.support.real_stack import RealStack, numbered, real_stack
+from tests.support.keys import Keys, bearing, made_keys
+from tests.support.real_stack import RealStack, real_stack
 from tests.support.served import on_a_port, served
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -44,23 +45,28 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
-    async with real_stack(tmp_path) as opened:
-        assert (await opened.begin(build="b")).status_code == 200
-        assert (await opened.send(numbered(40), build="b")).json()["complete"]
-        assert (await opened.post("/publish", build="b")).status_code == 200
+def keys(tmp_path: Path) -> Keys:
+    return made_keys(tmp_path)
+
+
+@pytest.fixture
+async def stack(tmp_path: Path, keys: Keys) -> AsyncIterator[RealStack]:
+    """A gateway that wants a key, with 40 documents."""
+    async with real_stack(tmp_path, keys_file=keys.file, auth="on") as opened:
+        opened.client.headers.update(bearing(keys.secrets["all"]))
+        await opened.load()
         yield opened
 
 
 @pytest.mark.parametrize(
-    ("suite", "count"), [("langchain", 7), ("llama_index", 4), ("haystack", 4), ("mcp", 2), ("rag_langchain", 2)]
+    ("suite", "count"), [("langchain", 7), ("llama_index", 4), ("haystack", 4), ("mcp", 9), ("rag_langchain", 2)]
 )
 async def test_an_adapter_passes_its_tests(
-    python: Path, stack: RealStack, tmp_path: Path, suite: str, count: int
+    python: Path, stack: RealStack, keys: Keys, tmp_path: Path, suite: str, count: int
 ) -> None:
     shutil.copy(SUITES / f"{suite}_suite.py", tmp_path / "test_adapter.py")  # away from our conftest.py
     assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
-    with served(build_reranker(RerankerSettings(scorer="overlap"))) as reranker:
+    with served(build_reranker(RerankerSettings(scorer="overlap", keys_file=keys.file, auth="on"))) as reranker:
         async with on_a_port(stack.into_gateway.inner.app) as gateway:
             process = await asyncio.create_subprocess_exec(
                 *(str(python), "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", ".", "-o", "asyncio_mode=auto"),
@@ -72,6 +78,7 @@ async def test_an_adapter_passes_its_tests(
                     "PYTHONPATH": str(ROOT / "docs" / "apps"),
                     "GATEWAY": gateway,
                     "RERANKER": reranker,
+                    "GATEWAY_API_KEY": keys.secrets["search"],
                 },
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,

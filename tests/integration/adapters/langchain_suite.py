@@ -8,11 +8,13 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from retrieval_client import Client, Reranker
 from retrieval_client.adapters.langchain import GatewayRetriever, RerankerCompressor
 
+KEY = os.environ["GATEWAY_API_KEY"]
+
 
 class TestGatewayRetriever(RetrieversIntegrationTests):
     retriever_constructor = GatewayRetriever
     retriever_constructor_params = {
-        "client": Client(os.environ["GATEWAY"]),
+        "client": Client(os.environ["GATEWAY"], key=KEY),
         "collection": "c",
         "pipeline": "bm25",
         "k": 5,
@@ -32,7 +34,7 @@ async def test_a_compressor_keeps_the_best_documents_and_their_metadata():
         Document(id="b", page_content="of steel", metadata={"title": "A red bicycle", "year": 2}),
         Document(id="c", page_content="a red car"),
     ]
-    best = RerankerCompressor(reranker=Reranker(os.environ["RERANKER"]), top_n=2)
+    best = RerankerCompressor(reranker=Reranker(os.environ["RERANKER"], key=KEY), top_n=2)
     found = best.compress_documents(documents, "red bicycle")
     assert [(one.id, one.metadata["relevance_score"]) for one in found] == [("b", 1.0), ("c", 0.5)]
     assert (found[0].page_content, found[0].metadata["year"]) == ("of steel", 2)

@@ -11,13 +11,15 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from retrieval_client import Client, Reranker, RetrievalError
 from retrieval_client.adapters.llama_index import GatewayRetriever, RerankerPostprocessor
 
+KEY = os.environ["GATEWAY_API_KEY"]
+
 
 def retriever(**options):
-    return GatewayRetriever(Client(os.environ["GATEWAY"]), "c", pipeline="bm25", **options)
+    return GatewayRetriever(Client(os.environ["GATEWAY"], key=KEY), "c", pipeline="bm25", **options)
 
 
 def reranked(**options):
-    return RerankerPostprocessor(reranker=Reranker(os.environ["RERANKER"]), **options)
+    return RerankerPostprocessor(reranker=Reranker(os.environ["RERANKER"], key=KEY), **options)
 
 
 def node(identity, text, **metadata):
@@ -33,7 +35,7 @@ async def test_a_node_has_its_id_text_title_and_score():
 
 def test_a_refusal_is_raised():
     with pytest.raises(RetrievalError, match="absent"):
-        GatewayRetriever(Client(os.environ["GATEWAY"]), "absent", pipeline="bm25").retrieve("word")
+        GatewayRetriever(Client(os.environ["GATEWAY"], key=KEY), "absent", pipeline="bm25").retrieve("word")
 
 
 async def test_a_postprocessor_keeps_the_best_nodes():

@@ -8,6 +8,8 @@ from rag_langchain import answer
 from retrieval_client import Client
 from retrieval_client.adapters.langchain import GatewayRetriever
 
+KEY = os.environ["GATEWAY_API_KEY"]
+
 
 class ReadingModel(FakeListChatModel):
     read: list = []
@@ -18,7 +20,7 @@ class ReadingModel(FakeListChatModel):
 
 
 def retriever(k):
-    return GatewayRetriever(client=Client(os.environ["GATEWAY"]), collection="c", pipeline="bm25", k=k)
+    return GatewayRetriever(client=Client(os.environ["GATEWAY"], key=KEY), collection="c", pipeline="bm25", k=k)
 
 
 def test_an_answer_names_the_documents_that_it_cites():

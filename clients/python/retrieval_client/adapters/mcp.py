@@ -1,12 +1,12 @@
-"""A server of the Model Context Protocol over stdio, by which a model reads collections. It changes nothing."""
+"""A server of the Model Context Protocol, over stdio or HTTP, by which a model reads collections. Changes nothing."""
 
 import argparse
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel
@@ -43,10 +43,24 @@ class ReadableCollection(BaseModel):
     metadata: dict[str, str]
 
 
-def build_server(gateway: AsyncClient) -> MCPServer:
-    """Returns a server whose tools read over this client."""
+def build_server(url: str, ca_file: str | None, key_of: Callable[[Context], str | None]) -> MCPServer:
+    """Returns a server whose tools read the gateway at `url`, each call with the key that `key_of` finds for it."""
+
+    @asynccontextmanager
+    async def gateway_for(context: Context) -> AsyncIterator[AsyncClient]:
+        """Tells the model why a call failed, so that it can ask otherwise."""
+        try:
+            client = AsyncClient(url, key=key_of(context), ca_file=ca_file)
+        except ValueError as error:
+            raise ToolError(str(error)) from error
+        async with client:
+            try:
+                yield client
+            except RetrievalError as error:
+                raise ToolError(error.detail) from error
 
     async def search(
+        context: Context,
         collection: str,
         query: str,
         top: int = 10,
@@ -59,7 +73,7 @@ def build_server(gateway: AsyncClient) -> MCPServer:
         `offset` skips hits. `filter` has `all`, `any` or `not` of conditions {"field", "op", "value"}, whose `op` is
         eq, in, gt, gte, lt, lte or exists; `list_collections` names the fields.
         """
-        with told():
+        async with gateway_for(context) as gateway:
             answer = await gateway.search(
                 collection,
                 query,
@@ -82,14 +96,14 @@ def build_server(gateway: AsyncClient) -> MCPServer:
         ]
         return FoundDocuments(hits=hits, more=answer.page is not None and answer.page.more)
 
-    async def get_documents(collection: str, ids: list[str]) -> DocumentsAnswer:
+    async def get_documents(context: Context, collection: str, ids: list[str]) -> DocumentsAnswer:
         """Returns whole documents by their ids, and which of these are missing."""
-        with told():
+        async with gateway_for(context) as gateway:
             return await gateway.get_documents(collection, ids)
 
-    async def list_collections() -> list[ReadableCollection]:
+    async def list_collections(context: Context) -> list[ReadableCollection]:
         """Returns the collections that can be searched."""
-        with told():
+        async with gateway_for(context) as gateway:
             listed = await gateway.collections()
         found = []
         for view in listed.collections:
@@ -106,22 +120,32 @@ def build_server(gateway: AsyncClient) -> MCPServer:
     return server
 
 
-@contextmanager
-def told() -> Iterator[None]:
-    """Tells the model why a call failed, so that it can ask otherwise."""
-    try:
-        yield
-    except RetrievalError as error:
-        raise ToolError(error.detail) from error
+def bearer_key(context: Context) -> str | None:
+    """Returns the key that a caller over HTTP has sent: each has its own rights."""
+    scheme, _, key = (context.headers or {}).get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
 
 
 def main() -> None:
-    """Serves one gateway until the standard input ends."""
-    parser = argparse.ArgumentParser(
-        prog="retrieval-mcp", description=f"Lets a model read a gateway. The key is read from {KEY_VARIABLE}."
-    )
-    parser.add_argument("url", help="of the gateway, as in http://127.0.0.1:8000")
+    """Serves one gateway until the standard input ends, or over HTTP until it is told to end."""
+    parser = argparse.ArgumentParser(prog="retrieval-mcp", description="Lets a model read a gateway.")
+    parser.add_argument("url", help=f"of the gateway, as in http://127.0.0.1:8000; its key is {KEY_VARIABLE}")
     parser.add_argument("--ca-file", help="the authority of its certificate (PEM)")
+    parser.add_argument(
+        "--http",
+        type=int,
+        metavar="PORT",
+        help="serve http://127.0.0.1:PORT/mcp, where each caller sends a key of its own, instead of stdio",
+    )
     arguments = parser.parse_args()
     key = os.environ.get(KEY_VARIABLE) or None
-    build_server(AsyncClient(arguments.url, key=key, ca_file=arguments.ca_file)).run()
+    try:
+        AsyncClient(arguments.url, key=key if arguments.http is None else None, ca_file=arguments.ca_file)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    if arguments.http is None:
+        build_server(arguments.url, arguments.ca_file, lambda _: key).run()
+    else:
+        build_server(arguments.url, arguments.ca_file, bearer_key).run(
+            "streamable-http", port=arguments.http, stateless_http=True, json_response=True
+        )
