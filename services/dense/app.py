@@ -21,13 +21,17 @@ WORDINGS: Wordings = {"/v1/embeddings": openai_wording, "/embed": tei_wording}
 
 
 def open_encoder(settings: DenseSettings) -> DenseEncoder:
-    """Opens the encoder that the settings name, with its cache. Raises ModelError."""
+    """Opens the encoder that the settings name, with its cache. Raises what its constructor does."""
     encoder: DenseEncoder
     match settings.encoder:
         case "hashing":
             from services.dense.encoder_hashing import HashingEncoder
 
             encoder = HashingEncoder()
+        case "openai" | "tei":
+            from services.dense.encoder_hosted import HostedEncoder
+
+            encoder = HostedEncoder(settings)
         case "onnx":
             from services.inference.open_model import Engine
             from services.inference.process_options import set_process_options

@@ -47,3 +47,9 @@ class DenseEncoder(Protocol):
     async def close(self) -> None:
         """Stops the threads. No other method may be called afterwards."""
         ...
+
+
+def normalised(vectors: Vectors) -> Vectors:
+    """Scales rows to length 1; a zero row stays zero."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(norms > 0, norms, 1), dtype=np.float32)

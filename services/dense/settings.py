@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.chassis.settings.addresses import Address, may_carry_secret, plain_refusal
+from services.chassis.settings.configuration import variable
+from services.chassis.settings.service_settings import HostName, StoreKey
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
 from services.vectorstore.qdrant_parameters import HNSW_EF_CONSTRUCT, HNSW_M
 
 Port = Annotated[int, Field(ge=0, le=65_535, description="Port to listen on.")]
-Model = Annotated[str, Field(description="An encoder of deploy/models/models.yaml.")]
+Model = Annotated[str, Field(description="An encoder of deploy/models/models.yaml; of an API, its model.")]
 
 
 class DenseSettings(VectorServiceSettings):
@@ -22,8 +25,10 @@ class DenseSettings(VectorServiceSettings):
     port: Port = 8002
     directory: Directory = Path(".data/dense")
     prefix: Prefix = "dense."
-    encoder: Literal["onnx", "hashing"] = Field(
-        "onnx", description="`hashing` counts shared words: no model, for tests."
+    encoder: Literal["onnx", "hashing", "openai", "tei"] = Field(
+        "onnx",
+        description="`hashing` counts shared words: no model, for tests. `openai`, `tei` (Text Embeddings Inference): "
+        "all texts go to the API at DENSE_API_URL, in that dialect.",
     )
     model: Model = "all-MiniLM-L6-v2"
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
@@ -49,6 +54,43 @@ class DenseSettings(VectorServiceSettings):
     query_cache_mb: int = Field(
         0, ge=0, le=65_536, description="Memory for vectors of queries that come again, in MB; 0: none are kept."
     )
+    api_url: Address | None = Field(
+        None, description="Base address of the API: https://api.openai.com/v1 or, of TEI, http://127.0.0.1:8080."
+    )
+    api_key: StoreKey | None = Field(None, description="Its key.")
+    trusted_plain: tuple[HostName, ...] = Field(
+        (), description='Hosts beside loopback to which that key may travel unencrypted, as JSON: ["tei"].'
+    )
+    api_ca_file: Path | None = Field(
+        None, description="Authority that signed its certificate (PEM). Not set: those of the system."
+    )
+    api_batch: int = Field(32, ge=1, le=256, description="Texts a request.")
+    api_in_flight: int = Field(4, ge=1, le=64, description="Requests with passages at once; queries do not wait.")
+    api_timeout_s: float = Field(
+        30.0, gt=0.0, le=120.0, description="Seconds that one request may take; never more than its caller has left."
+    )
+    api_dimension: int | None = Field(
+        None, ge=1, le=65_536, description="Sent as `dimensions`. Not set: nothing is, and the start finds it."
+    )
+    api_query_prefix: str = Field("", description="Put before queries; some models need one.")
+    api_passage_prefix: str = Field("", description="Put before passages.")
+
+    @model_validator(mode="after")
+    def _knows_its_api(self) -> Self:
+        if not self.works_in_process:
+            for field in ("api_url", "model"):
+                if field not in self.model_fields_set:
+                    chosen = f"{variable(type(self), 'encoder')}={self.encoder}"
+                    raise ValueError(f"{variable(type(self), field)}: set it too, because of {chosen}.")
+            if self.api_key and self.api_url and not may_carry_secret(self.api_url, self.trusted_plain):
+                key, trusted = (variable(type(self), field) for field in ("api_key", "trusted_plain"))
+                raise ValueError(plain_refusal(key, self.api_url, trusted))
+        return self
+
+    @property
+    def works_in_process(self) -> bool:
+        """Whether queries are encoded by threads of this process."""
+        return self.encoder in ("onnx", "hashing")
 
 
 class BgeSettings(DenseSettings):

@@ -273,6 +273,11 @@ FAULTS: tuple[tuple[dict[str, str], tuple[str, ...], str], ...] = (
         ("dense",),
         "QDRANT_API_KEY would travel unencrypted to store.example",
     ),
+    (
+        {"DENSE_ENCODER": "openai", "DENSE_MODEL": "any", "DENSE_API_URL": "http://api.example/v1"},
+        ("dense",),
+        "DENSE_API_KEY would travel unencrypted to api.example",
+    ),
     ({"ELASTICSEARCH_URL": "https://a:{password}@store.example"}, ("lexical",), "ELASTICSEARCH_URL: it holds a user"),
     ({"QDRANT_URL": "https://a:{password}@store.example"}, ("dense",), "QDRANT_URL: it holds a user name"),
     ({"GATEWAY_URL": "https://a:{password}@gateway.example"}, ("evaluator",), "GATEWAY_URL: it holds a user name"),

@@ -12,24 +12,24 @@ from services.files.regular_file import expect_regular
 CA_FILE = "STACK_CA_FILE"
 
 
-def caller_context(ca_file: Path | None) -> ssl.SSLContext:
+def caller_context(ca_file: Path | None, variable: str = CA_FILE) -> ssl.SSLContext:
     """Returns the context of a caller, which checks certificate and host name.
 
-    `ca_file`: the one authority that counts; None: those of the system. Raises ConfigurationError, naming the variable.
+    `ca_file`: the one authority that counts; None: those of the system. Raises ConfigurationError, naming `variable`.
     """
     try:
         if ca_file is not None:
             expect_regular(ca_file)
         context = ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:
-        raise ConfigurationError(f"{CA_FILE}: {ca_file} holds no certificate in PEM.") from error
+        raise ConfigurationError(f"{variable}: {ca_file} holds no certificate in PEM.") from error
     except OSError as error:
-        raise ConfigurationError(f"{CA_FILE}: {ca_file}: {error.strerror}.") from error
+        raise ConfigurationError(f"{variable}: {ca_file}: {error.strerror}.") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
-def context_for(url: str, ca_file: Path | None) -> ssl.SSLContext:
+def context_for(url: str, ca_file: Path | None, variable: str = CA_FILE) -> ssl.SSLContext:
     """Returns the context of a caller of one URL: `caller_context`, but with a plain URL no authority of the system.
 
     Nothing uses the context of a plain URL, and reading the system's authorities takes 20 ms. Should anything use it,
@@ -37,7 +37,7 @@ def context_for(url: str, ca_file: Path | None) -> ssl.SSLContext:
     """
     if ca_file is None and url.startswith("http:"):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return caller_context(ca_file)
+    return caller_context(ca_file, variable)
 
 
 def certificate_fault(error: BaseException | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import numpy as np
 import orjson
 from fastapi import APIRouter, Response
 
@@ -11,7 +10,7 @@ from services.chassis.errors import BadInput
 from services.chassis.requests.handling import handled
 from services.contracts.base import Wire
 from services.dense.dialects.embedding import check_dimensions, encode_texts, lengths
-from services.dense.encoder import DenseEncoder, Role, Vectors
+from services.dense.encoder import DenseEncoder, Role, normalised
 from services.dialects.embedded_texts import Texts, refuse_long, served_model
 from services.dialects.served_model import MODEL_HEADER
 from services.dialects.tei_errors import TeiError
@@ -47,14 +46,8 @@ def tei_router(encoder: DenseEncoder) -> APIRouter:
             refuse_long(await lengths(encoder, asked.inputs, role), encoder.max_tokens)
         vectors = await encode_texts(encoder, asked.inputs, role)
         if asked.normalize and not unit:
-            vectors = _normalised(vectors)
+            vectors = normalised(vectors)
         body = orjson.dumps(list(vectors), option=orjson.OPT_SERIALIZE_NUMPY)
         return Response(body, headers={MODEL_HEADER: served_model(encoder.stamp)}, media_type="application/json")
 
     return routes
-
-
-def _normalised(vectors: Vectors) -> Vectors:
-    """Scales rows to length 1; a zero row stays zero."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(norms > 0, norms, 1), dtype=np.float32)

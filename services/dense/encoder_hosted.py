@@ -1,0 +1,187 @@
+"""Encodes texts by an HTTP API, in the dialect of OpenAI or of Text Embeddings Inference (TEI)."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
+from operator import itemgetter
+from urllib.parse import urlsplit
+
+import aiohttp
+import httpx
+import numpy as np
+import orjson
+from httpx_aiohttp import AiohttpTransport
+
+from services.chassis.deadlines import Deadline
+from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable, UpstreamFailed
+from services.chassis.settings.configuration import variable
+from services.chassis.settings.trust import certificate_fault, context_for
+from services.dense.encoder import Role, Vectors, normalised
+from services.dense.settings import DenseSettings
+from services.inference.word_splitting import count_words
+from services.vectorstore.representation import Dense, DenseVector
+
+START_MS = 30_000
+# Seconds before a retry without Retry-After. They double; the shares keep batches from coming again together.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 8.0
+LEAST_SHARE, MOST_SHARE = 0.5, 1.0
+
+
+class HostedEncoder:
+    """Implements DenseEncoder over an API; its vectors are scaled to length 1.
+
+    That a vector depends on its text alone is the API's to keep. A blank text, which APIs refuse, has the zero vector.
+    An API tells neither the tokens of a text nor its limit: lengths are in words, and no text counts as cut.
+
+    Its methods raise Unavailable (the API is not there), Overloaded (busy up to the deadline), BadInput (it refuses
+    the texts), and UpstreamFailed (it refuses the key, or does not answer one finite vector a text).
+    """
+
+    max_tokens = 2**31 - 1
+
+    def __init__(self, settings: DenseSettings) -> None:
+        """Asks for one vector unless the settings have the dimension (blocking, START_MS at most).
+
+        Raises ConfigurationError for a file without an authority.
+        """
+        self._settings = settings
+        self._names = {field: variable(type(settings), field) for field in type(settings).model_fields}
+        self._api = f"The API of {self._names['api_url']}"
+        self._url = f"{settings.api_url}/{'embeddings' if settings.encoder == 'openai' else 'embed'}"
+        self._key = settings.api_key.get_secret_value() if settings.api_key else None
+        self._prefixes: dict[Role, str] = {"query": settings.api_query_prefix, "passage": settings.api_passage_prefix}
+        self._passage_slots = asyncio.Semaphore(settings.api_in_flight)
+        self._http = self._connections()
+        dimension = settings.api_dimension
+        if dimension is None:
+            with ThreadPoolExecutor(1) as thread:  # the loop of this one may be running
+                dimension = thread.submit(asyncio.run, self._dimension()).result()
+        self.representation = Dense(dimension)
+        self.stamp = {
+            "model": settings.model,
+            "weights_sha256": "unknown",
+            "api": urlsplit(self._url).netloc,
+            "dimension": str(dimension),
+            "normalise": "true",
+            "query_prefix": settings.api_query_prefix,
+            "passage_prefix": settings.api_passage_prefix,
+        }
+
+    async def encode_query(self, text: str, deadline: Deadline) -> DenseVector:
+        """Encodes one query: fp32 [dimension]. Waits for no passages."""
+        vectors = await self._encode([text], "query", nullcontext(), deadline)
+        return np.asarray(vectors[0])
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
+        """Encodes the passages: fp32 [passages, dimension]."""
+        return await self._encode(texts, "passage", self._passage_slots, deadline)
+
+    async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
+        """Counts the words of each text."""
+        return await asyncio.to_thread(lambda: tuple(map(count_words, texts)))
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    async def _encode(
+        self, texts: Sequence[str], role: Role, slots: AbstractAsyncContextManager[None], deadline: Deadline
+    ) -> Vectors:
+        dimension = self.representation.dimension
+        vectors = np.zeros((len(texts), dimension), dtype=np.float32)
+        places = [place for place, text in enumerate(texts) if text.strip()]
+
+        async def fill(part: Sequence[int]) -> None:
+            async with slots:
+                found = await self._vectors(self._http, [self._prefixes[role] + texts[one] for one in part], deadline)
+            if found.shape[1] != dimension:
+                raise UpstreamFailed(f"{self._api} answered with {found.shape[1]} dimensions instead of {dimension}.")
+            vectors[part] = normalised(found)
+
+        batch = self._settings.api_batch
+        tasks = [asyncio.create_task(fill(places[at : at + batch])) for at in range(0, len(places), batch)]
+        try:
+            async with asyncio.timeout(deadline.remaining_s):
+                await asyncio.gather(*tasks)
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"{self._api} did not answer in time; send a larger X-Deadline-Ms.") from error
+        finally:
+            for task in tasks:
+                task.cancel()
+        return vectors
+
+    async def _vectors(self, http: httpx.AsyncClient, texts: Sequence[str], deadline: Deadline) -> Vectors:
+        """Returns what the API answers: fp32 [texts, dimension]. Asks again while it is busy and time is left."""
+        if self._settings.encoder == "openai":
+            body: dict[str, object] = {"model": self._settings.model, "input": texts, "encoding_format": "float"}
+        else:
+            body = {"inputs": texts, "truncate": True, "normalize": True}
+        if self._settings.api_dimension is not None:
+            body["dimensions"] = self._settings.api_dimension
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                async with asyncio.timeout(self._settings.api_timeout_s):
+                    answer = await http.post(self._url, json=body)
+            except TimeoutError:
+                fault: ProblemError = Unavailable(f"{self._api} did not answer within {self._names['api_timeout_s']}.")
+            except httpx.TransportError as error:
+                # Without the client's own message, which has addresses.
+                reason = certificate_fault(error) or type(error.__cause__ or error).__name__
+                trust = f"is its certificate one of the authority in {self._names['api_ca_file']}"
+                fault = Unavailable(f"{self._api} cannot be reached ({reason}). Is it running there, and {trust}?")
+                if isinstance(error.__cause__, aiohttp.ClientConnectorError):  # httpx_aiohttp names it ConnectTimeout
+                    raise fault from error
+            else:
+                if answer.status_code == 200:
+                    return self._read(answer.content, len(texts))
+                fault = self._refusal(answer)
+            wait_s = max(fault.retry_after_s or 0, pause_s * random.uniform(LEAST_SHARE, MOST_SHARE))
+            if fault.status not in (Overloaded.status, Unavailable.status) or wait_s >= deadline.remaining_s:
+                raise fault
+            await asyncio.sleep(wait_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _read(self, content: bytes, texts: int) -> Vectors:
+        try:
+            found = orjson.loads(content)
+            if self._settings.encoder == "openai":
+                items = sorted(found["data"], key=itemgetter("index"))
+                found = [one["embedding"] for place, one in enumerate(items) if one["index"] == place]
+            with np.errstate(over="ignore"):
+                vectors = np.asarray(found, dtype=np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UpstreamFailed(f"{self._api} answered with something else than a vector a text.") from error
+        if vectors.ndim != 2 or len(vectors) != texts or not np.isfinite(vectors).all():
+            raise UpstreamFailed(f"{self._api} did not answer one vector of finite numbers for each of {texts} texts.")
+        return vectors
+
+    def _refusal(self, answer: httpx.Response) -> ProblemError:
+        status, after = answer.status_code, answer.headers.get("retry-after", "")
+        after_s = int(after) if after.isascii() and after.isdigit() and len(after) < 6 else None
+        if status == Overloaded.status:
+            return Overloaded(f"{self._api} refuses more requests; try again later.", retry_after_s=after_s or 1)
+        if status >= 500:
+            return Unavailable(f"{self._api} is away (HTTP {status}); try again later.", retry_after_s=after_s)
+        if status in (401, 403):
+            return UpstreamFailed(f"{self._api} refuses the key: set {self._names['api_key']} to one that it takes.")
+        said = " ".join(answer.text.replace(self._key or "\0", "…").split())[:300]
+        if status in (400, 413, 422):
+            return BadInput(f"{self._api} refuses the texts (HTTP {status}): {said}")
+        return UpstreamFailed(f"{self._api} answered with HTTP {status}: {said}")
+
+    async def _dimension(self) -> int:
+        async with self._connections() as http:
+            return int((await self._vectors(http, ["dimension"], Deadline.after_ms(START_MS))).shape[1])
+
+    def _connections(self) -> httpx.AsyncClient:
+        url, ca_file = self._url, self._settings.api_ca_file
+        return httpx.AsyncClient(
+            # httpx's own pool dies after cancellations (encode/httpcore 1093).
+            transport=AiohttpTransport(verify=context_for(url, ca_file, self._names["api_ca_file"])),
+            headers={} if self._key is None else {"authorization": f"Bearer {self._key}"},
+            timeout=None,  # of a whole call instead
+            trust_env=False,
+        )
