@@ -1,22 +1,25 @@
-"""A search page in one file: a box, highlights, pages.
+"""A search page in one file: a box, facets, highlights, pages.
 
 pip install fastapi uvicorn jinja2 ./clients/python
-GATEWAY_URL=http://127.0.0.1:8000 COLLECTION=demo uvicorn --app-dir docs/apps shop:app --port 8080
+COLLECTION=shop FACETS=brand,colour uvicorn --app-dir docs/apps shop:app --port 8080
+
+FACETS are keywords that the collection declares. Others of its settings are GATEWAY_URL, GATEWAY_API_KEY, PIPELINE.
 """
 
 import os
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
-from retrieval_client import AsyncClient, RetrievalError
+from retrieval_client import AsyncClient, Condition, RetrievalError
 from retrieval_client.answers import Fragment
 
 COLLECTION = os.environ.get("COLLECTION", "demo")
 PIPELINE = os.environ.get("PIPELINE", "hybrid")
+FACETS = [field for field in os.environ.get("FACETS", "").split(",") if field]
 PAGE = 10
 client = AsyncClient(os.environ.get("GATEWAY_URL", "http://127.0.0.1:8000"), key=os.environ.get("GATEWAY_API_KEY"))
 app = FastAPI()
@@ -28,7 +31,7 @@ HTML = """<!doctype html>
 <title>{{ q or title }}</title>
 <style>
   :root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif }
-  body { margin: 0 auto; max-width: 48rem; padding: 1rem; overflow-wrap: anywhere }
+  body { margin: 0 auto; max-width: 64rem; padding: 1rem; overflow-wrap: anywhere }
   h1 { font-size: 1.3rem; margin: 0 0 .75rem }
   form { display: flex; gap: .5rem; margin-bottom: 1.5rem }
   input, button { font: inherit; padding: .6rem .9rem; border: 1px solid GrayText; border-radius: .5rem }
@@ -39,6 +42,13 @@ HTML = """<!doctype html>
   p { margin: .25rem 0 0 }
   small { opacity: .75 }
   a { color: inherit }
+  aside { margin-bottom: 1rem }
+  aside p { display: flex; flex-wrap: wrap; gap: .25rem .75rem }
+  aside h2 { margin-top: .75rem; text-transform: capitalize }
+  @media (min-width: 48rem) {
+    .found { display: grid; grid-template-columns: 12rem minmax(0, 1fr); gap: 2rem }
+    aside p { flex-direction: column }
+  }
   mark { background: #ffe08a; color: #000; border-radius: .2rem }
   nav { display: flex; justify-content: space-between; padding: 1rem 0 }
 </style>
@@ -50,6 +60,22 @@ HTML = """<!doctype html>
   </form>
   {% if problem %}<p role="alert">{{ problem }}</p>{% endif %}
   {% if answer %}
+  <div {% if facets %}class="found"{% endif %}>
+  <aside aria-label="Narrow down">
+    {% for field, counts in facets.items() %}
+    <h2>{{ field }}</h2>
+    <p>
+      {% if field in chosen %}
+      <a href="{{ link(field) }}" aria-label="Remove {{ chosen[field] }}">✕ <b>{{ chosen[field] }}</b></a>
+      {% else %}
+      {% for one in counts.values %}
+      <a href="{{ link(field, one.value) }}">{{ one.value }} ({{ one.count }})</a>
+      {% endfor %}
+      {% endif %}
+    </p>
+    {% endfor %}
+  </aside>
+  <div>
     {% for hit in answer.hits %}
     <article>
       <h2>{{ hit.title or hit.id }}</h2>
@@ -62,16 +88,21 @@ HTML = """<!doctype html>
       <p>{{ hit.text | truncate(200) }}</p>
       {% endfor %}
       <small>
-        {% for name, value in hit.metadata | dictsort %}{{ " · " if not loop.first }}{{ name }}: {{ value }}{% endfor %}
+        {% for name, value in hit.metadata | dictsort %}
+        {{ name }}: {{ value | join(", ") if value is sequence and value is not string else value }}
+        {{- " · " if not loop.last }}
+        {% endfor %}
       </small>
     </article>
     {% else %}
     <p>Nothing found for “{{ q }}”.</p>
     {% endfor %}
     <nav aria-label="Pages">
-      <span>{% if page > 1 %}<a href="?{{ link(page=page - 1) }}" rel="prev">← Previous</a>{% endif %}</span>
-      <span>{% if answer.page.more %}<a href="?{{ link(page=page + 1) }}" rel="next">Next →</a>{% endif %}</span>
+      <span>{% if page > 1 %}<a href="{{ link(page=page - 1) }}" rel="prev">← Previous</a>{% endif %}</span>
+      <span>{% if answer.page.more %}<a href="{{ link(page=page + 1) }}" rel="next">Next →</a>{% endif %}</span>
     </nav>
+  </div>
+  </div>
   {% endif %}
 </main>
 """
@@ -89,8 +120,16 @@ def pieces(fragment: Fragment) -> Iterator[tuple[str, bool]]:
 
 
 @app.get("/")
-async def search(q: str = "", page: int = Query(1, ge=1, le=50)) -> HTMLResponse:
-    """Shows one page of what was found."""
+async def search(request: Request, q: str = "", page: int = Query(1, ge=1, le=50)) -> HTMLResponse:
+    """Shows one page of what was found. `f.<field>` narrows it down to a value of a facet."""
+    asked = request.query_params
+    chosen = {field: asked[f"f.{field}"] for field in FACETS if f"f.{field}" in asked}
+
+    def link(field: str = "", value: str = "", page: int = 1) -> str:
+        facets = {f"f.{name}": one for name, one in {**chosen, field: value}.items() if one}
+        return "?" + urlencode({"q": q, **facets, "page": page})
+
+    conditions: list[Condition] = [{"field": name, "op": "eq", "value": one} for name, one in chosen.items()]
     answer, problem = None, None
     if q.strip():
         try:
@@ -100,18 +139,14 @@ async def search(q: str = "", page: int = Query(1, ge=1, le=50)) -> HTMLResponse
                 pipeline=PIPELINE,
                 top=PAGE,
                 offset=(page - 1) * PAGE,
+                filter={"all": conditions} if conditions else None,
                 include=["title", "text", "metadata"],
                 highlight=2,
+                facets=[{"field": field} for field in FACETS],
             )
         except RetrievalError as error:
             problem = error.detail
-    html = template.render(
-        title=COLLECTION.title(),
-        q=q,
-        page=page,
-        answer=answer,
-        problem=problem,
-        pieces=pieces,
-        link=lambda **to: urlencode({"q": q, **to}),
-    )
+    facets = (answer.matches.facets if answer and answer.matches else None) or {}
+    shown = {"title": COLLECTION.title(), "q": q, "page": page, "answer": answer, "problem": problem}
+    html = template.render(shown, facets=facets, chosen=chosen, link=link, pieces=pieces)
     return HTMLResponse(html, 502 if problem else 200)

@@ -25,6 +25,7 @@ async def test_a_search_marks_the_words_that_were_found_and_escapes_all_html(
     assert shown.count("<article>") == 10
     assert "A <mark>kettle</mark> &amp; &lt;script&gt;alert(1)" in shown
     assert "Kettle &lt;0&gt;" in shown
+    assert "use: tea, soup ·" in shown
     assert "<script>" not in shown
     assert "<script>" not in (await page.get("/", params={"q": '"><script>'})).text
 
@@ -35,6 +36,17 @@ async def test_links_lead_through_all_pages(page: httpx.AsyncClient) -> None:
     assert ['rel="prev"' in one for one in shown] == [False, True, True]
     assert 'href="?q=kettle&amp;page=3"' in shown[1]
     assert [one.count("<article>") for one in shown] == [10, 10, 5]
+
+
+async def test_a_facet_narrows_down_on_every_page_and_is_taken_back(page: httpx.AsyncClient) -> None:
+    assert 'href="?q=kettle&amp;f.colour=red&amp;page=1">red (5)</a>' in (await page.get("/?q=kettle")).text
+    red = (await page.get("/?q=kettle&f.colour=red")).text
+    assert red.count("<article>") == 5
+    assert "blue" not in red
+    assert '<a href="?q=kettle&amp;page=1" aria-label="Remove red">' in red
+    assert (
+        'href="?q=kettle&amp;f.colour=blue&amp;page=2" rel="next"' in (await page.get("/?q=kettle&f.colour=blue")).text
+    )
 
 
 async def test_an_empty_box_and_nothing_found_are_told_apart(page: httpx.AsyncClient) -> None:

@@ -19,10 +19,11 @@ KETTLES = [
         "id": f"k{number:02}",
         "title": f"Kettle <{number}>",
         "text": "A kettle & <script>alert(1)</script> a cord.",
-        "metadata": {"colour": "red" if number < 5 else "blue", "year": 2000 + number},
+        "metadata": {"colour": "red" if number < 5 else "blue", "year": 2000 + number, "use": ["tea", "soup"]},
     }
     for number in range(25)
 ]
+SETTINGS = {"COLLECTION": "shop", "PIPELINE": "bm25", "FACETS": "colour"}
 
 
 @asynccontextmanager
@@ -31,11 +32,13 @@ async def opened_shop(directory: Path) -> AsyncIterator[FastAPI]:
     async with real_stack(directory) as stack:
         assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
         async with on_a_port(stack.into_gateway.inner.app) as gateway, AsyncClient(gateway) as loader:  # type: ignore[arg-type]
-            begun = await loader.begin("shop", metadata={"colour": "keyword", "year": "number"}, build="b")
+            begun = await loader.begin(
+                "shop", metadata={"colour": "keyword", "year": "number", "use": "keyword"}, build="b"
+            )
             await loader.load("shop", KETTLES, build=begun.build)
             await loader.publish("shop", build=begun.build)
             with pytest.MonkeyPatch.context() as environment:
-                for name, value in {"GATEWAY_URL": gateway, "COLLECTION": "shop", "PIPELINE": "bm25"}.items():
+                for name, value in (SETTINGS | {"GATEWAY_URL": gateway}).items():
                     environment.setenv(name, value)
                 shop = runpy.run_path(str(ROOT / "docs" / "apps" / "shop.py"))
             yield shop["app"]
