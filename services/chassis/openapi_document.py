@@ -1,5 +1,6 @@
 """Completes FastAPI's OpenAPI document by what all routes share: names, keys, headers and problems."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ CACHE_CONTROL: Part = {
     "description": "`no-store`: nothing of the answer may come from a cache.",
     "schema": {"type": "string"},
 }
+EMPTY: Part = {"content": {"application/json": {"schema": {"type": "object", "maxProperties": 0, "examples": [{}]}}}}
 # The ends of the paths that a cache may answer, here or in a service behind.
 CACHED = ("/search", "/score", "/rerank", "/embeddings", "/embed")
 RETRY_AFTER: Part = {"description": "Seconds before the next attempt.", "schema": {"type": "integer", "minimum": 0}}
@@ -48,7 +50,10 @@ def openapi_document(title: str, routes: Sequence[BaseRoute], *, keyed: bool) ->
     for route in routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
             for method in route.methods or ():
-                _complete(document["paths"][route.path_format][method.lower()], route, keyed=keyed)
+                operation = document["paths"][route.path_format][method.lower()]
+                _complete(operation, route, keyed=keyed)
+                if method == "POST":  # any page may send one without a type (CORS): a POST of nothing is a 415
+                    operation.setdefault("requestBody", copy.deepcopy(EMPTY))["required"] = True
     parts = document.setdefault("components", {})
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     parts.setdefault("schemas", {}).update({**problem.pop("$defs"), "Problem": problem})

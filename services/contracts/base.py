@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from services.contracts.combining_marks import MOST_MARKS, has_overlong_run
 
@@ -73,10 +73,12 @@ def _checked_id(text: str) -> str:
     return text
 
 
+# In schemas alone; what is refused is UNSENDABLE.
+SENDABLE: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"}
 # `Field` comes first: behind a validator, pydantic counts "items" where a string has characters.
 QueryText = Annotated[
     str,
-    Field(min_length=1, max_length=MOST_QUERY_CHARACTERS),
+    Field(min_length=1, max_length=MOST_QUERY_CHARACTERS, json_schema_extra=SENDABLE),
     BeforeValidator(_sendable),
     AfterValidator(_checked_query),
 ]
@@ -84,7 +86,10 @@ OptionalQuery = Annotated[
     str, Field(max_length=MOST_QUERY_CHARACTERS), BeforeValidator(_sendable), AfterValidator(_checked_if_any)
 ]
 DocumentId = Annotated[
-    str, Field(min_length=1, max_length=512), BeforeValidator(_sendable), AfterValidator(_checked_id)
+    str,
+    Field(min_length=1, max_length=512, json_schema_extra=SENDABLE),
+    BeforeValidator(_sendable),
+    AfterValidator(_checked_id),
 ]
 # Text that UTF-8 can encode. A JSON escape can hold a lone surrogate, which it cannot.
 Text = Annotated[str, BeforeValidator(_encodable)]

@@ -11,6 +11,8 @@ from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
+from services.contracts.documents import IdsRequest
+from services.contracts.query import SearchRequest
 from services.contracts.version import VERSION
 from tests.support.declared_answers import references, resolved, undeclared
 from tests.support.keys import TOKEN, Keys, bearing, made_keys
@@ -141,9 +143,7 @@ async def test_the_examples_of_the_document_can_be_sent_and_are_answered_as_it_s
         content = operation.get("requestBody", {}).get("content", {}).get("application/json")
         schema = content and content["schema"]
         [example] = [None] if not schema else _examples(document, schema)
-        answer = await stack.client.request(
-            method, path, json=example, headers={"content-type": "application/json"} if method == "post" else {}
-        )
+        answer = await stack.client.request(method, path, json=example)
         assert undeclared(document, operation, answer) is None, name
         assert answer.is_success or (name, answer.status_code) == ("roll_back", 409), answer.text
         hits += [hit["id"] for hit in answer.json()["hits"]] if name == "search" else []
@@ -153,6 +153,12 @@ async def test_the_examples_of_the_document_can_be_sent_and_are_answered_as_it_s
 def _examples(document: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
     choices = [resolved(document, one) for one in schema.get("anyOf", [schema])]
     return [example for one in choices for example in one.get("examples", ())]
+
+
+def test_the_schema_refuses_control_characters_as_the_gateway_does() -> None:
+    search, ids = (Draft202012Validator(model.model_json_schema()) for model in (SearchRequest, IdsRequest))
+    for text, good in (("a\tb\nc\r", True), ("日本", True), ("\x7f", False), ("a\x00", False), ("\x1f", False)):
+        assert search.is_valid({"query": text}) == ids.is_valid({"ids": [text]}) == good
 
 
 async def test_documents_as_lines_are_declared_beside_those_as_json(stack: RealStack) -> None:
