@@ -130,8 +130,12 @@ class SentDocument(DocumentWithVectors):
     Of a passage with a vector, a backend stores that in place of encoding the passage.
     """
 
+    # `not` twice: generators take `anyOf` for a union of types, and make no class.
     model_config = ConfigDict(
-        json_schema_extra={"required": ["id"], "anyOf": [{"required": ["title"]}, {"required": ["text"]}]}
+        json_schema_extra={
+            "required": ["id"],
+            "not": {"not": {"anyOf": [{"required": ["title"]}, {"required": ["text"]}]}},
+        }
     )
 
     text: str  # without a default, so that the gateway forwards an empty one: `exclude_defaults` would leave it out

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 
-from services.contracts.documents import IdsRequest
+from services.contracts.documents import IdsRequest, SentDocument
 from services.contracts.query import SearchRequest
 from services.contracts.version import VERSION
 from tests.support.declared_answers import references, resolved, undeclared
@@ -159,6 +159,13 @@ def test_the_schema_refuses_control_characters_as_the_gateway_does() -> None:
     search, ids = (Draft202012Validator(model.model_json_schema()) for model in (SearchRequest, IdsRequest))
     for text, good in (("a\tb\nc\r", True), ("日本", True), ("\x7f", False), ("a\x00", False), ("\x1f", False)):
         assert search.is_valid({"query": text}) == ids.is_valid({"ids": [text]}) == good
+
+
+def test_the_schema_refuses_a_document_without_title_and_text_as_the_gateway_does() -> None:
+    document = Draft202012Validator(SentDocument.model_json_schema())
+    assert document.is_valid({"id": "a", "title": "t"})
+    assert document.is_valid({"id": "a", "text": ""})
+    assert not document.is_valid({"id": "a"})
 
 
 async def test_documents_as_lines_are_declared_beside_those_as_json(stack: RealStack) -> None:
