@@ -76,6 +76,7 @@ async def test_an_adapter_passes_its_tests(
                     "PATH": os.defpath,
                     "HOME": str(tmp_path),
                     "PYTHONPATH": str(ROOT / "docs" / "apps"),
+                    "HAYSTACK_TELEMETRY_ENABLED": "False",
                     "GATEWAY": gateway,
                     "RERANKER": reranker,
                     "GATEWAY_API_KEY": keys.secrets["search"],
