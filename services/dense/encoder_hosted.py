@@ -127,6 +127,8 @@ class HostedEncoder:
                     answer = await http.post(self._url, json=body)
             except TimeoutError:
                 fault: ProblemError = Unavailable(f"{self._api} did not answer within {self._names['api_timeout_s']}.")
+            except (httpx.DecodingError, aiohttp.ClientResponseError) as error:
+                raise UpstreamFailed(f"{self._api} does not answer in HTTP; is its address right?") from error
             except httpx.TransportError as error:
                 # Without the client's own message, which has addresses.
                 reason = certificate_fault(error) or type(error.__cause__ or error).__name__

@@ -319,23 +319,35 @@ async def test_an_api_that_is_not_there_is_unavailable_and_its_address_is_not_sh
     assert time.monotonic() - begun < 20  # not asked again up to the deadline
 
 
-async def test_a_connection_that_ends_without_an_answer_is_replaced() -> None:
-    body = right(1).body
-    connections = 0
+@asynccontextmanager
+async def answering(*answers: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Yields the address of a server that ends each connection after one of these answers, the last one again and
+    again; and those that it gave."""
+    given: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
         await reader.readuntil(b"\r\n\r\n")
-        if connections > 1:
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + bytes(body))
+        given.append(answers[min(len(given), len(answers) - 1)])
+        writer.write(given[-1])
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with opened(hosted(f"http://127.0.0.1:{port}", api_dimension=2)) as encoder:
-            assert await encoder.encode_query("oil", soon()) == pytest.approx(np.array([0.6, 0.8]))
-    assert connections == 2
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", given
+
+
+async def test_a_connection_that_ends_without_an_answer_is_replaced() -> None:
+    whole = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + bytes(right(1).body)
+    async with answering(b"", whole) as (url, given), opened(hosted(url, api_dimension=2)) as encoder:
+        assert await encoder.encode_query("oil", soon()) == pytest.approx(np.array([0.6, 0.8]))
+    assert len(given) == 2
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nno"])
+async def test_a_server_that_speaks_something_else_is_no_api(said: bytes) -> None:
+    async with answering(said) as (url, given), opened(hosted(url, api_dimension=2)) as encoder:
+        with pytest.raises(UpstreamFailed, match="DENSE_API_URL"):
+            await encoder.encode_query("oil", soon())
+    assert len(given) == 1
 
 
 async def test_the_authority_of_an_api_is_checked_by_its_file(tmp_path: Path) -> None:
