@@ -4,6 +4,7 @@ A body of any length takes little memory: a few batches are in flight, and nothi
 """
 
 import asyncio
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
@@ -193,6 +194,8 @@ async def lines_of(receive: Receive) -> AsyncIterator[tuple[int, bytes]]:
             whole, rest = [*whole, rest], b""
         for line in whole:
             number += not cut
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)
             if not cut and line.strip():
                 yield number, line
             cut = False

@@ -210,3 +210,17 @@ async def test_a_caller_that_has_left_ends_it() -> None:
 
     with pytest.raises(ClientGone):
         await anext(lines_of(receive))
+
+
+async def test_a_byte_order_mark_before_the_first_line_is_no_part_of_it(stack: RealStack) -> None:
+    status, answer = await sent(stack.client, b"\xef\xbb\xbf" + lines(numbered(2)))
+    assert (status, answer[-1]["stored"], answer[-1]["not_stored"]) == (200, 2, 0)
+
+
+async def test_lines_under_another_media_type_are_told_ours(stack: RealStack) -> None:
+    answer = await stack.client.post(
+        "/v1/collections/c/documents?build=b",
+        content=lines(numbered(2)),
+        headers={"content-type": "application/jsonl"},
+    )
+    assert (answer.status_code, "application/x-ndjson" in answer.json()["detail"]) == (415, True)

@@ -98,7 +98,7 @@ async def test_without_the_document_store_there_is_no_page(stack: RealStack) -> 
     assert (answer.status_code, "lexical" in answer.json()["detail"]) == (503, True)
 
 
-@pytest.mark.parametrize("identity", ["plain", "a/b?c=d", "get", "ü 1", "https://a.example/", "/"])
+@pytest.mark.parametrize("identity", ["plain", "a/b?c=d", "get", "ü 1", "https://a.example/", "/", "a\nb", "a\n"])
 async def test_one_document_is_read_and_deleted_by_its_path(stack: RealStack, identity: str) -> None:
     kept = {"id": identity, "title": "Title", "text": "a text", "metadata": {"year": 2021}}
     assert (await stack.send([kept])).json()["complete"]

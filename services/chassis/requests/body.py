@@ -21,7 +21,7 @@ from services.chassis.errors import (
     UnsupportedMedia,
 )
 from services.chassis.instruments import Instruments
-from services.chassis.requests.handling import Handling, media_of
+from services.chassis.requests.handling import NDJSON, Handling, media_of
 from services.chassis.requests.telemetry import PROBES
 
 # A body may take this many seconds (the event loop may stall for one or two), plus its size divided by this rate.
@@ -136,7 +136,8 @@ def check_media(scope: Scope, handling: Handling) -> None:
     # A page of any site can send a form without asking first (CORS): only routes that declare it take one.
     form = media == "application/x-www-form-urlencoded" and handling.form
     if not (form or handling.lines) and media != "application/json" and not media.endswith("+json"):
-        raise UnsupportedMedia("Send the body as JSON, with the header Content-Type: application/json.")
+        lines = f" Lines of JSON, where a route takes them, are {NDJSON}." if "json" in media else ""
+        raise UnsupportedMedia(f"Send the body as JSON, with the header Content-Type: application/json.{lines}")
     if Headers(scope=scope).get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMedia("Send the body uncompressed, without Content-Encoding.")
 

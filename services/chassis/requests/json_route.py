@@ -1,6 +1,7 @@
 """Owns the route class of all routers: parses bodies within bounds, refuses parameters that a route does not have."""
 
 import asyncio
+import re
 from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any
@@ -58,6 +59,7 @@ class JsonRoute(APIRoute):
         **given: Any,
     ) -> None:
         super().__init__(path, endpoint, **given)
+        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)  # an id in a path may hold line feeds
         # The same models for all routes. FastAPI builds them anew for each: half the time that a route takes.
         self.responses = responses or {}
         self.response_fields = {
