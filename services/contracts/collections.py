@@ -23,7 +23,6 @@ FieldKind = Literal["keyword", "number", "date"]
 # `fill` copies the live generation's documents, `finish` merges and builds indexes, `compare` repeats that while writes
 # are paused, `switch` publishes everywhere.
 PublishPhase = Literal["fill", "finish", "compare", "switch"]
-BoostedField = Literal["title", "text"]
 Boost = Annotated[Number, Field(gt=0.0, le=1_000.0)]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield", "doc2query", "deepct"]
 
@@ -34,6 +33,13 @@ KETTLE: JsonValue = {"id": "kettle", "text": "Boils a litre of water.", "metadat
 def build_mark(token: str) -> str:
     """Hashes a build token. Services store and show the hash, which names the owner without giving the token away."""
     return hashlib.sha256(token.encode()).hexdigest()[:16]
+
+
+class Boosts(Wire):
+    """The factor of each field's scores."""
+
+    title: Boost = 1.0
+    text: Boost = 1.0
 
 
 class LexicalPreset(Wire):
@@ -49,11 +55,11 @@ class LexicalPreset(Wire):
     b: Weight
     tie_breaker: Weight = 0.0  # best_fields only: the share of the weaker field
     # Left out without any, so that an earlier release reads the preset.
-    boosts: Annotated[dict[BoostedField, Boost], Field(exclude_if=not_)] = {}
+    boosts: Annotated[Boosts, Field(exclude_if=lambda boosts: boosts == Boosts())] = Boosts()
 
     @model_validator(mode="after")
     def _boosts_fields_that_it_scores(self) -> Self:
-        if self.boosts and self.match not in ("best_fields", "most_fields"):
+        if self.boosts != Boosts() and self.match not in ("best_fields", "most_fields"):
             raise ValueError(
                 f"boosts: only best_fields and most_fields score two fields, not {self.match}; leave it out"
             )

@@ -96,9 +96,8 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
 
 
 def scored_fields(preset: LexicalPreset) -> list[str]:
-    """Returns the sub-fields that a preset scores, `name^factor` where it boosts one."""
-    factors: dict[str, str] = {field: f"^{factor}" for field, factor in preset.boosts.items()}
-    return [f"{field}.{preset.name}{factors.get(field, '')}" for field in fields_of(preset)]
+    """Returns the sub-fields that a preset scores."""
+    return [f"{field}.{preset.name}" for field in fields_of(preset)]
 
 
 def _text(presets: Sequence[LexicalPreset], field: str) -> Json:

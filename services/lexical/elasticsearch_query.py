@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from services.contracts.collections import LexicalPreset
 from services.lexical.elasticsearch_mapping import scored_fields
+from services.lexical.presets import boost_of, fields_of
 from services.storage.elasticsearch.indices import Json
 from services.storage.elasticsearch.searching import field_clause
 from services.storage.fields import Requirement
@@ -45,15 +46,18 @@ def copy_preference(text: str) -> str:
 
 
 def _scoring(preset: LexicalPreset, text: str) -> Json:
-    fields = scored_fields(preset)
     match preset.match:
         case "flat" | "doc2query" | "deepct":
-            return {"match": {fields[0]: {"query": text}}}
+            return {"match": {scored_fields(preset)[0]: {"query": text}}}
         case "best_fields":
-            return _multi_match(fields, text, "best_fields", preset.tie_breaker)
+            return _multi_match(preset, text, preset.tie_breaker)
         case "most_fields":
-            return _multi_match(fields, text, "most_fields", 1.0)
+            return _multi_match(preset, text, 1.0)
 
 
-def _multi_match(fields: list[str], text: str, kind: str, tie_breaker: float) -> Json:
-    return {"multi_match": {"query": text, "type": kind, "fields": fields, "tie_breaker": tie_breaker}}
+def _multi_match(preset: LexicalPreset, text: str, tie_breaker: float) -> Json:
+    boosted = [
+        f"{scored}^{boost_of(preset, field)}"
+        for field, scored in zip(fields_of(preset), scored_fields(preset), strict=True)
+    ]
+    return {"multi_match": {"query": text, "type": preset.match, "fields": boosted, "tie_breaker": tie_breaker}}

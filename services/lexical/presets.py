@@ -44,7 +44,8 @@ def fields_of(preset: LexicalPreset) -> tuple[str, ...]:
 
 def boost_of(preset: LexicalPreset, field: str) -> float:
     """Returns the factor of a field's scores."""
-    return next((factor for boosted, factor in preset.boosts.items() if boosted == field), 1.0)
+    factor: float = getattr(preset.boosts, field, 1.0)
+    return factor
 
 
 def chosen_preset(declaration: CollectionDeclaration, name: str | None) -> LexicalPreset:

@@ -12,7 +12,7 @@ def stamp_of(declaration: CollectionDeclaration, analysis: str) -> dict[str, str
         "presets": ",".join(preset.name for preset in presets),
         **{
             f"preset.{preset.name}": f"{preset.match} k1={preset.k1} b={preset.b} tie_breaker={preset.tie_breaker}"
-            + "".join(f" {field}^{factor}" for field, factor in sorted(preset.boosts.items()))
+            + "".join(f" {field}^{factor}" for field, factor in sorted(preset.boosts) if factor != 1.0)
             for preset in presets
         },
         **{f"metadata.{field}": kind for field, kind in sorted(declaration.metadata.items())},

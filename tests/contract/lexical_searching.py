@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from services.chassis.errors import BadInput
-from services.contracts.collections import CollectionDeclaration, LexicalPreset
+from services.contracts.collections import Boosts, CollectionDeclaration, LexicalPreset
 from services.contracts.documents import Document
 from services.contracts.filters import Condition, Filter
 from services.lexical.engine import LexicalEngine
@@ -97,8 +97,10 @@ class SearchingSuite:
         half = LexicalPreset(name="half", match="best_fields", k1=1.2, b=0.75, tie_breaker=0.5)
         best = LexicalPreset(name="best", match="best_fields", k1=1.2, b=0.75)
         total = LexicalPreset(name="sum", match="most_fields", k1=1.2, b=0.75)
-        titled = LexicalPreset(name="titled", match="best_fields", k1=1.2, b=0.75, tie_breaker=0.5, boosts={"title": 3})
-        both = LexicalPreset(name="both", match="most_fields", k1=1.2, b=0.75, boosts={"title": 0.25, "text": 1.5})
+        titled = LexicalPreset(
+            name="titled", match="best_fields", k1=1.2, b=0.75, tie_breaker=0.5, boosts=Boosts(title=3)
+        )
+        both = LexicalPreset(name="both", match="most_fields", k1=1.2, b=0.75, boosts=Boosts(title=0.25, text=1.5))
         generation = await filled(engine, held, CollectionDeclaration(presets=(half, best, total, titled, both)))
         rankings = set()
         for name, tie, of_title, of_text in (

@@ -16,7 +16,7 @@ from gateway.app import build_app
 from gateway.settings import GatewaySettings
 from retrieval_client import calls
 from retrieval_client import documents as sent_documents
-from retrieval_client.answers import ExpansionMethod, FieldKind, LexicalPreset
+from retrieval_client.answers import Boosts, ExpansionMethod, FieldKind, LexicalPreset
 from retrieval_client.clients import AsyncClient, Client
 from retrieval_client.exchange import MOST_CALL_S, Request
 from services.chassis.deadlines import MOST_MS
@@ -114,7 +114,7 @@ FACETS: list[sent_documents.Facet] = [
     {"field": "year", "ranges": [{"from": 2000, "to": 2010.5}, {"to": "2024-05-31"}]},
 ]
 DOCUMENT = {"id": "a", "title": "t", "text": "x", "metadata": {"year": 2020}}
-PRESET = LexicalPreset(name="mine", match="most_fields", k1=0.9, b=0.4, boosts={"title": 2.0})
+PRESET = LexicalPreset(name="mine", match="most_fields", k1=0.9, b=0.4, boosts=Boosts(title=2.0))
 # Every call with all its arguments, and the models of its body.
 SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
     (

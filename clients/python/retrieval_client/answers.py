@@ -3,7 +3,6 @@
 Where the wire has a choice of words, these are any texts: a later gateway may have more.
 """
 
-from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -32,11 +31,15 @@ class Problem(Answer):
     errors: tuple[FieldError, ...] = ()
 
 
-class LexicalPreset(Answer):
-    """A lexical ranking that the caller defines; `match`: flat, best_fields, most_fields, doc2query, deepct.
+class Boosts(Answer):
+    """The factor of each field's scores."""
 
-    `boosts`: factors of the scores of `title` and `text`.
-    """
+    title: float = 1.0
+    text: float = 1.0
+
+
+class LexicalPreset(Answer):
+    """A lexical ranking that the caller defines; `match`: flat, best_fields, most_fields, doc2query, deepct."""
 
     name: str
     match: str
@@ -44,7 +47,7 @@ class LexicalPreset(Answer):
     b: float
     tie_breaker: float = 0.0
     # Left out without any, so that an earlier gateway reads it.
-    boosts: Annotated[dict[str, float], Field(exclude_if=not_)] = {}
+    boosts: Annotated[Boosts, Field(exclude_if=lambda boosts: boosts == Boosts())] = Boosts()
 
 
 Preset = str | LexicalPreset
