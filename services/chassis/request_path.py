@@ -40,6 +40,7 @@ from services.chassis.requests.telemetry import (
     begin_stages,
     received_at,
 )
+from services.contracts.version import VERSION, VERSION_HEADER
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +187,9 @@ class RequestPath:
                 raise
             if isinstance(error, Overloaded) and error.pauses:
                 scope[PAUSES] = True
-            await render(error, self._wording_of(scope), asked_model(scope))(scope, receive, answer.send)
+            refused = render(error, self._wording_of(scope), asked_model(scope))
+            refused.headers[VERSION_HEADER] = VERSION
+            await refused(scope, receive, answer.send)
             error.__traceback__ = None  # its frames hold the body
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -5,6 +5,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from retrieval_client.answers import FieldError, Problem
 
+# That of pyproject.toml: who runs the sources without installing them has no metadata.
+VERSION = "0.1.0"
+
 
 class RerankProblem(BaseModel):
     """Why the re-ranker refused a request, as clients of Cohere and Jina read it. `id` is the request's."""
@@ -43,6 +46,16 @@ class RetrievalError(Exception):
         self.retry_after_s = retry_after_s
 
 
+def _unknown_to(response: httpx.Response, problem: Problem) -> str | None:
+    """Returns what of a request a gateway of another release does not know: its route, or fields of its own."""
+    if problem.status == 405 or problem.detail.startswith("There is no such route here"):
+        return f"{response.request.method} {response.request.url.path}"
+    faults = [(fault.field.removeprefix("query."), fault.message) for fault in problem.errors]
+    # Deeper fields are of a caller's own pipeline or filter, and their messages list those that there are.
+    unknown = [field for field, message in faults if "no such" in message and "." not in field]
+    return ", ".join(unknown) or None
+
+
 def refusal(response: httpx.Response) -> RetrievalError:
     """Returns the error of an answer that is none."""
     wait = response.headers.get("retry-after", "")
@@ -56,9 +69,14 @@ def refusal(response: httpx.Response) -> RetrievalError:
         return RetrievalError(
             f"http-{status}", problem.detail, status, request_id=problem.id, retry_after_s=retry_after_s
         )
+    detail = "; ".join([problem.detail, *(f"{fault.field}: {fault.message}" for fault in problem.errors)])
+    if (unknown := _unknown_to(response, problem)) is not None:
+        theirs = response.headers.get("x-stack-version", "not told")
+        sent = f"{unknown}, which this client (version {VERSION}) sends"
+        detail = f"The gateway (version {theirs}) does not know {sent}: upgrade the gateway, or do without."
     return RetrievalError(
         problem.type.removeprefix("urn:problem:"),
-        "; ".join([problem.detail, *(f"{fault.field}: {fault.message}" for fault in problem.errors)]),
+        detail,
         status,
         errors=problem.errors,
         request_id=problem.request_id,
