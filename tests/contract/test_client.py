@@ -1,14 +1,25 @@
 """What the client package promises, of both its clients, over a gateway with real services."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
 
-from retrieval_client import AsyncClient, Client, LoadReport, PublishJob, RetrievalError, calls, loading
+from retrieval_client import (
+    AsyncClient,
+    BackendLoad,
+    Client,
+    LoadReport,
+    PublishJob,
+    RetrievalError,
+    calls,
+    loading,
+)
 from tests.support.client_subjects import ClientKind, Subject, subject
 from tests.support.real_stack import RealStack, real_stack
 
@@ -145,13 +156,76 @@ async def test_a_load_sees_no_document_lost_where_the_gateway_is_full_or_away(
     def progress(report: LoadReport) -> None:
         seen.append(report.documents)
 
+    told: list[int] = []
     disturbed = Disturbed(stack.into_gateway, 429, 503, 0, 429)
-    async with subject(kind, disturbed) as loader:
+    async with subject(kind, disturbed, repeating=lambda error, _: told.append(error.status)) as loader:
         report = await loader.call("load", "shop", numbered(700), build="b", progress=progress)
         published = await loader.call("publish", "shop", build="b")
     assert (report.documents, report.repetitions, published.documents) == (700, 4, 700)
+    assert told == [429, 503, 0, 429]
+    assert report.backends == {"lexical": BackendLoad(700, 0, 0), "dense": BackendLoad(700, 0, 700)}
     assert seen == sorted(seen)
     assert seen[-1] == 700
+
+
+async def test_a_gateway_with_room_for_one_write_refuses_batches_of_two_loads_and_loses_none(
+    tmp_path: Path, kind: ClientKind
+) -> None:
+    async with (
+        real_stack(tmp_path, max_in_flight=1, max_waiting=0) as stack,
+        subject(kind, stack.into_gateway, deadline_ms=60_000) as client,
+    ):
+        await client.call("begin", "shop", build="b")
+        halves = [[*numbered(1_000)][start::2] for start in (0, 1)]
+        reports = await asyncio.gather(*(client.call("load", "shop", half, build="b") for half in halves))
+        await client.call("publish", "shop", build="b", expected_documents=1_000)
+        assert {one.id for one in await client.documents("shop")} == {one["id"] for one in numbered(1_000)}
+    assert sum(report.repetitions for report in reports) > 0
+    assert sum(report.backends["dense"].indexed for report in reports) == 1_000
+
+
+async def test_a_batch_that_takes_too_long_is_sent_again_in_smaller_calls(
+    stack: RealStack, kind: ClientKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "SLOW_S", 1e-9)
+
+    async def slow(request: httpx.Request) -> httpx.Response:
+        if len(json.loads(request.content).get("documents", ())) > 10:
+            return httpx.Response(504)
+        return await stack.into_gateway.handle_async_request(request)
+
+    async with subject(kind, stack.into_gateway) as calm:
+        await calm.call("begin", "shop", build="b")
+    async with subject(kind, httpx.MockTransport(slow)) as loader:
+        report = await loader.call("load", "shop", numbered(20), build="b")
+    assert (report.documents, report.repetitions) == (20, 1)
+
+
+async def test_a_load_sent_to_no_gateway_ends_at_once(kind: ClientKind) -> None:
+    async with subject(kind, httpx.MockTransport(lambda _: httpx.Response(200, json={}))) as loader:
+        assert (await failure(loader, "load", "shop", numbered(1))).kind == "bad-answer"
+
+
+async def test_a_generation_is_begun_after_a_lost_answer_where_its_build_is_named(
+    stack: RealStack, kind: ClientKind
+) -> None:
+    async with subject(kind, Disturbed(stack.into_gateway, 0)) as client:
+        assert (await client.call("begin", "shop", build="b")).generation == "shop@1"
+    async with subject(kind, Disturbed(stack.into_gateway, 0)) as client:
+        assert (await failure(client, "begin", "other")).kind == "unreachable"
+
+
+async def test_models_of_the_caller_are_sent_as_documents(stack: RealStack, kind: ClientKind) -> None:
+    class Note(BaseModel):
+        id: str
+        text: str
+        title: str | None = None
+
+    async with subject(kind, stack.into_gateway) as client:
+        await client.call("begin", "shop", build="b")
+        await client.call("load", "shop", [Note(id="a", text="of a model")], build="b")
+        await client.call("publish", "shop", build="b")
+        assert (await client.call("get_document", "shop", "a")).text == "of a model"
 
 
 async def test_a_batch_that_one_backend_did_not_take_is_sent_again(stack: RealStack, kind: ClientKind) -> None:
@@ -308,14 +382,3 @@ def test_a_key_does_not_travel_unencrypted_to_another_machine() -> None:
         client("https://search.example", key="rsk_x")
         client("http://[::1]:8000", key="rsk_x")
         client("http://search.example", key="rsk_x", trust_plain=True)
-
-
-def test_a_batch_stays_within_what_a_gateway_takes() -> None:
-    vectors = {"dense": {"model": "m", "dense": [0.5] * 1_000}}
-    documents = [{"id": f"{n}", "text": "x" * 100_000 if n % 2 else "y", "vectors": vectors} for n in range(500)]
-    load = loading.Loading("c", None, None)
-    load._documents = loading.MOST_BATCH_DOCUMENTS
-    batches = [batch for document in documents for batch in load.add(document)] + [*load.rest()]
-    assert sum(map(len, batches)) == 500
-    assert max(sum(map(len, batch)) + len(batch) for batch in batches) < 8_000_000
-    assert max(sum(one.count(b",") + one.count(b"[") + one.count(b"{") for one in batch) for batch in batches) < 100_000

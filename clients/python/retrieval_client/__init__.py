@@ -4,12 +4,13 @@ from retrieval_client.answers import LexicalPreset, Published, PublishJob, Searc
 from retrieval_client.clients import AsyncClient, Client
 from retrieval_client.documents import Condition, Document, DocumentWithVectors, Facet, Filter
 from retrieval_client.errors import RetrievalError
-from retrieval_client.loading import LoadReport
+from retrieval_client.loading import BackendLoad, LoadReport
 from retrieval_client.reranking import AsyncReranker, Reranker
 
 __all__ = [
     "AsyncClient",
     "AsyncReranker",
+    "BackendLoad",
     "Client",
     "Condition",
     "Document",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
 from retrieval_client.answers import (
@@ -119,6 +119,7 @@ def begin(
     """
     if new_generation and build is None:
         build = secrets.token_hex(16)  # so that a repetition continues what it began
+    repeated = BUSY if build is None else UNFINISHED
     body = _body(
         presets=presets,
         metadata=metadata,
@@ -128,7 +129,7 @@ def begin(
         build=build,
         owner=owner,
     )
-    return ask(CollectionBegun.model_validate_json, "PUT", _of(collection), within_s, body)
+    return ask(CollectionBegun.model_validate_json, "PUT", _of(collection), within_s, body, repeated=repeated)
 
 
 def publish(
@@ -237,7 +238,7 @@ def documents_page(
 
 def as_json(document: SentDocument) -> bytes:
     """Returns a document as it is sent."""
-    return to_json(document, exclude_none=isinstance(document, Document))
+    return to_json(document, exclude_none=isinstance(document, BaseModel))
 
 
 def documents_body(documents: Iterable[bytes], build: str | None) -> bytes:

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import httpx
 
 from retrieval_client import calls
 from retrieval_client.documents import DocumentWithVectors, FanOutReport, SentDocument
+from retrieval_client.errors import RetrievalError
 from retrieval_client.exchange import Outcome, Request, Steps
 from retrieval_client.loading import MOST_IN_FLIGHT, Loading, LoadReport
 
@@ -25,6 +26,7 @@ GRACE_S, CONNECT_S = 5.0, 5.0
 # A gateway closes a connection after 5 idle seconds; a request that meets that is lost.
 LIMITS = httpx.Limits(max_connections=100, keepalive_expiry=4.0)
 
+Repeating: TypeAlias = Callable[[RetrievalError, float], object]
 A = TypeVar("A")
 P = ParamSpec("P")
 
@@ -63,6 +65,11 @@ def _arguments(request: Request) -> dict[str, Any]:
     }
 
 
+def _tell(repeating: Repeating | None, request: Request) -> None:
+    if repeating is not None and request.error is not None:
+        repeating(request.error, request.after_s)
+
+
 def _blocking(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate["Client", P], A]:
     @functools.wraps(steps)
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> A:
@@ -83,7 +90,8 @@ class Client:
     """Calls one gateway, and blocks. Threads may share it.
 
     `key`: an API key. `ca_file`: the authority of the gateway's certificate. `deadline_ms`: how long a call may last,
-    its repetitions included. `trust_plain` allows a key over http:// to another machine.
+    its repetitions included. `trust_plain` allows a key over http:// to another machine. `repeating` is called before
+    a request is sent again, with the error of the last one and the seconds until then.
     """
 
     def __init__(
@@ -94,9 +102,10 @@ class Client:
         ca_file: Path | str | None = None,
         deadline_ms: int = DEADLINE_MS,
         trust_plain: bool = False,
+        repeating: Repeating | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._within_s = deadline_ms / 1000
+        self._within_s, self._repeating = deadline_ms / 1000, repeating
         self._http = httpx.Client(**_options(url, key, ca_file, trust_plain), transport=transport)
 
     def __enter__(self) -> Self:
@@ -182,6 +191,7 @@ class Client:
         try:
             request = next(steps)
             while True:
+                _tell(self._repeating, request)
                 time.sleep(request.after_s)
                 request = steps.send(self._outcome(request))
         except StopIteration as done:
@@ -205,9 +215,10 @@ class AsyncClient:
         ca_file: Path | str | None = None,
         deadline_ms: int = DEADLINE_MS,
         trust_plain: bool = False,
+        repeating: Repeating | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._within_s = deadline_ms / 1000
+        self._within_s, self._repeating = deadline_ms / 1000, repeating
         self._http = httpx.AsyncClient(**_options(url, key, ca_file, trust_plain), transport=transport)
 
     async def __aenter__(self) -> Self:
@@ -295,6 +306,7 @@ class AsyncClient:
         try:
             request = next(steps)
             while True:
+                _tell(self._repeating, request)
                 await asyncio.sleep(request.after_s)
                 request = steps.send(await self._outcome(request))
         except StopIteration as done:

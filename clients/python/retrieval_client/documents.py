@@ -93,8 +93,8 @@ class DocumentWithVectors(Document):
     vectors: dict[str, DocumentVector] = {}
 
 
-# What can be sent: a document as it was read, or an object with id, title, text and metadata.
-SentDocument = Document | Mapping[str, Any]
+# What can be sent: a document as it was read, or an object or a model with id, title, text and metadata.
+SentDocument = BaseModel | Mapping[str, Any]
 
 
 class DocumentsPage(Answer):

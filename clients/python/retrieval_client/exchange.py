@@ -28,13 +28,14 @@ Outcome: TypeAlias = httpx.Response | httpx.TransportError
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, to be sent after a pause. `timeout_s`: how long its answer may take."""
+    """One request, to be sent after a pause. `timeout_s`: how long its answer may take. `error`: why it is repeated."""
 
     method: str
     path: str
     body: bytes | None
     timeout_s: float
     after_s: float = 0.0
+    error: RetrievalError | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -80,8 +81,8 @@ def attempt(parse: Parse[A], request: Request) -> Steps[A]:
         return parse(outcome.content)
     except ValidationError as error:
         first = error.errors()[0]
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise RetrievalError("bad-answer", f"{outcome.url} is no service of this release: {what}") from error
+        what, status = f"{'.'.join(map(str, first['loc']))}: {first['msg']}", outcome.status_code
+        raise RetrievalError("bad-answer", f"{outcome.url} is no service of this release: {what}", status) from error
 
 
 def ask(
@@ -95,10 +96,10 @@ def ask(
     repeated: Collection[int] = BUSY,
 ) -> Steps[A]:
     """Sends a request, and again where its status is one to repeat, until the time is over; `call_s`: of each time."""
-    repetition, after_s = Repetition(within_s, repeated), 0.0
+    repetition, after_s, last = Repetition(within_s, repeated), 0.0, None
     while True:
         timeout_s = min(call_s, repetition.left_s(after_s))
         try:
-            return (yield from attempt(parse, Request(method, path, body, timeout_s, after_s)))
+            return (yield from attempt(parse, Request(method, path, body, timeout_s, after_s, last)))
         except RetrievalError as error:
-            after_s = repetition.pause_s(error)
+            after_s, last = repetition.pause_s(error), error

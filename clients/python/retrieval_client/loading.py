@@ -1,8 +1,11 @@
 """Decides how a load goes on: which documents are a batch, how many batches are in flight, what is sent again."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+
+from pydantic_core import from_json
 
 from retrieval_client.calls import as_json, documents_body, documents_path
 from retrieval_client.documents import FanOutReport, IndexReport, SentDocument
@@ -17,7 +20,17 @@ MOST_BATCH_BYTES, MOST_BATCH_VALUES = 7_500_000, 90_000
 QUICK_S, SLOW_S = 2.5, 10.0
 # Seconds for which a batch is sent again.
 PATIENCE_S = 600.0
+_FREQUENCY = re.compile(rb'([^\s"|]+)\|([0-9]{1,6})')
 _NO_VALUES = bytes(set(range(256)) - set(b"[{,"))
+
+
+@dataclass(slots=True)
+class BackendLoad:
+    """Documents that one backend indexed, or had already, and passages that it encoded."""
+
+    indexed: int = 0
+    unchanged: int = 0
+    encoded: int = 0
 
 
 @dataclass(slots=True)
@@ -29,6 +42,7 @@ class LoadReport:
     repetitions: int = 0
     stripped_characters: int = 0
     undeclared_metadata: set[str] = field(default_factory=set)
+    backends: dict[str, BackendLoad] = field(default_factory=dict)
 
 
 class Loading:
@@ -49,19 +63,31 @@ class Loading:
         return int(self._window)
 
     def add(self, document: SentDocument) -> Iterator[list[bytes]]:
-        """Adds a document to the batch; yields the batch before it where that is full."""
+        """Adds a document to the batch; yields the batch before it where that is full.
+
+        Raises RetrievalError where a document alone is more than a gateway takes.
+        """
         part = as_json(document)
+        if len(part) > MOST_BATCH_BYTES:
+            raise RetrievalError(
+                "document-too-large",
+                f"document {from_json(part).get('id')!r}: {len(part)} bytes; at most {MOST_BATCH_BYTES} can be sent",
+                413,
+            )
+        size = len(part)
+        if b'"deepct"' in part:  # an engine repeats each word, and Elasticsearch takes requests of 100 MB
+            size += sum((len(word) + 1) * int(times) for word, times in _FREQUENCY.findall(part))
         # An upper bound of the values: those in strings are counted too.
         values = max(len(part.translate(None, _NO_VALUES)), part.count(b'"') // 4)
         full = (
             len(self._batch) >= self._documents
-            or self._bytes + len(part) > MOST_BATCH_BYTES
+            or self._bytes + size > MOST_BATCH_BYTES
             or self._values + values > MOST_BATCH_VALUES
         )
         if full:
             yield from self.rest()
         self._batch.append(part)
-        self._bytes += len(part) + 1
+        self._bytes += size + 1
         self._values += values
 
     def rest(self) -> Iterator[list[bytes]]:
@@ -72,37 +98,40 @@ class Loading:
 
     def send(self, batch: list[bytes]) -> Steps[list[FanOutReport]]:
         """Sends a batch until every backend has taken it, in smaller calls where the gateway has become slow."""
-        reports = []
+        reports: list[FanOutReport] = []
+        repetition, after_s, last = Repetition(PATIENCE_S, UNFINISHED), 0.0, None
         while batch:
             part = batch[: self._documents]
-            reports.append((yield from self._send(part)))
-            batch = batch[len(part) :]
-        return reports
-
-    def _send(self, documents: list[bytes]) -> Steps[FanOutReport]:
-        repetition, after_s = Repetition(PATIENCE_S, UNFINISHED), 0.0
-        body = documents_body(documents, self._build)
-        while True:
-            began = time.monotonic() + after_s
             try:
-                request = Request("POST", self._path, body, MOST_CALL_S, after_s)
-                report = yield from attempt(FanOutReport.model_validate_json, request)
-                _expect_complete(report)
+                reports.append((yield from self._attempt(part, after_s, last)))
             except RetrievalError as error:
-                self._slow_down(len(documents), time.monotonic() - began)
-                if error.status == 429:
-                    self._window = max(1.0, self._window / 2)
                 if self.ended:
                     raise
-                after_s = repetition.pause_s(error)
+                after_s, last = repetition.pause_s(error), error
                 self.report.repetitions += 1
             else:
-                seconds = time.monotonic() - began
-                self._window = min(MOST_IN_FLIGHT, self._window + 1 / self._window)
-                if seconds < QUICK_S:
-                    self._documents = max(self._documents, min(2 * len(documents), MOST_BATCH_DOCUMENTS))
-                self._slow_down(len(documents), seconds)
-                return report
+                batch = batch[len(part) :]
+                repetition, after_s, last = Repetition(PATIENCE_S, UNFINISHED), 0.0, None
+        return reports
+
+    def _attempt(self, documents: list[bytes], after_s: float, last: RetrievalError | None) -> Steps[FanOutReport]:
+        began = time.monotonic() + after_s
+        body = documents_body(documents, self._build)
+        try:
+            request = Request("POST", self._path, body, MOST_CALL_S, after_s, last)
+            report = yield from attempt(FanOutReport.model_validate_json, request)
+            _expect_complete(report)
+        except RetrievalError as error:
+            self._slow_down(len(documents), time.monotonic() - began)
+            if error.status == 429:
+                self._window = max(1.0, self._window / 2)
+            raise
+        seconds = time.monotonic() - began
+        self._window = min(MOST_IN_FLIGHT, self._window + 1 / self._window)
+        if seconds < QUICK_S:
+            self._documents = max(self._documents, min(2 * len(documents), MOST_BATCH_DOCUMENTS))
+        self._slow_down(len(documents), seconds)
+        return report
 
     def _slow_down(self, documents: int, seconds: float) -> None:
         # From that call, not from the present number: calls that were in flight together are slow together.
@@ -116,6 +145,12 @@ class Loading:
             self.report.batches += 1
             self.report.stripped_characters += report.stripped_characters
             self.report.undeclared_metadata.update(report.undeclared_metadata)
+            for outcome in report.services:
+                if isinstance(outcome.report, IndexReport):
+                    load = self.report.backends.setdefault(outcome.backend, BackendLoad())
+                    load.indexed += outcome.report.indexed
+                    load.unchanged += outcome.report.unchanged
+                    load.encoded += outcome.report.encoded
         if self._progress is not None:
             self._progress(self.report)
 
