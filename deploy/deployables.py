@@ -132,8 +132,14 @@ DEPLOYABLES = {
             module="evaluator",
             prefix="EVALUATOR_",
             port=8009,
-            # Its reports name what the models were trained on.
-            paths=(*_SERVICE, "services/ranking", "deploy/models/models.yaml", "evaluator"),
+            # Its reports name what the models were trained on; it loads collections with the package for apps.
+            paths=(
+                *_SERVICE,
+                "services/ranking",
+                "deploy/models/models.yaml",
+                "clients/python/retrieval_client",
+                "evaluator",
+            ),
             extra="evaluator",
             # Without it the module is the command line.
             arguments=("serve",),

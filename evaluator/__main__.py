@@ -8,7 +8,7 @@ try:
     from evaluator.command_line import command_line
     from services.files.disk_writes import end_command
 except ModuleNotFoundError as missing:
-    if (missing.name or "").partition(".")[0] in ("evaluator", "services"):
+    if (missing.name or "").partition(".")[0] in ("evaluator", "retrieval_client", "services"):
         raise
     sys.exit(
         f"evaluator: this Python ({sys.executable}) has no module '{missing.name}': `make install` sets up one "

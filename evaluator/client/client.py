@@ -1,9 +1,9 @@
-"""Calls the gateway over HTTP, with a deadline on every call. The evaluator's only network access; retries nothing."""
+"""Calls the gateway over HTTP, with a deadline on every call; the client package loads collections for it."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 from urllib.parse import urlencode
@@ -15,19 +15,13 @@ from pydantic import ValidationError
 from evaluator.client.cached_results import CACHED_HEADER, CachedResults, read_cached_results
 from evaluator.client.gateway_access import GatewayAccess, read_access
 from evaluator.errors import EvaluationError
+from evaluator.progress import say
+from retrieval_client import AsyncClient, RetrievalError
+from retrieval_client.exchange import UNFINISHED
 from services.chassis.settings.trust import certificate_fault
 from services.contracts.base import Wire
-from services.contracts.collections import (
-    BeginCollection,
-    CollectionBegun,
-    CollectionList,
-    CollectionView,
-    DiscardRequest,
-    Published,
-    PublishJob,
-    PublishRequest,
-)
-from services.contracts.documents import DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
+from services.contracts.collections import CollectionList, CollectionView
+from services.contracts.documents import DocumentsAnswer, DocumentsPage, IdsRequest
 from services.contracts.health import Health
 from services.contracts.pipelines import PipelineList, PipelineView
 from services.contracts.problem import Problem
@@ -35,7 +29,6 @@ from services.contracts.query import SearchAnswer, SearchRequest
 
 QUERY_DEADLINE_MS = 60_000  # long enough that nothing degrades while quality is measured
 LOAD_DEADLINE_MS = 120_000  # the most that the wire allows
-PUBLISH_DEADLINE_MS = 15_000  # after which it is told how far a publication is
 PROBE_DEADLINE_MS = 5_000
 # Time for the answer to travel after the gateway's deadline; a later answer is a timeout.
 GRACE_S = 5.0
@@ -69,11 +62,12 @@ class TimedAnswer:
 
 
 class GatewayClient:
-    """Calls one gateway. Owns its connections; retries nothing (callers know which calls are idempotent)."""
+    """Calls one gateway. Retries nothing, but for `loader`: that loads and publishes, within `loading_errors`."""
 
-    def __init__(self, url: str, http: httpx.AsyncClient) -> None:
+    def __init__(self, url: str, http: httpx.AsyncClient, loader: AsyncClient) -> None:
         self.url = url
         self._http = http
+        self.loader = loader
 
     async def health(self) -> Health:
         """Returns the gateway's readiness, also when it is not ready."""
@@ -82,28 +76,6 @@ class GatewayClient:
             with suppress(ValidationError):  # from a proxy without its gateway
                 return Health.from_answer(response.content)
         return _parse(Health, response.content) if response.status_code == 200 else _raise_problem(response)
-
-    async def begin(self, collection: str, declaration: BeginCollection) -> CollectionBegun:
-        """Begins a generation, or continues the present one."""
-        body = declaration.model_dump_json(exclude_unset=True).encode()
-        return await self._call(CollectionBegun, "PUT", f"/v1/collections/{collection}", LOAD_DEADLINE_MS, body)
-
-    async def index(self, collection: str, body: bytes) -> FanOutReport:
-        """Sends a batch; `body` is a DocumentsRequest in JSON."""
-        return await self._call(FanOutReport, "POST", f"/v1/collections/{collection}/documents", LOAD_DEADLINE_MS, body)
-
-    async def publish(self, collection: str, asked: PublishRequest) -> Published | PublishJob:
-        """Publishes the loaded generation. Returns the state of that while it goes on: the same call waits for it."""
-        body = asked.model_dump_json(exclude_unset=True).encode()
-        response = await self._answered("POST", f"/v1/collections/{collection}/publish", PUBLISH_DEADLINE_MS, body)
-        if response.status_code == 202:
-            return _parse(PublishJob, response.content)
-        return _parse(Published, response.content)
-
-    async def discard(self, collection: str, build: str) -> None:
-        """Removes the generation of a build."""
-        body = DiscardRequest(build=build).model_dump_json().encode()
-        await self._answered("POST", f"/v1/collections/{collection}/discard", LOAD_DEADLINE_MS, body)
 
     async def collections(self) -> CollectionList:
         """Returns all collections, and the names of the backends that can store one."""
@@ -179,14 +151,7 @@ class GatewayClient:
         except (TimeoutError, httpx.ReadTimeout) as error:
             raise GatewayError("timeout", f"{method} {self.url}{path}: no answer in {deadline_ms} ms") from error
         except httpx.TransportError as error:
-            if (fault := certificate_fault(error)) is not None:
-                raise GatewayError("untrusted", f"{method} {self.url}{path}: {untrusted(fault)}") from error
-            # The aiohttp transport reports a lost connection as a connect timeout: no time limit of ours has passed.
-            reason = str(error) or type(error).__name__
-            detail = f"{method} {self.url}{path}: {reason}; is the gateway up (`make up` starts one)?"
-            if self.url.startswith("http:"):
-                detail += " One that speaks TLS needs https:// in its URL."
-            raise GatewayError("unreachable", detail) from error
+            raise _unreachable(error, f"{method} {self.url}{path}") from error
 
 
 @asynccontextmanager
@@ -200,15 +165,53 @@ async def connected(
     """
     access = access or read_access()
     headers = access.headers(url)
+    transport = transport or AiohttpTransport(verify=access.context(url))
+    loader = AsyncClient(  # `headers` has checked where the key travels; the other client closes the transport
+        url,
+        key=None if access.key is None else access.key.get_secret_value(),
+        deadline_ms=LOAD_DEADLINE_MS,
+        trust_plain=True,
+        repeating=lambda error, pause_s: say(f"{_gateway_error(error)} - next attempt in {pause_s:.1f} s"),
+        transport=transport,
+    )
     timeout = httpx.Timeout(LOAD_DEADLINE_MS / 1000 + GRACE_S, connect=CONNECT_S)
     async with httpx.AsyncClient(
         base_url=url,
         headers=headers,
-        transport=transport or AiohttpTransport(verify=access.context(url)),
+        transport=transport,
         timeout=timeout,
         follow_redirects=False,
     ) as http:
-        yield GatewayClient(url.rstrip("/"), http)
+        yield GatewayClient(url.rstrip("/"), http, loader)
+
+
+@contextmanager
+def loading_errors(command: str) -> Iterator[None]:
+    """Raises the errors of a `loader` as EvaluationError, most as GatewayError; `command`: to run again."""
+    try:
+        yield
+    except RetrievalError as error:
+        told = _gateway_error(error)
+        if error.status in UNFINISHED and told.kind != "untrusted":
+            raise EvaluationError(f"given up: {told} (run {command} again to go on)") from error
+        raise told from error
+
+
+def _gateway_error(error: RetrievalError) -> GatewayError:
+    if isinstance(error.__cause__, httpx.TransportError) and error.kind != "timeout":
+        return _unreachable(error.__cause__, f"{error.__cause__.request.method} {error.__cause__.request.url}")
+    told = f"HTTP {error.status}: {error}" if error.request_id else str(error)
+    return _refused(error.status, error.kind, told, "index", error.retry_after_s)
+
+
+def _unreachable(error: httpx.TransportError, call: str) -> GatewayError:
+    if (fault := certificate_fault(error)) is not None:
+        return GatewayError("untrusted", f"{call}: {untrusted(fault)}")
+    # The aiohttp transport reports a lost connection as a connect timeout: no time limit of ours has passed.
+    detail = f"{call}: {str(error) or type(error).__name__}; is the gateway up (`make up` starts one)?"
+    if error.request.url.scheme == "http":
+        detail += " One that speaks TLS needs https:// in its URL."
+    return GatewayError("unreachable", detail)
 
 
 def search_answer(status: int, content: bytes, retry_after: str = "") -> SearchAnswer:
@@ -252,12 +255,14 @@ def _problem(status: int, content: bytes, retry_after: str, scope: str) -> Gatew
         kind, detail = f"http_{status}", f"HTTP {status} without a problem's details"
     else:
         kind, detail = problem.type.removeprefix("urn:problem:"), f"HTTP {problem.status}: {problem.detail}"
+    return _refused(status, kind, detail, scope, float(retry_after) if retry_after.isdigit() else None)
+
+
+def _refused(status: int, kind: str, detail: str, scope: str, retry_after_s: float | None) -> GatewayError:
     if status == 403:
         detail = f"the gateway forbids this to the key that was sent ({detail})"
     if status == 401:
         detail = f"the gateway refuses the key: set GATEWAY_API_KEY to one with scope {scope} ({detail})"
     if status == 504:
         kind = "timeout"
-    return GatewayError(
-        kind, detail, status=status, retry_after_s=float(retry_after) if retry_after.isdigit() else None
-    )
+    return GatewayError(kind, detail, status=status, retry_after_s=retry_after_s)

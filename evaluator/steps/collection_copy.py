@@ -1,19 +1,18 @@
 """Exports a collection from the gateway to a file, and restores it from one, into a generation of its own."""
 
-import asyncio
 import secrets
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from evaluator.client.client import GatewayClient
+from evaluator.client.client import GatewayClient, loading_errors
 from evaluator.client.retries import with_retries
 from evaluator.datasets.collection_file import ExportedCollection, ExportEnd, ExportHead, ExportWriter
 from evaluator.errors import EvaluationError
 from evaluator.progress import progress, say
-from evaluator.steps.corpus_batches import LoadTally, send_batches, with_counted_retries
-from evaluator.steps.ingest import live_states, publish_patiently, states_of
-from services.contracts.collections import BeginCollection, CollectionState, Published, PublishRequest
+from evaluator.steps.ingest import advancing, live_states, states_of, telling
+from retrieval_client import Published, RetrievalError
+from services.contracts.collections import CollectionState
 from services.files.disk_writes import whole_file
 
 # Documents asked for at once; the gateway returns fewer where they are large.
@@ -68,21 +67,29 @@ async def restore_collection(
     Returns also how many passages were encoded. Raises EvaluationError when a backend did not take every document, or
     makes its vectors otherwise than those of the file.
     """
-    tally, build = LoadTally("restore"), secrets.token_hex(16)
-    wanted = BeginCollection(**dict(exported.head.declaration), new_generation=True, build=build)
-    begun = await with_counted_retries(lambda: client.begin(collection, wanted), tally, asyncio.sleep)
-    if exported.head.stamps:
-        view = await with_retries(partial(client.collection, collection), "restore")
-        try:
-            _expect_same_stamps(exported, begun.generation, states_of(view, begun.generation))
-        except EvaluationError:
-            await with_retries(partial(client.discard, collection, build), "restore")
-            raise
-    with progress(f"Restoring {begun.generation}", exported.end.documents, "documents") as advance:
-        await send_batches(client, collection, exported.documents(), build, tally, asyncio.sleep, advance)
-    publication = PublishRequest(build=build, expected_documents=exported.end.documents)
-    published = await publish_patiently(client, collection, publication, tally, asyncio.sleep, say)
-    return published, sum(load.encoded for load in tally.backends.values())
+    build, declaration, documents = secrets.token_hex(16), exported.head.declaration, exported.end.documents
+    with loading_errors("restore"):
+        begun = await client.loader.begin(collection, **declaration.model_dump(), new_generation=True, build=build)
+        if exported.head.stamps:
+            view = await with_retries(partial(client.collection, collection), "restore")
+            try:
+                _expect_same_stamps(exported, begun.generation, states_of(view, begun.generation))
+            except EvaluationError:
+                await client.loader.discard(collection, build=build)
+                raise
+        with progress(f"Restoring {begun.generation}", documents, "documents") as advance:
+            try:
+                loaded = await client.loader.load(
+                    collection, exported.documents(), build=build, progress=advancing(advance)
+                )
+            except RetrievalError as error:
+                if error.kind == "document-too-large" and exported.head.stamps:
+                    raise EvaluationError(f"{error}; export without --vectors") from error
+                raise
+        published = await client.loader.publish(
+            collection, build=build, expected_documents=documents, progress=telling(say)
+        )
+    return published, sum(load.encoded for load in loaded.backends.values())
 
 
 def _expect_same_stamps(exported: ExportedCollection, generation: str, states: Mapping[str, CollectionState]) -> None:

@@ -6,15 +6,16 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from operator import not_
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat
 
-from evaluator.client.client import GatewayClient, GatewayError
-from evaluator.client.retries import Sleep
+from evaluator.client.client import GatewayClient, loading_errors
+from evaluator.client.retries import with_retries
 from evaluator.datasets.corpus import CORPUS_FIELDS
 from evaluator.datasets.reader import Dataset
 from evaluator.datasets.text_files import sha256
@@ -22,23 +23,23 @@ from evaluator.errors import EvaluationError
 from evaluator.expansion.expansion_file import declared_models, expanded
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.process_costs import ProcessCost
-from evaluator.progress import ShownProgress, progress, say
+from evaluator.progress import Advance, ShownProgress, progress, say
 from evaluator.runs.run_folder import StepFile
-from evaluator.steps.corpus_batches import BackendLoad, LoadTally, send_batches, with_counted_retries
-from services.contracts.base import Count
-from services.contracts.collections import (
-    BeginCollection,
-    CollectionBegun,
-    CollectionDeclaration,
-    CollectionState,
-    CollectionView,
-    Published,
-    PublishRequest,
-    VectorState,
-)
+from retrieval_client import LoadReport, PublishJob, RetrievalError
+from retrieval_client.answers import CollectionBegun
+from services.contracts.base import Count, Wire
+from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionView, VectorState
 from services.contracts.expansions import ExpansionMethod
 
 ADDITION_POLL_S = 1.0
+
+
+class BackendLoad(Wire):
+    """Documents indexed, unchanged and encoded by one backend, over all batches."""
+
+    indexed: Count = 0
+    unchanged: Count = 0
+    encoded: Count = 0
 
 
 class IngestReport(StepFile):
@@ -70,7 +71,6 @@ async def ingest(
     client: GatewayClient,
     experiment: Experiment,
     dataset: Dataset,
-    sleep: Sleep = asyncio.sleep,
     shown: ShownProgress = progress,
     tell: Callable[[str], None] = say,
 ) -> IngestReport:
@@ -82,36 +82,43 @@ async def ingest(
     continues a killed load; a rebuild starts anew. `shown` counts every batch that all backends took; `tell` gets all
     other messages.
     """
-    started = time.perf_counter()
-    tally, target = LoadTally(), experiment.target
+    started, target = time.perf_counter(), experiment.target
     files = tuple(map(Path, experiment.expansions))
     expansions = expansion_hashes(experiment)
     declaration = _declaration(experiment, dataset, declared_models(files))
     build = secrets.token_hex(16) if experiment.rebuild else build_name(target, declaration, dataset, expansions)
-    declared = {**dict(declaration), "backends": await _needed_backends(client, experiment, tally, sleep)}
-    wanted = BeginCollection(**declared, new_generation=experiment.rebuild, build=build)
+    backends = await _needed_backends(client, experiment)
+    wanted = {
+        **declaration.model_dump(),
+        "backends": backends,
+        "new_generation": experiment.rebuild,
+        "build": build,
+    }
     if dataset.counts.fields_not_read:
         unread = ", ".join(dataset.counts.fields_not_read)
         tell(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
-    begun = await with_counted_retries(lambda: client.begin(target, wanted), tally, sleep)
     documents = expanded(dataset.documents(), files) if files else dataset.documents()
-    with shown(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
-        await send_batches(client, target, documents, build, tally, sleep, advance)
-    if tally.undeclared:
-        tell(
-            f"Kept, but no search can filter by it, because {target} does not declare it: metadata "
-            f"{', '.join(sorted(tally.undeclared))}. Name it under `metadata` of the experiment and load again."
-        )
-    tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
-    await _wait_until_added(client, target, wanted, begun, tally, sleep, tell)
-    publication = PublishRequest(build=build, expected_documents=dataset.counts.documents)
-    try:
-        published = await publish_patiently(client, target, publication, tally, sleep, tell)
-    except GatewayError as error:
-        if error.status != 409:
-            raise
-        raise EvaluationError(f"{target} was not published: {error} --rebuild loads it anew.") from error
-    view = await with_counted_retries(lambda: client.collection(target), tally, sleep)
+    with loading_errors("ingest"):
+        begun = await client.loader.begin(target, **wanted)
+        with shown(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
+            loaded = await client.loader.load(target, documents, build=build, progress=advancing(advance))
+        if loaded.undeclared_metadata:
+            tell(
+                f"Kept, but no search can filter by it, because {target} does not declare it: metadata "
+                f"{', '.join(sorted(loaded.undeclared_metadata))}. Name it under `metadata` of the experiment and load "
+                "again."
+            )
+        tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
+        await _wait_until_added(client, target, wanted, begun, tell)
+        try:
+            published = await client.loader.publish(
+                target, build=build, expected_documents=dataset.counts.documents, progress=telling(tell)
+            )
+        except RetrievalError as error:
+            if error.status != 409:
+                raise
+            raise EvaluationError(f"{target} was not published: {error} --rebuild loads it anew.") from error
+    view = await with_retries(lambda: client.collection(target), "ingest")
     counts = {"published": published.documents}
     counts |= {name: state.documents for name, state in live_states(view).items()}
     wrong = {name: count for name, count in counts.items() if count != dataset.counts.documents}
@@ -127,40 +134,43 @@ async def ingest(
         generation=published.generation,
         created=begun.created,
         documents=published.documents,
-        batches=tally.batches,
-        retries=tally.retries,
-        stripped_characters=dataset.counts.document_characters_stripped + tally.stripped,
-        undeclared_metadata=tuple(sorted(tally.undeclared)),
-        backends=tally.backends,
+        batches=loaded.batches,
+        retries=loaded.repetitions,
+        stripped_characters=dataset.counts.document_characters_stripped + loaded.stripped_characters,
+        undeclared_metadata=tuple(sorted(loaded.undeclared_metadata)),
+        backends={name: BackendLoad(**asdict(counts)) for name, counts in loaded.backends.items()},
         vectors={name: state.vectors for name, state in live_states(view).items() if state.vectors is not None},
         seconds=time.perf_counter() - started,
     )
 
 
-async def publish_patiently(
-    client: GatewayClient,
-    target: str,
-    publication: PublishRequest,
-    tally: LoadTally,
-    sleep: Sleep,
-    tell: Callable[[str], None],
-) -> Published:
-    """Publishes a generation, which the gateway goes on with between calls, and tells how far it is."""
-    while True:
-        answer = await with_counted_retries(lambda: client.publish(target, publication), tally, sleep)
-        if isinstance(answer, Published):
-            return answer
-        waiting = f", waiting for {', '.join(answer.waiting_for)}" if answer.waiting_for else ""
-        tell(f"Publishing {answer.generation}: {answer.phase}{waiting} ...")
+def advancing(advance: Advance) -> Callable[[LoadReport], None]:
+    """Returns what `load` calls with its report, to advance by the documents since the call before."""
+    done = 0
+
+    def progress(report: LoadReport) -> None:
+        nonlocal done
+        count, done = report.documents - done, report.documents
+        advance(count)
+
+    return progress
+
+
+def telling(tell: Callable[[str], None]) -> Callable[[PublishJob], None]:
+    """Returns what `publish` calls with its state, to tell what it waits for."""
+
+    def progress(job: PublishJob) -> None:
+        waiting = f", waiting for {', '.join(job.waiting_for)}" if job.waiting_for else ""
+        tell(f"Publishing {job.generation}: {job.phase}{waiting} ...")
+
+    return progress
 
 
 async def _wait_until_added(
     client: GatewayClient,
     target: str,
-    wanted: BeginCollection,
+    wanted: Mapping[str, Any],
     begun: CollectionBegun,
-    tally: LoadTally,
-    sleep: Sleep,
     tell: Callable[[str], None],
 ) -> None:
     """Waits until the gateway has filled the backends that the live generation lacked, and asks it to go on where it
@@ -168,22 +178,20 @@ async def _wait_until_added(
     for addition in begun.adding:
         tell(f"Adding {addition.backend} to {begun.generation} ...")
     while begun.adding:
-        await sleep(ADDITION_POLL_S)
-        begun = await with_counted_retries(lambda: client.begin(target, wanted), tally, sleep)
+        await asyncio.sleep(ADDITION_POLL_S)
+        begun = await client.loader.begin(target, **wanted)
         for addition in begun.adding:
             if addition.problem is not None:
                 raise EvaluationError(f"{target}: {addition.backend} could not be added: {addition.problem}")
 
 
-async def _needed_backends(
-    client: GatewayClient, experiment: Experiment, tally: LoadTally, sleep: Sleep
-) -> tuple[str, ...] | None:
+async def _needed_backends(client: GatewayClient, experiment: Experiment) -> tuple[str, ...] | None:
     """Returns the storing backends that the pipelines use; None where the gateway's release does not name them."""
-    storing = (await with_counted_retries(client.collections, tally, sleep)).backends
+    storing = (await with_retries(client.collections, "ingest")).backends
     used: set[str] = set()
     for asked in experiment.pipelines:
         if isinstance(asked, str):
-            used.update((await with_counted_retries(partial(client.pipeline, asked), tally, sleep)).pipeline.backends)
+            used.update((await with_retries(partial(client.pipeline, asked), "ingest")).pipeline.backends)
         else:
             used.update(asked.backends)
     return tuple(name for name in storing if name in used) or None

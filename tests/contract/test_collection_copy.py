@@ -18,6 +18,7 @@ from evaluator.datasets.collection_file import ExportedCollection
 from evaluator.errors import DatasetError, EvaluationError
 from evaluator.steps import collection_copy
 from evaluator.steps.collection_copy import export_collection, restore_collection
+from retrieval_client import loading
 from tests.support.real_stack import RealStack, real_stack
 
 DECLARED = {
@@ -130,6 +131,15 @@ async def test_vectors_of_another_model_or_backend_are_refused(
             await restore_collection(client, other, "c")
         assert (await client.collection("c")).building is None  # writes would go to it, too
     assert await stack.live() == {"lexical": 30, "dense": 30}
+
+
+async def test_of_vectors_that_no_call_can_carry_it_is_said_how_to_do_without(
+    client: GatewayClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await export_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
+    monkeypatch.setattr(loading, "MOST_BATCH_BYTES", 1_000)
+    with pytest.raises(EvaluationError, match=r"document '\S+': 1\d+ bytes; .*; export without --vectors"):
+        await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
 
 
 async def test_a_page_has_no_vector_of_a_text_that_was_replaced_meanwhile(

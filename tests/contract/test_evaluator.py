@@ -17,6 +17,7 @@ from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import dataset_of, load_dataset
+from retrieval_client import loading
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.retrieval import DEFAULT_BEAM
@@ -32,10 +33,6 @@ def stub() -> GatewayStub:
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
     return planned(tmp_path)
-
-
-async def no_sleep(_: float) -> None:
-    return None
 
 
 async def test_an_evaluation_leaves_a_report_that_holds_what_was_asked_for(
@@ -316,29 +313,32 @@ async def test_a_busy_or_half_absent_gateway_is_asked_again(stub: GatewayStub, e
     stub.failing_loads = [Overloaded("full"), Unavailable("away"), DeadlineExceeded("slow")]
     stub.lost_backends = ["dense"]
     async with reached(stub) as client:
-        report = await ingest(client, experiment, load_dataset(experiment), no_sleep)
+        report = await ingest(client, experiment, load_dataset(experiment))
     assert (report.retries, report.documents) == (4, 6)
 
 
-async def test_patience_has_an_end_and_says_how_to_go_on(stub: GatewayStub, experiment: Experiment) -> None:
+async def test_patience_has_an_end_and_says_how_to_go_on(
+    stub: GatewayStub, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "PATIENCE_S", 1.0)
     stub.failing_loads = [Overloaded("full") for _ in range(100)]
     async with reached(stub) as client:
-        with pytest.raises(EvaluationError, match=r"HTTP 429: full.*ingest"):
-            await ingest(client, experiment, load_dataset(experiment), no_sleep)
+        with pytest.raises(EvaluationError, match=r"given up: HTTP 429: full.*run ingest again"):
+            await ingest(client, experiment, load_dataset(experiment))
 
 
 async def test_a_refused_document_is_named_and_not_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
     stub.refused_documents = {"d3"}
     async with reached(stub) as client:
         with pytest.raises(EvaluationError, match="lexical: d3: no"):
-            await ingest(client, experiment, load_dataset(experiment), no_sleep)
+            await ingest(client, experiment, load_dataset(experiment))
     assert stub.batches == [6]
 
 
 async def test_documents_that_found_no_room_are_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
     stub.to_send_again = [{"d1", "d3"}, {"d3"}]
     async with reached(stub) as client:
-        report = await ingest(client, experiment, load_dataset(experiment), no_sleep)
+        report = await ingest(client, experiment, load_dataset(experiment))
     assert (report.retries, report.documents) == (2, 6)
 
 
@@ -348,7 +348,7 @@ async def test_a_refused_document_ends_the_load_also_beside_some_that_found_no_r
     stub.refused_documents, stub.to_send_again = {"d3"}, [{"d1"}]
     async with reached(stub) as client:
         with pytest.raises(GatewayError, match="lexical: d3: no"):
-            await ingest(client, experiment, load_dataset(experiment), no_sleep)
+            await ingest(client, experiment, load_dataset(experiment))
 
 
 async def test_counts_that_disagree_end_the_load(stub: GatewayStub, experiment: Experiment) -> None:
@@ -362,7 +362,7 @@ async def test_a_conflict_is_not_repeated(stub: GatewayStub, experiment: Experim
     stub.failing_loads = [Conflict("made by something else")]
     async with reached(stub) as client:
         with pytest.raises(GatewayError, match="made by something else"):
-            await ingest(client, experiment, load_dataset(experiment), no_sleep)
+            await ingest(client, experiment, load_dataset(experiment))
 
 
 async def test_readiness_is_waited_for_and_its_absence_explained(stub: GatewayStub) -> None:

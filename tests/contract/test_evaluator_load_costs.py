@@ -19,8 +19,7 @@ from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
 from evaluator.load.step import load_step
 from evaluator.machine.process_costs import STARTED_ANEW, ProcessCost
 from evaluator.runs.run_folder import RunFolder, writable
-from evaluator.steps.corpus_batches import BackendLoad
-from evaluator.steps.ingest import IngestReport
+from evaluator.steps.ingest import BackendLoad, IngestReport
 from evaluator.steps.pipeline_costs import pipeline_costs
 from evaluator.steps.prepared_run import prepare_run
 from tests.support.around import around

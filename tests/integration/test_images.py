@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from deploy.deployables import DEPLOYABLES, Deployable
-from tests.support.images import ROOT, build_context, container_environment, imported_files, stage, stages
+from tests.support.images import PLACES, ROOT, build_context, container_environment, imported_files, stage, stages
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -123,7 +123,9 @@ def probe(image: Image, path: str, port: int) -> bool:
 
 def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
     files = [
-        file.relative_to(ROOT).with_suffix("") for file in imported_files(image.deployable) if file.stem != "__main__"
+        file.relative_to(PLACES[1] if file.is_relative_to(PLACES[1]) else ROOT).with_suffix("")
+        for file in imported_files(image.deployable)
+        if file.stem != "__main__"
     ]
     modules = sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
     modules = [module for module in modules if module not in IMPORTED_ON_REQUEST]

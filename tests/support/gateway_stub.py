@@ -70,7 +70,6 @@ PIPELINES = {
     }.items()
 }
 
-RETRY_AFTER_S = 3  # of a batch above `most_loading`
 DEADLINE_S = 0.1  # of a batch that has to be encoded
 BURST = 20  # searches that a drive may send too early
 
@@ -108,6 +107,7 @@ class GatewayStub:
     search_delay_s: float = 0.0  # delay of each answer to a search
     load_delay_s: float = 0.0  # delay of each answer to a batch
     most_loading: int | None = None  # batches at once; refuses what is more
+    retry_after_s: int = 3  # of such a refusal
     encoding_s: float = 0.0  # more delay for each document of a batch that is new
     loading: int = 0  # batches at once, now
     highest_loading: int = 0
@@ -308,7 +308,7 @@ async def _view(request: Request, name: str) -> CollectionView:
 async def _load(request: Request, name: str, body: DocumentsRequest) -> FanOutReport:
     held = _stub(request).named(name)
     if held.loading == held.most_loading:
-        raise Overloaded("too many batches", retry_after_s=RETRY_AFTER_S)
+        raise Overloaded("too many batches", retry_after_s=held.retry_after_s)
     held.loading += 1
     held.highest_loading = max(held.highest_loading, held.loading)
     try:

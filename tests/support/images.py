@@ -17,7 +17,9 @@ from deploy.deployables import Deployable
 from services.chassis.settings.service_settings import ServiceSettings
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("services", "gateway", "evaluator", "deploy")
+OURS = ("services", "gateway", "evaluator", "deploy", "clients")
+# Where the names of modules begin.
+PLACES = (ROOT, ROOT / "clients" / "python")
 # Only for developers: training needs torch, the bench the libraries that it compares.
 WORKSHOP = "workshop"
 # The type of a parsed YAML mapping: tests read formats here that have schemas of their own.
@@ -151,12 +153,13 @@ def _imported(file: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             # `from services.inference import fetch` names a module, `from services.dense.app import build_app` a value.
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        yield from (name for name in names if name.split(".")[0] in (*OURS, WORKSHOP))
+        yield from (name for name in names if name.split(".")[0] in (*OURS, "retrieval_client", WORKSHOP))
 
 
 def _file_of(module: str) -> Path | None:
     """Returns the file of a module; None if it is not one of the project."""
-    for candidate in (ROOT / module.replace(".", "/") / "__init__.py", ROOT / (module.replace(".", "/") + ".py")):
+    path = module.replace(".", "/")
+    for candidate in (place / name for place in PLACES for name in (f"{path}/__init__.py", f"{path}.py")):
         if candidate.is_file():
             return candidate
     return None

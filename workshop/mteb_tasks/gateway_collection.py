@@ -3,21 +3,19 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from evaluator.client.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, connected, loading_errors
 from evaluator.errors import EvaluationError
 from evaluator.progress import progress
+from evaluator.steps.ingest import advancing
 from services.contracts.base import DEEPEST
-from services.contracts.collections import BeginCollection, DocumentsRequest, PublishRequest
 from services.contracts.documents import SentDocument
 from services.contracts.query import SearchRequest
 
-BATCH = 200
 IN_FLIGHT = 2
 
 
@@ -34,15 +32,11 @@ async def load_corpus(gateway: str, name: str, corpus: Iterable[Mapping[str, Any
     documents = [SentDocument(id=str(row["id"]), title=row.get("title") or "", text=row["text"]) for row in corpus]
     async with connected(gateway) as client:
         build = _build(documents)
-        await client.begin(name, BeginCollection(build=build))
-        with progress(f"Loading {name}", len(documents), "documents") as advance:
-            for batch in _batches(documents):
-                body = DocumentsRequest(documents=batch, build=build).model_dump_json(exclude_unset=True)
-                report = await client.index(name, body.encode())
-                if not report.complete:
-                    raise EvaluationError(f"{name}: not every backend took a batch: {report.model_dump_json()}")
-                advance(len(batch))
-        await client.publish(name, PublishRequest(build=build, expected_documents=len(documents)))
+        with loading_errors("the evaluation"):
+            await client.loader.begin(name, build=build)
+            with progress(f"Loading {name}", len(documents), "documents") as advance:
+                await client.loader.load(name, documents, build=build, progress=advancing(advance))
+            await client.loader.publish(name, build=build, expected_documents=len(documents))
 
 
 async def search_all(
@@ -87,14 +81,6 @@ async def _hits(client: GatewayClient, name: str, pipeline: str, query: str, tex
         raise EvaluationError(f"{name}, query {query}: the answer was degraded: {answer.degraded[0].detail}")
     # The rank is authoritative; mteb sorts by score and would break ties otherwise.
     return {hit.id: float(-hit.rank) for hit in answer.hits}
-
-
-def _batches(documents: Sequence[SentDocument]) -> Iterator[tuple[SentDocument, ...]]:
-    for start in count(0, BATCH):
-        batch = tuple(documents[start : start + BATCH])
-        if not batch:
-            return
-        yield batch
 
 
 def _build(documents: Sequence[SentDocument]) -> str:

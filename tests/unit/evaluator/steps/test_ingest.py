@@ -1,6 +1,5 @@
-"""Batches stay within the wire's limits, and presets and orders are chosen as documented."""
+"""Presets and queries are chosen as documented."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,8 @@ import pytest
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment, collection_name, experiment_path, read_experiment
 from evaluator.steps.arms import with_preset
-from evaluator.steps.corpus_batches import LoadPace, batches, documents_body
 from evaluator.steps.rank import choose_queries
-from services.chassis.requests.json_shape import parse_json
-from services.contracts.collections import DocumentsRequest
-from services.contracts.documents import Document, SentDocument
 from services.contracts.pipelines import Pipeline
-from services.contracts.vectors import DocumentVector
 
 PIPELINE = Pipeline.model_validate(
     {
@@ -35,43 +29,6 @@ PIPELINE = Pipeline.model_validate(
 
 def experiment(**given: object) -> Experiment:
     return Experiment.model_validate({"name": "e", "dataset": "d", "pipelines": ["bm25"], **given})
-
-
-def test_a_batch_has_as_many_documents_as_it_may_then_and_all_arrive_in_order() -> None:
-    documents = [SentDocument(id=str(number), text="ä\u2028", metadata={"n": 1}) for number in range(130)]
-    pace, sent = LoadPace(documents=64), []
-    for batch in batches(documents, lambda: pace.documents):
-        sent.append(batch)
-        pace.documents = 50
-    assert [len(batch) for batch in sent] == [64, 50, 16]
-    requests = [DocumentsRequest.model_validate_json(documents_body("mine", batch)) for batch in sent]
-    assert [item for request in requests for item in request.documents] == documents
-
-
-def test_a_batch_stays_below_its_bytes_however_long_the_documents_are() -> None:
-    documents = [Document(id=str(number), text="x" * 400) for number in range(10)]
-    bodies = [documents_body("mine", batch) for batch in batches(documents, lambda: 256, most_bytes=1_000)]
-    assert [len(json.loads(body)["documents"]) for body in bodies] == [2] * 5
-    assert all(len(body) < 1_100 for body in bodies)
-
-
-def test_a_batch_stays_below_the_values_that_the_gateway_takes() -> None:
-    documents = [Document(id=str(number), metadata={"tags": ("x",) * 9_000}) for number in range(30)]
-    sent = list(batches(documents, lambda: 256))
-    assert sum(len(batch) for batch in sent) == 30
-    for batch in sent:
-        parse_json(documents_body("mine", batch))  # raises BadInput above 100,000 values
-
-
-def test_a_document_that_no_batch_can_hold_is_named() -> None:
-    with pytest.raises(EvaluationError, match="'giant'"):
-        list(batches([Document(id="giant", text="x" * 2_000)], lambda: 256, most_bytes=1_000))
-
-
-def test_of_vectors_that_no_batch_can_hold_it_is_said_how_to_do_without() -> None:
-    vector = DocumentVector(model="m", dense=(0.1,) * 900)
-    with pytest.raises(EvaluationError, match="export without --vectors"):
-        list(batches([SentDocument(id="a", text="a", vectors={"dense": vector})], lambda: 256, most_bytes=1_000))
 
 
 def test_a_preset_is_set_in_lexical_retrieves_only() -> None:

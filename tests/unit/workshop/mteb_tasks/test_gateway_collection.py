@@ -3,8 +3,17 @@
 import pytest
 
 from evaluator.errors import EvaluationError
+from tests.support.gateway_stub import GatewayStub
 from tests.support.processes import free_port
-from workshop.mteb_tasks.gateway_collection import collection_name, search_all
+from tests.support.served import served
+from workshop.mteb_tasks.gateway_collection import collection_name, load_corpus, search_all
+
+
+async def test_a_corpus_is_loaded_whole_and_published() -> None:
+    stub = GatewayStub()
+    with served(stub.app) as url:
+        await load_corpus(url, "mteb-x", ({"id": number, "title": None, "text": "fruit"} for number in range(300)))
+    assert (len(stub.documents), stub.live) == (300, "shop@1")
 
 
 async def test_a_lost_answer_ends_the_search_with_one_error_that_names_collection_and_query() -> None:

@@ -1,30 +1,22 @@
-"""The loader keeps several batches in flight, slows down where it is refused, and loses nothing."""
+"""A load keeps several batches in flight, slows down where it is refused, and loses nothing."""
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from evaluator.client.retries import ATTEMPTS
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.progress import Advance
-from evaluator.steps import corpus_batches
-from evaluator.steps.corpus_batches import (
-    FIRST_BATCH_DOCUMENTS,
-    MOST_BATCH_DOCUMENTS,
-    MOST_IN_FLIGHT,
-    LoadTally,
-    send_batches,
-)
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import load_dataset
-from services.contracts.collections import BeginCollection
-from services.contracts.documents import Document
-from tests.support.gateway_stub import DEADLINE_S, RETRY_AFTER_S, GatewayStub
+from retrieval_client import loading
+from retrieval_client.loading import FIRST_BATCH_DOCUMENTS, MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
+from tests.support.gateway_stub import DEADLINE_S, GatewayStub
 from tests.support.small_runs import planned, reached
 
 DOCUMENTS = 3_000
@@ -64,27 +56,23 @@ async def test_several_batches_are_in_flight_and_each_document_is_counted_once(
 
 
 async def test_refused_for_too_many_batches_it_waits_as_asked_and_loses_nothing(
-    stub: GatewayStub, experiment: Experiment
+    stub: GatewayStub, experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stub.most_loading = 2
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        await asyncio.sleep(2 * stub.load_delay_s)
-
+    stub.most_loading, stub.load_delay_s, stub.retry_after_s = 2, 0.3, 1
+    began = time.monotonic()
     async with reached(stub) as client:
-        report = await ingest(client, experiment, load_dataset(experiment), sleep)
+        report = await ingest(client, experiment, load_dataset(experiment))
+    said = capsys.readouterr().err
     assert stub.documents.keys() == IDS
-    assert report.retries == len(waits) > 0
-    assert min(waits) >= RETRY_AFTER_S
-    assert len(waits) < len(stub.batches)  # four in flight all the time would be refused two of four times
+    assert 0 < report.retries < len(stub.batches)  # four in flight all the time would be refused two of four times
+    assert said.count("HTTP 429: too many batches") == said.count("next attempt in") == report.retries
+    assert time.monotonic() - began > stub.retry_after_s
 
 
 async def test_a_batch_too_large_for_the_time_of_a_call_is_sent_again_in_smaller_calls(
     stub: GatewayStub, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus_batches, "SLOW_S", DEADLINE_S / 4)
+    monkeypatch.setattr(loading, "SLOW_S", DEADLINE_S / 4)
     stub.load_delay_s, stub.encoding_s = 0.0, 1.25 * DEADLINE_S / FIRST_BATCH_DOCUMENTS
     async with reached(stub) as client:
         report = await ingest(client, experiment, load_dataset(experiment))
@@ -93,19 +81,17 @@ async def test_a_batch_too_large_for_the_time_of_a_call_is_sent_again_in_smaller
     assert report.retries > 0
 
 
-async def test_each_part_of_a_batch_has_attempts_of_its_own(stub: GatewayStub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_batches, "SLOW_S", 1e-9)  # so that parts are of one document after the first attempt
-    stub.load_delay_s, stub.failures_before_each = 0.0, ATTEMPTS - 1
-    documents = [Document(id=f"d{number}", text="bell") for number in range(FIRST_BATCH_DOCUMENTS)]
-
-    async def sleep(_: float) -> None:
-        await asyncio.sleep(0)
-
+async def test_each_part_of_a_batch_is_sent_again_for_as_long(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "SLOW_S", 1e-9)  # so that parts are of one document after the first attempt
+    monkeypatch.setattr(loading, "PATIENCE_S", 1.5)  # less than eight pauses of FIRST_PAUSE_S
+    stub.load_delay_s, stub.failures_before_each = 0.0, 1
+    lines = (tmp_path / "shop" / "corpus.jsonl").read_text().splitlines()
+    (tmp_path / "shop" / "corpus.jsonl").write_text("\n".join(lines[:8]))
     async with reached(stub) as client:
-        await client.begin("shop", BeginCollection(build="b"))
-        await send_batches(client, "shop", documents, "b", LoadTally(), sleep, lambda *_: None)
-    assert stub.documents.keys() == {document.id for document in documents}
-    assert stub.batches == [1] * FIRST_BATCH_DOCUMENTS
+        report = await ingest(client, experiment, load_dataset(experiment))
+    assert (report.documents, report.retries, stub.batches) == (8, 8, [1] * 8)
 
 
 async def test_a_load_that_ended_midway_is_completed_by_the_next_one(stub: GatewayStub, experiment: Experiment) -> None:
