@@ -6,18 +6,20 @@ from collections.abc import Callable
 from fastapi import FastAPI
 
 from services.chassis.requests.rendering import Wordings
-from services.dense.dialects.openai import openai_router, openai_wording
+from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router
 from services.dense.encoder import DenseEncoder
 from services.dense.encoder_cached import CachedEncoder, QueryVectorCache
 from services.dense.settings import DenseSettings
+from services.dialects.embedded_texts import served_model
+from services.dialects.openai import models_router, openai_wording
 from services.dialects.tei_errors import tei_wording
 from services.vectorservice.compose import build_vector_app
 
 MB = 1_000_000
 
 # The wording of errors by path: each vendor's clients expect their own.
-WORDINGS: Wordings = {"/v1/embeddings": openai_wording, "/embed": tei_wording}
+WORDINGS: Wordings = {"/v1/embeddings": openai_wording, "/v1/models": openai_wording, "/embed": tei_wording}
 
 
 def open_encoder(settings: DenseSettings) -> DenseEncoder:
@@ -51,5 +53,5 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
 
 def build_app(settings: DenseSettings, clock: Callable[[], float] = time.time) -> FastAPI:
     """Builds the ASGI app. `clock` returns Unix seconds."""
-    dialects = (openai_router, tei_router)
+    dialects = (openai_router, tei_router, lambda encoder: models_router(served_model(encoder.stamp)))
     return build_vector_app("dense", settings, lambda: open_encoder(settings), dialects, WORDINGS, clock)

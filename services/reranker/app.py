@@ -12,6 +12,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.requests.rendering import Wordings
 from services.contracts.health import Check
+from services.dialects.openai import models_router, openai_wording
 from services.dialects.tei_errors import tei_wording
 from services.inference.profiles import MODELS_FILE, TOKENIZER, load_cross_encoder
 from services.reranker.dialects.cohere import cohere_or_jina_wording, cohere_v1_router, cohere_v2_router, cohere_wording
@@ -30,6 +31,7 @@ WORDINGS: Wordings = {
     "/v1/rerank": cohere_or_jina_wording,
     "/v2/rerank": cohere_wording,
     "/rerank": tei_wording,
+    "/v1/models": openai_wording,
 }
 
 
@@ -80,7 +82,12 @@ def build_app(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> Fa
             async def readiness() -> tuple[Check, ...]:
                 return (Check(name="model", ok=True, detail=scorer.model),)
 
-            dialects = (cohere_v1_router(scorer), cohere_v2_router(scorer), tei_router(scorer))
+            dialects = (
+                cohere_v1_router(scorer),
+                cohere_v2_router(scorer),
+                tei_router(scorer),
+                models_router(scorer.model),
+            )
             yield (score_router(scorer), *dialects), readiness
         finally:
             await scorer.close()

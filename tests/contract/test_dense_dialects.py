@@ -141,6 +141,21 @@ def test_a_model_with_pinned_weights_is_that_one_or_an_error(client: openai.Open
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 
 
+def test_the_served_model_is_listed_and_can_be_asked_for_by_that_name(client: openai.OpenAI) -> None:
+    [listed] = client.models.list().data
+    assert (listed.id, listed.object) == (HASHING, "model")
+    assert client.embeddings.create(model=listed.id, input=TEXTS).model == listed.id
+
+
+def test_the_cut_of_the_model_may_be_asked_for_and_another_is_refused(client: openai.OpenAI) -> None:
+    plain = client.embeddings.create(model="m", input=TEXTS).data
+    for same in ({"truncation": True, "truncate_prompt_tokens": -1}, {"truncate_prompt_tokens": 8_192}):
+        assert client.embeddings.create(model="m", input=TEXTS, extra_body=same).data == plain
+    for other in ({"truncation": False}, {"truncate_prompt_tokens": 1}):
+        with pytest.raises(openai.BadRequestError, match=next(iter(other))):
+            client.embeddings.create(model="m", input=TEXTS, extra_body=other)
+
+
 def test_what_tei_was_not_asked_to_cut_is_refused_and_openai_is_told_of_it(tei: InferenceClient, url: str) -> None:
     long = ["word " * 9_000, "word"]
     with pytest.raises(HfHubHTTPError) as caught:
@@ -206,6 +221,8 @@ def test_clients_of_openai_and_tei_send_a_key_as_their_own_docs_say(tmp_path: Pa
         with pytest.raises(openai.AuthenticationError) as refused:
             openai.OpenAI(api_key=wrong, base_url=f"{url}/v1", max_retries=0).embeddings.create(model="m", input=TEXTS)
         assert refused.value.code == "invalid_api_key"
+        with pytest.raises(openai.AuthenticationError, match="key"):
+            openai.OpenAI(api_key=wrong, base_url=f"{url}/v1", max_retries=0).models.list()
         with pytest.raises(openai.PermissionDeniedError):
             openai.OpenAI(api_key=keys.secrets["index"], base_url=f"{url}/v1", max_retries=0).embeddings.create(
                 model="m", input=TEXTS

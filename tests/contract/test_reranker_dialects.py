@@ -7,6 +7,7 @@ from typing import Any
 
 import cohere
 import httpx
+import openai
 import pytest
 
 from services.reranker.app import build_app
@@ -113,6 +114,21 @@ def test_a_client_of_jina_finds_model_and_usage(plain: httpx.Client) -> None:
     assert body["model"] == OVERLAP
     assert body["usage"] == {"total_tokens": 4 * 2 + 2 + 3 + 3 + 2}
     assert body["results"] == [{"index": 1, "relevance_score": 1.0, "document": {"text": "a red bicycle"}}]
+
+
+def test_the_served_model_is_listed_as_openai_lists_models(url: str) -> None:
+    [listed] = openai.OpenAI(api_key="any key", base_url=f"{url}/v1", max_retries=0).models.list().data
+    assert (listed.id, listed.object) == (OVERLAP, "model")
+
+
+def test_jina_and_vllm_may_ask_for_the_cut_that_happens_anyway_and_for_no_other(plain: httpx.Client) -> None:
+    asked = {"query": QUERY, "documents": DOCUMENTS}
+    results = plain.post("/v1/rerank", json=asked).json()["results"]
+    for same in ({"truncation": True, "truncate_prompt_tokens": -1}, {"truncate_prompt_tokens": 8_192}):
+        assert plain.post("/v1/rerank", json=asked | same).json()["results"] == results
+    for other in ({"truncation": False}, {"truncate_prompt_tokens": 1}):
+        refused = plain.post("/v1/rerank", json=asked | other)
+        assert (refused.status_code, next(iter(other)) in refused.json()["message"]) == (400, True)
 
 
 def test_a_client_of_tei_gets_a_bare_list(plain: httpx.Client) -> None:

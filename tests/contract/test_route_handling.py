@@ -10,6 +10,7 @@ from gateway.search_page.routes import page_routes
 from services.chassis.requests.handling import Handling, HandlingTable
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router as tei_embed_router
+from services.dialects.openai import models_router
 from services.late_interaction.routes import score_router as stored_score_router
 from services.lexical.routes import lexical_router
 from services.reranker.dialects.cohere import cohere_v1_router, cohere_v2_router
@@ -32,6 +33,7 @@ ROUTERS: dict[str, tuple[APIRouter, ...]] = {
         document_router(None, None, None),
         openai_router(None),
         tei_embed_router(None),
+        models_router("m"),
     ),
     "sparse": (
         collection_router(None, None, None),
@@ -45,7 +47,13 @@ ROUTERS: dict[str, tuple[APIRouter, ...]] = {
         explanation_router(None, None),
         stored_score_router(None, None),
     ),
-    "reranker": (score_router(None), cohere_v1_router(None), cohere_v2_router(None), tei_router(None)),
+    "reranker": (
+        score_router(None),
+        cohere_v1_router(None),
+        cohere_v2_router(None),
+        tei_router(None),
+        models_router("m"),
+    ),
 }
 LISTING, CONTROL = Handling("control", logged=False), Handling("control")
 WRITE, SLOW_WRITE = Handling("write"), Handling("write", slow=True)
@@ -66,6 +74,7 @@ OF_COLLECTIONS = [
 FINISHING = ("POST", "/v1/collections/c@1/finish", SLOW_WRITE)
 EXPLAINING = ("POST", "/v1/collections/c@1/explain", WORK)
 GETTING = ("POST", "/v1/collections/c@1/documents/get", WORK)
+MODELS = ("GET", "/v1/models", CONTROL)
 VECTORS = ("POST", "/v1/collections/c@1/documents/vectors", WORK)
 EXPECTED = {
     "gateway": [
@@ -91,7 +100,7 @@ EXPECTED = {
         ("POST", "/v1/collections/c@1/count", WORK),
         FINISHING,
     ],
-    "dense": [*OF_COLLECTIONS, FINISHING, VECTORS, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK)],
+    "dense": [*OF_COLLECTIONS, FINISHING, VECTORS, ("POST", "/v1/embeddings", BULK), ("POST", "/embed", BULK), MODELS],
     "sparse": [*OF_COLLECTIONS, FINISHING, VECTORS, EXPLAINING, ("POST", "/embed_sparse", BULK)],
     "late_interaction": [*OF_COLLECTIONS, FINISHING, VECTORS, EXPLAINING, ("POST", "/v1/score", WORK)],
     "reranker": [
@@ -99,6 +108,7 @@ EXPECTED = {
         ("POST", "/v1/rerank", BULK),
         ("POST", "/v2/rerank", BULK),
         ("POST", "/rerank", BULK),
+        MODELS,
     ],
 }
 

@@ -1,4 +1,4 @@
-"""Owns OpenAI's `/v1/embeddings` and the shape of its errors."""
+"""Owns OpenAI's `/v1/embeddings`. Its errors are those of services/dialects/openai.py."""
 
 import base64
 from typing import Literal
@@ -10,11 +10,12 @@ from fastapi import APIRouter, Response
 from services.chassis.app import router
 from services.chassis.requests.handling import handled
 from services.contracts.base import Count, Wire
-from services.contracts.problem import Problem
 from services.dense.dialects.embedding import check_dimensions, encode_texts, lengths
 from services.dense.encoder import DenseEncoder, Role, Vectors
 from services.dialects.embedded_texts import Texts, served_model
+from services.dialects.openai import OpenAIError
 from services.dialects.served_model import MODEL_HEADER, check_requested_model
+from services.dialects.truncation import TokenLimit, check_truncation
 
 # The number of texts that were cut at the model's token limit. OpenAI's answer has no field for it.
 TRUNCATED_HEADER = "x-truncated-inputs"
@@ -22,13 +23,16 @@ TRUNCATED_HEADER = "x-truncated-inputs"
 
 class EmbeddingsRequest(Wire):
     """The body of a request. `user` has no effect. `input_type` is our addition, with the values of Cohere and Voyage:
-    some models need a prefix before queries, OpenAI's do not. Without it the texts are passages."""
+    some models need a prefix before queries, OpenAI's do not. Without it the texts are passages. `truncation` and
+    `truncate_prompt_tokens` (Jina, vLLM) may ask for the cut that happens anyway."""
 
     input: Texts
     model: str | None = None
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     user: str | None = None
+    truncation: bool | None = None
+    truncate_prompt_tokens: TokenLimit | None = None
     input_type: Literal["query", "search_query", "passage", "document", "search_document"] | None = None
 
 
@@ -56,44 +60,6 @@ class EmbeddingsAnswer(Wire):
     usage: OpenAIUsage
 
 
-class OpenAIFault(Wire):
-    """The error itself; `param` is the field at fault, if there is one."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class OpenAIError(Wire):
-    """The body of an error."""
-
-    error: OpenAIFault
-
-
-def openai_wording(problem: Problem) -> tuple[int, OpenAIError]:
-    """Returns status and body of a problem as OpenAI sends them: 400 for a faulty body, our kind as `code` if OpenAI
-    has none."""
-    kind = problem.type.removeprefix("urn:problem:")
-    param: str | None = None
-    code: str | None = kind
-    match problem.status:
-        case status if status in (400, 422):
-            status, name, code = 400, "invalid_request_error", None
-            param = problem.errors[0].field.partition(".")[0] if problem.errors else None  # OpenAI names no item
-        case 401:
-            name, code = "invalid_request_error", "invalid_api_key"
-        case 404 if kind == "unknown-model":
-            status, name, param, code = 404, "invalid_request_error", "model", "model_not_found"
-        case 429:
-            status, name, code = 429, "rate_limit_error", "rate_limit_exceeded"
-        case status if status >= 500:
-            name = "server_error"
-        case status:
-            name = "invalid_request_error"
-    return status, OpenAIError(error=OpenAIFault(message=problem.detail, type=name, param=param, code=code))
-
-
 def openai_router(encoder: DenseEncoder) -> APIRouter:
     """Returns the routes: `POST /v1/embeddings`."""
     routes = router(OpenAIError)
@@ -104,6 +70,7 @@ def openai_router(encoder: DenseEncoder) -> APIRouter:
         model = served_model(encoder.stamp)
         check_requested_model(asked.model, model)
         check_dimensions(asked.dimensions, encoder)
+        check_truncation(asked.truncation, asked.truncate_prompt_tokens, encoder.max_tokens)
         role: Role = "query" if asked.input_type in ("query", "search_query") else "passage"
         vectors = await encode_texts(encoder, asked.input, role)
         long = await lengths(encoder, asked.input, role)

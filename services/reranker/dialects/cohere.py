@@ -17,6 +17,7 @@ from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
 from services.contracts.problem import Problem
 from services.dialects.served_model import MODEL_HEADER, check_requested_model, is_served
+from services.dialects.truncation import TokenLimit, check_truncation
 from services.reranker.dialects.ranking import RankedText, lengths, rank
 from services.reranker.dialects.request import VendorRequest
 from services.reranker.scorer import Scorer
@@ -51,11 +52,13 @@ class _RerankRequest(VendorRequest):
 
 
 class RerankV1(_RerankRequest):
-    """A request of Cohere v1 or Jina. `max_chunks_per_doc` has no effect: a document is one chunk, cut at the model's
-    token limit."""
+    """A request of Cohere v1, Jina or vLLM. `max_chunks_per_doc` has no effect: a document is one chunk, cut at the
+    model's token limit, which is all that `truncation` and `truncate_prompt_tokens` may ask for."""
 
     model: str | None = None
     max_chunks_per_doc: Positive | None = None
+    truncation: bool | None = None
+    truncate_prompt_tokens: TokenLimit | None = None
 
 
 class RerankV2(_RerankRequest):
@@ -149,6 +152,7 @@ def cohere_v1_router(scorer: Scorer) -> APIRouter:
     @handled("bulk", scope="search", slow=True)
     async def rerank_v1(asked: RerankV1, response: Response) -> AnswerV1:
         check_requested_model(asked.model, scorer.model)
+        check_truncation(asked.truncation, asked.truncate_prompt_tokens, scorer.max_tokens)
         texts = asked.texts
         found = await rank(scorer, asked.query, texts)
         read = sum(min(length, scorer.max_tokens) for length in await lengths(scorer, asked.query, texts))
