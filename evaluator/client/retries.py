@@ -21,7 +21,6 @@ async def with_retries(
     sleep: Sleep = asyncio.sleep,
     *,
     attempts: int = ATTEMPTS,
-    on_retry: Callable[[], None] = lambda: None,
 ) -> T:
     """Retries with exponential backoff on 429, 502, 503, 504 and missing answers; other errors pass.
 
@@ -40,7 +39,6 @@ async def with_retries(
                 ) from error
             wait = max(pause, min(error.retry_after_s or 0.0, LONGEST_PAUSE_S))
             say(f"{error} - attempt {attempt} of {attempts}, next in {wait:.1f} s")
-            on_retry()
             await sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")

@@ -10,7 +10,7 @@ from evaluator.datasets.ids import read_id
 from evaluator.datasets.metadata_schema import sendable_metadata
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.errors import DatasetError
-from services.contracts.documents import Document, DocumentWithVectors
+from services.contracts.documents import Document
 
 CORPUS = "corpus.jsonl"
 CORPUS_FIELDS = ("_id", "title", "text", "metadata")
@@ -72,14 +72,9 @@ def sent_json(document: Document) -> bytes:
     return document.model_dump_json(exclude=None if document.metadata else {"metadata"}).encode()
 
 
-def metadata_values(document: Document) -> int:
+def _metadata_values(document: Document) -> int:
     """Counts the values that a document's metadata adds to a body."""
     return sum(1 + len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
-
-
-def vector_values(document: Document) -> int:
-    """Counts the values that a document's vectors add to a body."""
-    return sum(one.components for one in document.vectors.values()) if isinstance(document, DocumentWithVectors) else 0
 
 
 def _is_text(name: str, value: object) -> bool:
@@ -97,7 +92,7 @@ def _expect_sendable(document: Document, size: int, place: str) -> None:
         return
     for count, most, what in (
         (len(document.metadata), MOST_METADATA_KEYS, "metadata fields"),
-        (metadata_values(document), MOST_DOCUMENT_VALUES, "metadata values"),
+        (_metadata_values(document), MOST_DOCUMENT_VALUES, "metadata values"),
         (_digits(document), MOST_DIGITS, "digits in a number"),
     ):
         if count > most:
