@@ -36,7 +36,7 @@ from services.contracts.documents import (
 from services.contracts.explanation import ExplainAnswer, ExplainRequest
 from services.contracts.matches import CountRequest, Matches
 from services.contracts.rerank import ScoreAnswer, ScoreRequest, StoredScoreRequest
-from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.contracts.vectors import VectorsAnswer, VectorsRequest
 
 EndpointsFor = Callable[[str, BackendAddress], Endpoints]
@@ -182,9 +182,8 @@ class Backend:
         return BackendFailed(self.name, last.reason, f"not asked: it failed a moment ago ({last.detail})")
 
     def _chosen(self, half_open: Literal["first", "last", "never"], than: Replica | None = None) -> Replica | None:
-        """Returns the replica for a call, or None if every breaker refuses it.
-
-        Among equals the one with the fewest calls in flight is chosen. With `than`, it is another one, known to answer.
+        """Returns the replica for a call, among equals the one with the fewest in flight, or None if every breaker
+        refuses it. With `than`, it is another one, known to answer.
         """
         if than is None:
             replicas = self._round_robin()
@@ -234,13 +233,11 @@ class Backend:
 
 
 def _rank(replica: Replica, half_open: Literal["first", "last", "never"]) -> int | None:
-    match replica.breaker.state:
-        case "closed":
-            return 2 if replica.suspect else 1
-        case "half-open" if half_open != "never":
-            return 0 if half_open == "first" else 3
-        case _:
-            return None
+    if replica.breaker.state == "closed":
+        return 2 if replica.suspect else 1
+    if replica.breaker.state == "half-open" and half_open != "never":
+        return 0 if half_open == "first" else 3
+    return None
 
 
 class Backends:
@@ -251,9 +248,7 @@ class Backends:
         self._by_name = dict(backends)
         self.storing = tuple(backend for backend in backends.values() if FAMILIES[backend.family].retrieves)
         self.by_default = default_backends({one.name: one.family for one in self.storing})
-        self.document_store = next(
-            (backend for backend in self.storing if FAMILIES[backend.family].document_store), None
-        )
+        self.document_store = next((one for one in self.storing if FAMILIES[one.family].document_store), None)
 
     def __getitem__(self, name: str) -> Backend:
         return self._by_name[name]
@@ -306,6 +301,11 @@ async def _read(
 async def search(backend: Backend, generation: str, request: RetrievalRequest, timeout_s: float) -> RetrievalAnswer:
     """Retrieves the best documents for a query."""
     return await _read(backend, generation, "/search", request, RetrievalAnswer, timeout_s)
+
+
+async def browse(backend: Backend, generation: str, request: BrowseRequest, timeout_s: float) -> BrowseAnswer:
+    """Lists the ids of documents in an order that the request asks for."""
+    return await _read(backend, generation, "/browse", request, BrowseAnswer, timeout_s)
 
 
 async def count(backend: Backend, generation: str, request: CountRequest, timeout_s: float) -> Matches:

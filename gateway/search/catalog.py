@@ -14,7 +14,7 @@ from typing import NamedTuple, get_args
 from pydantic import ValidationError
 
 from gateway.families import STARTABLE
-from gateway.search.plan import PipelineError, WalkPlan, absent_backends, plan_pipeline
+from gateway.search.plan import PipelineError, WalkPlan, absent_backends, plan_browsing, plan_pipeline
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress
 from services.chassis.errors import BadInput, UnknownPipeline
 from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
@@ -47,6 +47,7 @@ class Catalog:
         self._backends = dict(backends)
         self._inline = inline
         self._files = self._read()
+        self._browsing = plan_browsing(backends)
 
     def reload(self) -> PipelineChanges:
         """Reads the directory again. Raises PipelineError for the first faulty file, and then changes nothing.
@@ -76,6 +77,12 @@ class Catalog:
             return plan_pipeline(asked, self._backends)
         except PipelineError as error:
             raise BadInput(f"pipeline: {error}") from error
+
+    def browsing(self) -> WalkPlan:
+        """Returns the plan of searches without a query. Raises BadInput where no backend can list documents."""
+        if self._browsing is None:
+            raise BadInput("query: without one, a lexical backend lists documents, and there is none; send a query.")
+        return self._browsing
 
     def view(self, name: str) -> PipelineView:
         """Returns one pipeline by name. Raises UnknownPipeline."""

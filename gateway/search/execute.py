@@ -46,9 +46,9 @@ class Executor:
         """Returns the answer within the deadline of the current request. Clients take turns where searches wait."""
         started = time.perf_counter()
         identity = request_id()
-        plan = self._catalog.resolve(request.pipeline)
+        plan = self._catalog.resolve(request.pipeline) if request.query else self._catalog.browsing()
         walked = await self._walk(collection, plan, request, client, Budget.within(current_deadline()))
-        self._record(walked, plan, named=isinstance(request.pipeline, str))
+        self._record(walked, plan, named=isinstance(request.pipeline, str) or not request.query)
         waited_ms = recorded_ms(WAIT)
         total_ms = (time.perf_counter() - started) * 1000 - waited_ms
         timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": total_ms}

@@ -16,6 +16,7 @@ from gateway.search.walked import RERANKING, WalkContext, Walked
 from gateway.settings import BackendAddress
 from services.chassis.errors import BadInput
 from services.chassis.settings.configuration import ConfigurationError
+from services.contracts.base import DEEPEST
 from services.contracts.pipelines import (
     Cut,
     Fuse,
@@ -87,6 +88,16 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
     by_words = (one.stage for one in source.retrieves if FAMILIES[backends[one.stage.backend].family].presets)
     least_scores = dict(source.least_scores())
     return WalkPlan(pipeline, pipeline.fingerprint, source, later, least_scores, explaining, next(by_words, None))
+
+
+def plan_browsing(backends: Addresses) -> WalkPlan | None:
+    """Returns the plan of searches without a query: one retrieve of the document store; None where there is none."""
+    store = next((name for name, backend in backends.items() if FAMILIES[backend.family].document_store), None)
+    if store is None:
+        return None
+    # As deep as any search, so that the order is that of the store alone.
+    stage = Retrieve(kind="retrieve", id="browse", backend=store, top=DEEPEST)
+    return plan_pipeline(Pipeline(name="browse", stages=(stage,)), backends)
 
 
 def absent_backends(pipeline: Pipeline, backends: Addresses) -> tuple[str, ...]:

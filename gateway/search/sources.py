@@ -15,8 +15,8 @@ from gateway.search.walked import RETRIEVAL, Found, Sourced, WalkContext, elapse
 from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
 from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
-from services.contracts.retrieval import RetrievalRequest
-from services.contracts.scored import Ranking
+from services.contracts.retrieval import BrowseRequest, RetrievalRequest
+from services.contracts.scored import Ranking, paired
 from services.ranking.fusion import AlignedLegs, Leg, ranked
 from services.ranking.stages import fused
 
@@ -68,19 +68,23 @@ async def retrieve(identity: str, planned: PlannedRetrieve, context: WalkContext
 
 async def _searched(planned: PlannedRetrieve, context: WalkContext, timeout_s: float) -> tuple[Ranking, Ranking | None]:
     """Returns the stage's candidates and, where more hits are asked for and there are more, the deeper ranking."""
-    stage = planned.stage
+    stage, asked, backend = planned.stage, context.request, context.backends[planned.stage.backend]
 
     async def search(top: int) -> Ranking:
+        if not asked.query:
+            listing = BrowseRequest(top=top, filter=asked.filter, exclude_ids=asked.exclude_ids, sort=asked.sort)
+            listed = await wire.browse(backend, context.generation, listing, timeout_s)
+            return paired((identity, 0.0) for identity in listed.ids)
         request = RetrievalRequest(
-            query=context.request.query,
+            query=asked.query,
             top=top,
             preset=stage.preset,
             exact=stage.exact,
             beam=stage.beam,
-            filter=context.request.filter,
-            exclude_ids=context.request.exclude_ids,
+            filter=asked.filter,
+            exclude_ids=asked.exclude_ids,
         )
-        answer = await wire.search(context.backends[stage.backend], context.generation, request, timeout_s)
+        answer = await wire.search(backend, context.generation, request, timeout_s)
         return ranked(answer.hits)
 
     depths = planned.depths(context.request)

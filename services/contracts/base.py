@@ -83,7 +83,10 @@ QueryText = Annotated[
     AfterValidator(_checked_query),
 ]
 OptionalQuery = Annotated[
-    str, Field(max_length=MOST_QUERY_CHARACTERS), BeforeValidator(_sendable), AfterValidator(_checked_if_any)
+    str,
+    Field(max_length=MOST_QUERY_CHARACTERS, json_schema_extra=SENDABLE),
+    BeforeValidator(_sendable),
+    AfterValidator(_checked_if_any),
 ]
 DocumentId = Annotated[
     str,

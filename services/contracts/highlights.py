@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from services.contracts.base import Count, QueryText, Wire
+from services.contracts.base import Count, OptionalQuery, Wire
 
 MOST_FRAGMENTS = 10
 Fragments = Annotated[int, Field(strict=True, ge=1, le=MOST_FRAGMENTS)]
@@ -13,7 +13,7 @@ Fragments = Annotated[int, Field(strict=True, ge=1, le=MOST_FRAGMENTS)]
 class HighlightRequest(Wire):
     """Asks for at most so many `fragments` of each field that hold words of a query, as the analysis compares them."""
 
-    query: QueryText
+    query: OptionalQuery
     fragments: Fragments
 
 

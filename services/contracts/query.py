@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, FiniteFloat, Tag, model_validator
 
-from services.contracts.base import DEEPEST, Count, Depth, Name, QueryText, Wire
+from services.contracts.base import DEEPEST, Count, Depth, Name, OptionalQuery, Wire
 from services.contracts.documents import Included, MetadataValue
 from services.contracts.explanation import Match
 from services.contracts.filters import Filter
@@ -12,7 +12,7 @@ from services.contracts.highlights import Fragments, Highlights
 from services.contracts.lists import Items
 from services.contracts.matches import Facets, Matches
 from services.contracts.pipelines import Pipeline, Retrieve
-from services.contracts.retrieval import ExcludedIds, WireRanking
+from services.contracts.retrieval import ExcludedIds, Sort, WireRanking
 
 Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "deadline", "no_document_store"]
 # Every retrieve of a pipeline analyses the whole query, so the cost is retrieves times characters.
@@ -32,6 +32,9 @@ AskedPipeline = Annotated[
 class SearchRequest(Wire):
     """A query for a collection, through a pipeline by name or (where the gateway allows it) inline.
 
+    Without a query the documents that pass the filter are listed, whatever the pipeline: by `sort`, else in ascending
+    order of id. The pipeline of the answer is then `browse`, and all scores are 0.
+
     `explain` adds to each hit its places in the stages. `true` adds to them what matched, where a backend explains;
     "candidates" adds to the answer what each stage gave. `offset` skips hits: the answer has the page of `top` hits
     after them, as a larger `top` would have given them, and `page`. `highlight` adds to each hit at most so many
@@ -39,18 +42,20 @@ class SearchRequest(Wire):
 
     `facets` and `total` add `matches`: counts of all documents that pass the filter and share a word with the query, by
     the preset of the pipeline's first lexical stage, else the collection's first, whatever the hits of other stages.
+    Without a query they count all that pass.
     """
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"query": "boil water for tea", "top": 2, "include": ["title"]}]}
     )
 
-    query: QueryText
+    query: OptionalQuery = ""
     pipeline: AskedPipeline = "hybrid"
     top: Depth = 10
     offset: Count | None = None
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()
+    sort: Sort | None = None
     include: Annotated[tuple[Included, ...], Items(0, 3)] = ()
     highlight: Fragments | None = None
     facets: Facets = ()
@@ -66,6 +71,14 @@ class SearchRequest(Wire):
     def counts(self) -> bool:
         """Whether the answer has counts of the matches."""
         return self.total or bool(self.facets)
+
+    @model_validator(mode="after")
+    def _sorts_a_list(self) -> Self:
+        if self.sort is not None and self.query:
+            raise ValueError(
+                "sort: the hits of a query are in order of their scores; leave out sort, or the query to list documents"
+            )
+        return self
 
     @model_validator(mode="after")
     def _affordable(self) -> Self:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, FiniteFloat, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
@@ -14,7 +14,7 @@ from pydantic_core.core_schema import (
 )
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
-from services.contracts.base import Depth, DocumentId, Name, QueryText, Wire
+from services.contracts.base import Depth, DocumentId, FieldName, Name, QueryText, Wire
 from services.contracts.filters import Filter
 from services.contracts.generations import Generation
 from services.contracts.lists import Items
@@ -51,6 +51,29 @@ class RetrievalRequest(Wire):
         if self.exact and self.beam is not None:
             raise ValueError("beam: an exact search has none; leave out beam or exact")
         return self
+
+
+class Sort(Wire):
+    """The order of documents by a declared number or date: of several values the one that comes first counts.
+    Documents without one come last, and equal ones by id."""
+
+    field: FieldName
+    order: Literal["asc", "desc"] = "asc"
+
+
+class BrowseRequest(Wire):
+    """Asks for the ids of the first `top` documents that pass the filter: by `sort`, else in ascending order."""
+
+    top: Depth = 10
+    filter: Filter | None = None
+    exclude_ids: ExcludedIds = ()
+    sort: Sort | None = None
+
+
+class BrowseAnswer(Wire):
+    """The ids of documents, in the order asked for."""
+
+    ids: tuple[str, ...]
 
 
 class _HitOnWire(TypedDict):

@@ -1,6 +1,7 @@
 """Writes, reads and searches documents in a shard of the Edge engine. Blocking."""
 
 import json
+import math
 import uuid
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
@@ -17,6 +18,7 @@ from services.contracts.documents import (
     ItemError,
     StoredPart,
 )
+from services.contracts.retrieval import Sort
 from services.contracts.scored import Ranking, paired
 from services.lexical.analysis import joined_words_of, words_of
 from services.lexical.edge_query import fields_of_presets
@@ -24,7 +26,7 @@ from services.lexical.expanded_text import expect_declared, generated_queries, w
 from services.lexical.presets import declared_presets
 from services.storage.edge_fields import field_indexes
 from services.storage.edge_files import GenerationRecord
-from services.storage.edge_generation import SEARCH_THREADS, ShardSchema
+from services.storage.edge_generation import PAGE, SEARCH_THREADS, ShardSchema
 from services.storage.fields import fields_of
 from services.storage.point_ids import point_id
 from services.storage.write_order import newer_versions, overtaken
@@ -32,6 +34,8 @@ from services.storage.write_order import newer_versions, overtaken
 # Caches the caller's ids of points that were hits. A point's id is computed from the caller's id, so entries never
 # become stale. 1,000 ids take 7 ms from payloads, 0.3 ms from here.
 KnownIds = MutableMapping["edge.PointId", str]
+# Where a document stands in a sorted list: by a number, then by its id.
+Place = tuple[float, str]
 # Ids of a generation above which the cache is emptied before a search: reading them again costs that search what its
 # first one cost.
 MOST_KNOWN_IDS = 50_000
@@ -158,6 +162,26 @@ def page_of_ids(shard: edge.EdgeShard, asked: IdPageRequest, where: edge.Filter 
     records, following = shard.scroll(request)
     ids = tuple(record.payload["id"] for record in records if record.payload is not None)
     return IdPage(ids=ids, following=None if following is None else str(following))
+
+
+def page_to_sort(
+    sort: Sort | None, where: edge.Filter | None, first: "edge.PointId | None", shard: edge.EdgeShard
+) -> tuple[list[Place], "edge.PointId | None"]:
+    """Returns the places of the documents of a page that pass a filter, from `first` on, and the next page's first.
+
+    Takes 9 µs a document: Edge reads its whole payload.
+    """
+    field = [] if sort is None else [f"fields.{sort.field}"]
+    request = edge.ScrollRequest(first, PAGE, where, with_payload=["id", *field], with_vector=False)
+    records, following = shard.scroll(request)
+    return [_place(record.payload, sort) for record in records if record.payload is not None], following
+
+
+def _place(payload: "edge.Payload", sort: Sort | None) -> Place:
+    values = [] if sort is None else payload.get("fields", {}).get(sort.field, [])
+    downwards = sort is not None and sort.order == "desc"
+    least = min((-value if downwards else value for value in values), default=math.inf)
+    return least, payload["id"]
 
 
 def _point_of(after: str) -> uuid.UUID:

@@ -1,10 +1,8 @@
 """Models the parts of Elasticsearch's answers that only this service reads."""
 
-from pydantic import Field
-
 from services.contracts.documents import MetadataValue
 from services.contracts.expansions import Expansions
-from services.storage.elasticsearch.answers import ElasticsearchAnswer, SearchedAnswer, Shards
+from services.storage.elasticsearch.answers import ElasticsearchAnswer, SearchedAnswer
 
 
 class Source(ElasticsearchAnswer):
@@ -23,9 +21,14 @@ class SizeOnly(ElasticsearchAnswer):
 
 
 class IdHit(ElasticsearchAnswer):
-    """A document's id, as the sort."""
+    """A document's id, as the last part of the sort."""
 
-    sort: tuple[str]
+    sort: tuple[float | str | None, ...]
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return str(self.sort[-1])
 
 
 class IdHits(ElasticsearchAnswer):
@@ -34,10 +37,9 @@ class IdHits(ElasticsearchAnswer):
     hits: tuple[IdHit, ...] = ()
 
 
-class IdsAnswer(ElasticsearchAnswer):
+class IdsAnswer(SearchedAnswer):
     """The answer to a search for ids, sorted."""
 
-    shards: Shards = Field(alias="_shards")
     hits: IdHits = IdHits()
 
 

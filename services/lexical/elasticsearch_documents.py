@@ -8,8 +8,10 @@ from elasticsearch import AsyncElasticsearch
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, IndexReport, ItemError
+from services.contracts.retrieval import BrowseRequest
 from services.lexical.document_collector import wire_bytes
 from services.lexical.elasticsearch_answers import IdsAnswer
+from services.lexical.elasticsearch_query import copy_preference
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
 from services.storage.elasticsearch.answers import BulkItem, FetchedAnswer, HashOnly
 from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk, version_parameters
@@ -17,11 +19,13 @@ from services.storage.elasticsearch.client import ElasticsearchClients, within_d
 from services.storage.elasticsearch.digests import digest_parts
 from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import Json
+from services.storage.elasticsearch.searching import search_all
 from services.storage.fields import fields_of
 from services.storage.write_order import overtaken
 
 # Before the last id of a page, so that no other text is taken for its `following`.
 _FOLLOWING = "id:"
+_BY_ID: Json = {"doc_id": "asc"}
 
 
 async def index_documents(
@@ -86,26 +90,31 @@ async def delete_documents(
     )
 
 
-async def page_of_ids(client: AsyncElasticsearch, index: str, asked: IdPageRequest, query: Json) -> IdPage:
+async def page_of_ids(
+    client: AsyncElasticsearch, index: str, generation: str, asked: IdPageRequest, query: Json
+) -> IdPage:
     """Returns a page of the ids of all documents of a query that are visible to searches, in ascending order."""
-    with elasticsearch_errors():
-        answer = await within_deadline(client).search(
-            index=index,
-            query=query,
-            size=asked.most,
-            sort=[{"doc_id": "asc"}],
-            search_after=None if asked.after is None else [_id_before(asked.after)],
-            source=False,
-            track_total_hits=False,
-            allow_partial_search_results=False,
-            request_cache=False,
-            filter_path="_shards.failed,hits.hits.sort",
-        )
-        page = IdsAnswer.model_validate(answer.body)
-    if page.shards.failed:
-        raise UpstreamFailed("A shard failed while the documents were being listed; try again.")
-    ids = tuple(hit.sort[0] for hit in page.hits.hits)
+    after = {} if asked.after is None else {"search_after": [_id_before(asked.after)]}
+    ids = await _sorted_ids(client, index, generation, {"query": query, "size": asked.most, "sort": [_BY_ID], **after})
     return IdPage(ids=ids, following=f"{_FOLLOWING}{ids[-1]}" if len(ids) == asked.most else None)
+
+
+async def first_ids(
+    client: AsyncElasticsearch, index: str, generation: str, asked: BrowseRequest, query: Json
+) -> tuple[str, ...]:
+    """Returns the ids of the first documents of a query that are visible to searches, in the order asked for."""
+    sort: list[Json] = [_BY_ID]
+    if asked.sort is not None:
+        sort = [{f"fields.{asked.sort.field}": {"order": asked.sort.order, "missing": "_last"}}, _BY_ID]
+    return await _sorted_ids(client, index, generation, {"query": query, "size": asked.top, "sort": sort})
+
+
+async def _sorted_ids(client: AsyncElasticsearch, index: str, generation: str, asked: Json) -> tuple[str, ...]:
+    """Returns the ids of a search whose last sort is the id."""
+    body = {**asked, "_source": False, "stored_fields": "_none_", "track_total_hits": False}
+    params = {"preference": copy_preference("")}
+    found = await search_all(client, index, generation, body, "hits.hits.sort", params, IdsAnswer)
+    return tuple(hit.id for hit in found.hits.hits)
 
 
 def _id_before(after: str) -> str:

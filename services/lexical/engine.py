@@ -7,7 +7,7 @@ from services.contracts.collections import CollectionDeclaration, CollectionStat
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
 from services.contracts.matches import CountRequest, Matches
-from services.contracts.retrieval import RetrievalRequest
+from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking
 from services.lexical.document_collector import WHOLE, ReadOptions
 
@@ -117,6 +117,13 @@ class LexicalEngine(Protocol):
 
     async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
         """Returns the best documents for `asked.query` by `asked.preset`, or by the first declared preset."""
+        ...
+
+    async def browse(self, generation: str, asked: BrowseRequest) -> tuple[str, ...]:
+        """Returns the ids of the first documents that pass the filter, in the order that a BrowseRequest describes.
+
+        Raises BadInput for a sort by anything but a declared number or date.
+        """
         ...
 
     async def count(self, generation: str, asked: CountRequest) -> Matches:

@@ -1,6 +1,7 @@
 """Adapts Qdrant Edge to LexicalEngine: in this process, durable in a directory, one process a directory."""
 
 import contextlib
+import heapq
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,12 +16,12 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
 from services.contracts.matches import CountRequest, Matches
-from services.contracts.retrieval import RetrievalRequest
+from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking, Scored
 from services.lexical.analysis import ANALYSIS, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions
 from services.lexical.edge_counting import count_all, count_facet, with_words
-from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds, page_of_ids
+from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds, Place, page_of_ids, page_to_sort
 from services.lexical.edge_query import bm25_request
 from services.lexical.facets import checked_facets
 from services.lexical.presets import chosen_preset
@@ -30,7 +31,7 @@ from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirector
 from services.storage.edge_fields import edge_filter
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import EdgeGeneration
-from services.storage.fields import requirements_of
+from services.storage.fields import expect_sortable, requirements_of
 from services.storage.stamps import refuse_other_stamp
 from services.storage.ties import settle_ties
 
@@ -174,6 +175,21 @@ class EdgeEngine:
             return await held.read(lambda shard: EdgeDocuments(held.record, shard).query(request, known))
 
         return await settle_ties(fetch, asked.top)
+
+    async def browse(self, generation: str, asked: BrowseRequest) -> tuple[str, ...]:
+        """Reads id and field of all documents that pass, page by page, so that searches run in between."""
+        held = self._usable(generation)
+        declared = held.record.declaration.metadata
+        where = edge_filter(requirements_of(asked.filter, declared), asked.exclude_ids)
+        if asked.sort is not None:
+            expect_sortable(asked.sort.field, declared)
+        best: list[Place] = []
+        following: edge.PointId | None = None
+        while True:
+            page, following = await held.read(partial(page_to_sort, asked.sort, where, following))
+            best = heapq.nsmallest(asked.top, [*best, *page])
+            if following is None:
+                return tuple(identity for _, identity in best)
 
     async def count(self, generation: str, asked: CountRequest) -> Matches:
         """Counts in a turn for each facet, so that searches run in between."""

@@ -8,11 +8,11 @@ from services.contracts.documents import DeleteReport, Document, FetchedDocument
 from services.contracts.generations import in_order
 from services.contracts.health import Check
 from services.contracts.matches import CountRequest, Matches
-from services.contracts.retrieval import RetrievalRequest
+from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking
 from services.lexical.document_collector import WHOLE, ReadOptions
 from services.lexical.elasticsearch_counting import count_matches
-from services.lexical.elasticsearch_documents import delete_documents, index_documents, page_of_ids
+from services.lexical.elasticsearch_documents import delete_documents, first_ids, index_documents, page_of_ids
 from services.lexical.elasticsearch_mapping import (
     ONE_SHARD,
     IndexMeta,
@@ -36,7 +36,7 @@ from services.storage.elasticsearch.indices import (
     IndexSize,
 )
 from services.storage.elasticsearch.searching import ranked
-from services.storage.fields import requirements_of
+from services.storage.fields import expect_sortable, requirements_of
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS
 from services.storage.stamps import refuse_other_stamp
 
@@ -141,7 +141,7 @@ class ElasticsearchEngine:
         with self._indices.forget_if_gone(generation):
             if not held.published:  # searches see nothing of a build until it is refreshed
                 await self._indices.refresh(generation)
-            return await page_of_ids(self._reading, self._indices.index(generation), asked, query)
+            return await page_of_ids(self._reading, self._indices.index(generation), generation, asked, query)
 
     async def finish(self, generation: str) -> CollectionState:
         """Refreshes, and merges a build."""
@@ -170,6 +170,15 @@ class ElasticsearchEngine:
         with self._indices.forget_if_gone(generation):
             params = {**EVERY_SHARD_ALIKE, "preference": copy_preference(asked.query)}
             return await ranked(self._reading, self._indices.index(generation), generation, query, asked.top, params)
+
+    async def browse(self, generation: str, asked: BrowseRequest) -> tuple[str, ...]:
+        """Sorts by the field, then by id."""
+        declared = (await self._usable(generation)).declaration.metadata
+        query = filter_query(requirements_of(asked.filter, declared), asked.exclude_ids)
+        if asked.sort is not None:
+            expect_sortable(asked.sort.field, declared)
+        with self._indices.forget_if_gone(generation):
+            return await first_ids(self._reading, self._indices.index(generation), generation, asked, query)
 
     async def count(self, generation: str, asked: CountRequest) -> Matches:
         """Counts by aggregations in one request, in the copies that the search of this query reads."""

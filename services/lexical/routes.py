@@ -32,7 +32,7 @@ from services.contracts.documents import (
 )
 from services.contracts.generations import Generation
 from services.contracts.matches import CountRequest, Matches
-from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.lexical.changes import Changes
 from services.lexical.document_collector import ReadOptions
 from services.lexical.engine import LexicalEngine
@@ -128,6 +128,12 @@ def lexical_router(engine: LexicalEngine, clock: Callable[[], float] = time.time
             hits = await engine.search(generation, asked)
         answer = RetrievalAnswer.model_construct(generation=generation, hits=hits)
         return Response(answer.model_dump_json(), media_type=JSON)
+
+    @routes.post(f"{one}/browse")
+    @handled(scope="internal")
+    async def browse(generation: InPath, asked: BrowseRequest) -> BrowseAnswer:
+        with timed("browse"):
+            return BrowseAnswer(ids=await engine.browse(generation, asked))
 
     @routes.post(f"{one}/count")
     @handled(scope="internal")

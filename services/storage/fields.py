@@ -159,6 +159,12 @@ def kind_of(field: str, declared: Declared, asking: str) -> FieldKind:
     return declared[field]
 
 
+def expect_sortable(field: str, declared: Declared) -> None:
+    """Raises BadInput unless it is a declared number or date."""
+    if kind_of(field, declared, "sort") == "keyword":
+        raise BadInput(f"sort: {field} is a keyword; documents can be sorted by a number or a date.")
+
+
 def _operand_span(value: Operand, field: str, kind: FieldKind) -> tuple[float, float]:
     """Returns the least and the greatest number that an operand stands for."""
     if kind == "date":

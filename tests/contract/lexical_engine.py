@@ -13,6 +13,7 @@ from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
 from services.lexical.engine import LexicalEngine
+from tests.contract.lexical_browsing import BrowsingSuite
 from tests.contract.lexical_counting import CountingSuite
 from tests.contract.lexical_expansions import ExpansionSuite
 from tests.contract.lexical_reading import ReadingSuite
@@ -29,7 +30,7 @@ from tests.support.lexical_notes import (
 )
 
 
-class LexicalEngineSuite(SearchingSuite, CountingSuite, ExpansionSuite, ReadingSuite):
+class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, ExpansionSuite, ReadingSuite):
     """Runs on every engine."""
 
     @pytest.fixture

@@ -35,6 +35,7 @@ from services.contracts.expansions import ExpansionMethod as MethodOnWire
 from services.contracts.filters import Condition, Filter
 from services.contracts.matches import Facet, Range
 from services.contracts.query import SearchRequest
+from services.contracts.retrieval import Sort
 
 Schema = Any
 # What the client leaves to the gateway: bounds and patterns of values, choices of words, texts of the schema.
@@ -113,6 +114,7 @@ FACETS: list[sent_documents.Facet] = [
     {"field": "kind", "top": 3},
     {"field": "year", "ranges": [{"from": 2000, "to": 2010.5}, {"to": "2024-05-31"}]},
 ]
+SORT: sent_documents.Sort = {"field": "year", "order": "desc"}
 DOCUMENT = {"id": "a", "title": "t", "text": "x", "metadata": {"year": 2020}}
 PRESET = LexicalPreset(name="mine", match="most_fields", k1=0.9, b=0.4, boosts=Boosts(title=2.0))
 # Every call with all its arguments, and the models of its body.
@@ -134,6 +136,7 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
         },
         (SearchRequest,),
     ),
+    (calls.search, {"sort": SORT}, (SearchRequest,)),
     (
         calls.begin,
         {
@@ -190,6 +193,7 @@ def test_every_field_of_a_request_can_be_sent_and_is_what_the_wire_expects() -> 
     assert set(get_type_hints(sent_documents.Condition)) == set(Condition.model_fields)
     assert set(sent_documents.Filter.__annotations__) == {field.rstrip("_") for field in Filter.model_fields}
     assert (get_args(FieldKind), get_args(ExpansionMethod)) == (get_args(KindOnWire), get_args(MethodOnWire))
+    assert set(get_type_hints(sent_documents.Sort)) == set(Sort.model_fields)
     assert set(get_type_hints(sent_documents.Facet)) == set(Facet.model_fields)
     assert set(sent_documents.Range.__annotations__) == {field.rstrip("_") for field in Range.model_fields}
     assert get_args(get_type_hints(sent_documents.Condition)["op"]) == get_args(Condition.model_fields["op"].annotation)

@@ -259,7 +259,7 @@ def inline(*stages: object) -> dict[str, object]:
 
 
 BAD_SEARCHES: dict[str, tuple[dict[str, object], int, str]] = {
-    "an empty query": ({"query": ""}, 422, "query"),
+    "a query of white space": ({"query": " "}, 422, "query"),
     "top of 0": ({"query": "a", "top": 0}, 422, "top"),
     "top of -1": ({"query": "a", "top": -1}, 422, "top"),
     "top of a billion": ({"query": "a", "top": 10**9}, 422, "top"),

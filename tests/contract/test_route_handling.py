@@ -97,6 +97,7 @@ EXPECTED = {
         *OF_COLLECTIONS,
         GETTING,
         ("POST", "/v1/collections/c@1/documents/ids", WORK),
+        ("POST", "/v1/collections/c@1/browse", WORK),
         ("POST", "/v1/collections/c@1/count", WORK),
         FINISHING,
     ],

@@ -63,9 +63,20 @@ conditions = st.fixed_dictionaries(
     {"field": mostly(st.sampled_from(["kind", "year"])), "op": st.sampled_from(["eq", "in", "gte", "lte", "exists"])},
     optional={"value": scalars | st.lists(scalars, max_size=3)},
 )
-searches = st.fixed_dictionaries(
-    {"query": mostly(queries)},
+facets = st.fixed_dictionaries(
+    {"field": mostly(st.sampled_from(["kind", "year"]))},
     optional={
+        "top": mostly(st.integers(0, 1001)),
+        "ranges": mostly(st.lists(st.dictionaries(st.sampled_from(["from", "to", "until"]), scalars), max_size=3)),
+    },
+)
+searches = st.fixed_dictionaries(
+    {},
+    optional={
+        "query": mostly(queries),
+        "facets": mostly(st.lists(facets, max_size=2)),
+        "total": mostly(st.booleans()),
+        "sort": mostly(st.dictionaries(st.sampled_from(["field", "order"]), st.sampled_from(["year", "asc", "up"]))),
         "pipeline": mostly(st.sampled_from(["bm25", "hybrid", "hybrid-rerank", "nope"]) | pipelines),
         "top": mostly(st.integers(-1, 1001)),
         "filter": mostly(st.fixed_dictionaries({"all": st.lists(conditions, max_size=2)})),

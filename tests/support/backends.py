@@ -30,7 +30,7 @@ from services.contracts.documents import (
 )
 from services.contracts.health import Check
 from services.contracts.problem import Problem
-from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
 from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
@@ -53,6 +53,16 @@ class HeldGeneration:
     published_at: float | None = None
     documents: dict[str, Document] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
+
+
+def passing(held: HeldGeneration, request: RetrievalRequest | BrowseRequest) -> list[Document]:
+    requirements_of(request.filter, held.declaration.metadata)
+    return [
+        document
+        for document in held.documents.values()
+        if document.id not in request.exclude_ids
+        and (request.filter is None or passes(request.filter, document.metadata))
+    ]
 
 
 class StoreStub:
@@ -106,15 +116,17 @@ class StoreStub:
         declared = [preset if isinstance(preset, str) else preset.name for preset in held.declaration.presets]
         if request.preset is not None and request.preset not in declared:
             raise BadInput(f"preset: '{request.preset}' is not declared; declared: {', '.join(declared)}.")
-        requirements_of(request.filter, held.declaration.metadata)
         found = [
-            Scored(id=document.id, score=self.score(request.query, document))
-            for document in held.documents.values()
-            if document.id not in request.exclude_ids
-            and (request.filter is None or passes(request.filter, document.metadata))
+            Scored(id=document.id, score=self.score(request.query, document)) for document in passing(held, request)
         ]
         found = [hit for hit in found if self.family != "lexical" or hit.score > 0]
         return RetrievalAnswer(generation=generation, hits=tuple(in_rank_order(found)[: request.top]))
+
+    def browse(self, generation: str, request: BrowseRequest) -> BrowseAnswer:
+        if request.sort is not None:
+            raise BadInput("sort: this store has no fields.")
+        ids = sorted(document.id for document in passing(self.held(generation), request))
+        return BrowseAnswer(ids=tuple(ids[: request.top]))
 
     def index(self, generation: str, batch: IndexRequest, version: int, build: str | None) -> IndexReport:
         held = self.require_build(generation, build)

@@ -19,7 +19,7 @@ from services.contracts.documents import (
     IndexRequest,
 )
 from services.contracts.generations import name_of
-from services.contracts.retrieval import RetrievalAnswer, RetrievalRequest
+from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.lexical.document_collector import DocumentCollector
 from services.storage.builds import refuse_other_build, refuse_published
 
@@ -120,3 +120,9 @@ async def publish(
 @handled(scope="internal")
 async def search(request: Request, generation: str, asked: RetrievalRequest) -> RetrievalAnswer:
     return store_of(request).search(generation, asked)
+
+
+@STORE_ROUTES.post(f"{GENERATION}/browse")
+@handled(scope="internal")
+async def browse(request: Request, generation: str, asked: BrowseRequest) -> BrowseAnswer:
+    return store_of(request).browse(generation, asked)

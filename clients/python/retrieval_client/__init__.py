@@ -2,7 +2,7 @@
 
 from retrieval_client.answers import LexicalPreset, Published, PublishJob, SearchAnswer, SearchHit
 from retrieval_client.clients import AsyncClient, Client
-from retrieval_client.documents import Condition, Document, DocumentWithVectors, Facet, Filter
+from retrieval_client.documents import Condition, Document, DocumentWithVectors, Facet, Filter, Sort
 from retrieval_client.errors import RetrievalError
 from retrieval_client.loading import BackendLoad, LoadReport
 from retrieval_client.reranking import AsyncReranker, Reranker
@@ -25,4 +25,5 @@ __all__ = [
     "RetrievalError",
     "SearchAnswer",
     "SearchHit",
+    "Sort",
 ]

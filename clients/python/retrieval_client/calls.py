@@ -30,6 +30,7 @@ from retrieval_client.documents import (
     FanOutReport,
     Filter,
     SentDocument,
+    Sort,
 )
 from retrieval_client.exchange import BUSY, UNFINISHED, Steps, ask
 
@@ -41,20 +42,22 @@ _PUBLICATION: TypeAdapter[Published | PublishJob] = TypeAdapter(Published | Publ
 def search(
     within_s: float,
     collection: str,
-    query: str,
+    query: str | None = None,
     *,
     pipeline: str | Mapping[str, Any] | None = None,
     top: int | None = None,
     offset: int | None = None,
     filter: Filter | None = None,
     exclude_ids: Sequence[str] | None = None,
+    sort: Sort | None = None,
     include: Sequence[Literal["title", "text", "metadata"]] | None = None,
     highlight: int | None = None,
     facets: Sequence[Facet] | None = None,
     total: bool | None = None,
     explain: bool | Literal["candidates"] | None = None,
 ) -> Steps[SearchAnswer]:
-    """Returns the best documents for a query, by a pipeline: its name, or its stages.
+    """Returns the best documents for a query, by a pipeline: its name, or its stages. Without a query it lists those
+    that pass the filter, by `sort` or by id.
 
     `top`: how many (10). With an `offset` the answer has a `page`. `include`: parts of the documents to return.
     `highlight`: how many fragments of each text to return that hold words of the query. `facets` and `total` add
@@ -67,6 +70,7 @@ def search(
         offset=offset,
         filter=filter,
         exclude_ids=exclude_ids,
+        sort=sort,
         include=include,
         highlight=highlight,
         facets=facets,

@@ -37,6 +37,13 @@ class Facet(TypedDict):
     ranges: NotRequired[Sequence[Range]]
 
 
+class Sort(TypedDict):
+    """The order of documents that are listed, by a declared number or date."""
+
+    field: str
+    order: NotRequired[Literal["asc", "desc"]]
+
+
 MetadataValue = bool | int | float | str | tuple[str, ...]
 
 
