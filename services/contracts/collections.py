@@ -57,10 +57,6 @@ class LexicalPreset(Wire):
     # Left out without any, so that an earlier release reads the preset.
     boosts: Annotated[Boosts, Field(exclude_if=lambda boosts: boosts == Boosts())] = Boosts()
 
-    def __hash__(self) -> int:
-        # Presets are keys, and pydantic's own hash fails on `boosts`.
-        return hash(self.name)
-
     @model_validator(mode="after")
     def _boosts_fields_that_it_scores(self) -> Self:
         if self.boosts != Boosts() and self.match not in ("best_fields", "most_fields"):
