@@ -20,7 +20,7 @@ from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking, Scored
 from services.lexical.analysis import ANALYSIS, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions
-from services.lexical.edge_counting import count_all, count_facet, with_words
+from services.lexical.edge_counting import count_matches, with_words
 from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds, Place, page_of_ids, page_to_sort
 from services.lexical.edge_query import bm25_request
 from services.lexical.facets import checked_facets
@@ -192,7 +192,7 @@ class EdgeEngine:
                 return tuple(identity for _, identity in best)
 
     async def count(self, generation: str, asked: CountRequest) -> Matches:
-        """Counts in a turn for each facet, so that searches run in between."""
+        """Counts in several turns, so that searches run in between."""
         held = self._usable(generation)
         declaration = held.record.declaration
         preset = chosen_preset(declaration, asked.preset)
@@ -200,9 +200,7 @@ class EdgeEngine:
         facets = checked_facets(asked.facets, declaration.metadata)
         if asked.query:
             where = with_words(preset, words_of(asked.query), where)
-        counts = {one.asked.field: await held.read(partial(count_facet, one, where)) for one in facets}
-        total = await held.read(lambda shard: count_all(shard, where)) if asked.total else None
-        return Matches(total=total, facets=counts or None)
+        return await count_matches(held, where, facets, total=asked.total)
 
     async def close(self) -> None:
         """Flushes and closes every shard, and unlocks the directory."""

@@ -102,6 +102,16 @@ async def test_pages_are_the_ranking_in_parts_and_say_whether_more_follow(shop: 
     assert [page.page.more for page in pages] == [len(whole.hits) > 100, len(whole.hits) > 200, False]
 
 
+async def test_matches_are_counted_and_documents_listed_without_a_query(shop: Subject) -> None:
+    facets = [{"field": "number", "ranges": [{"from": 10, "to": 30}, {"from": 290}]}]
+    counted = (await shop.call("search", "shop", "word", pipeline="bm25", total=True, facets=facets)).matches
+    assert counted.total == 300
+    ranges = counted.facets["number"].ranges
+    assert [(one.from_, one.to, one.count) for one in ranges] == [(10, 30, 20), (290, None, 10)]
+    last = await shop.call("search", "shop", sort={"field": "number", "order": "desc"}, top=2, include=["metadata"])
+    assert [hit.metadata["number"] for hit in last.hits] == [299, 298]
+
+
 async def test_all_documents_are_read_over_several_pages(shop: Subject) -> None:
     assert {document.id for document in await shop.documents("shop")} == {one["id"] for one in numbered(300)}
 
