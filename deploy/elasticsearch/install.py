@@ -20,7 +20,7 @@ from services.files.disk_writes import write_whole
 from services.files.regular_file import open_lock
 
 _HERE = Path(__file__).resolve().parent
-_PLUGINS = (_HERE / "plugin" / "english", _HERE / "plugin" / "security")
+_PLUGINS = (_HERE / "plugin" / "languages", _HERE / "plugin" / "security")
 ROOT = _HERE.parent.parent
 CACHE = ROOT / ".cache" / "elasticsearch"
 _TICK_S = 10.0

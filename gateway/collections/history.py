@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from services.contracts.base import Language
 from services.contracts.collections import CollectionDeclaration, CollectionState
 from services.contracts.generations import number_of
 
@@ -117,6 +118,10 @@ class History:
     def declared_on(self, generation: str, backends: frozenset[str]) -> CollectionDeclaration:
         """Returns the declaration of a generation with these backends."""
         return self.holders(generation)[0].declaration.model_copy(update={"backends": tuple(sorted(backends))})
+
+    def language(self, generation: str, preset: str | None) -> Language:
+        """Returns the language of a preset of the generation, or of its first one."""
+        return next((state.declaration.language_of(preset) for state in self.holders(generation)), "english")
 
     def build(self, generation: str) -> str | None:
         """Returns the mark of the generation's build; None for one made before builds had marks."""

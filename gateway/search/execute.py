@@ -75,7 +75,7 @@ class Executor:
             )
             self._expect_to_fit(generation, plan)
             try:
-                return await include(context, await explain(context, plan, await walk(context, plan)))
+                return await include(context, plan, await explain(context, plan, await walk(context, plan)))
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)

@@ -67,6 +67,11 @@ class WalkPlan:
     explaining: Mapping[str, str]  # backends that explain, by the ids of the stages that they serve
     lexical: Retrieve | None  # the first lexical retrieve, by whose preset matches are counted
 
+    @property
+    def preset(self) -> str | None:
+        """The first lexical preset that a retrieve names."""
+        return next((one.stage.preset for one in self.source.retrieves if one.stage.preset is not None), None)
+
 
 def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
     """Returns the plan of a pipeline over these backends, given by name.

@@ -16,6 +16,7 @@ from gateway.search.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Wa
 from services.chassis.admission.limits import WAIT
 from services.chassis.errors import AnswerTooLarge, Overloaded
 from services.contracts.base import DEEPEST
+from services.contracts.generations import name_of
 from services.contracts.highlights import HighlightRequest, Highlights
 from services.contracts.query import SearchPage, SearchRequest
 from services.ranking.fusion import continued
@@ -78,14 +79,18 @@ def _queued_s(sourced: Sourced) -> float:
     return max((parts.get(WAIT, 0.0) for parts in sourced.parts_ms.values()), default=0.0) / 1000
 
 
-async def include(context: WalkContext, walked: Walked) -> Walked:
+async def include(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walked:
     """Adds documents and highlights of the ranking. Missing ones, or a store that is late, are a degradation."""
     ids, asked = [one.id for one in walked.ranking], context.request
     if not ids or not reads_documents(asked):
         return walked
     started, parts = time.perf_counter(), asked.include
     highlights: Mapping[str, Highlights] = {}
-    highlight = None if asked.highlight is None else HighlightRequest(query=asked.query, fragments=asked.highlight)
+    highlight = None
+    if asked.highlight is not None:
+        history = context.generations.history(name_of(walked.generation))
+        language = history.language(walked.generation, plan.preset)
+        highlight = HighlightRequest(query=asked.query, fragments=asked.highlight, language=language)
     try:
         with collected_parts() as parts_ms:
             timeout_s = context.timeout_s("include", INCLUDING, 0.0)

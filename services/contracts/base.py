@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
@@ -105,3 +105,8 @@ Weight = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
 NAME = "[a-z0-9][a-z0-9_-]{0,63}"
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+# Of the analysis of words; `cjk` is for Chinese, Japanese and Korean.
+Language = Literal[
+    "english", "cjk", "danish", "dutch", "finnish", "french", "german", "hungarian", "indonesian", "italian",
+    "norwegian", "portuguese", "russian", "spanish", "swedish",
+]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag, model_validator
 
-from services.contracts.base import Count, DocumentId, FieldName, Name, Number, Weight, Wire
+from services.contracts.base import Count, DocumentId, FieldName, Language, Name, Number, Weight, Wire
 from services.contracts.documents import IndexRequest, MetadataUpdate
 from services.contracts.expansions import ExpansionMethod, ExpansionModel
 from services.contracts.filters import Filter
@@ -46,7 +46,8 @@ class LexicalPreset(Wire):
     """A lexical ranking that the caller defines.
 
     `flat` scores title + newline + text as one field, `best_fields` and `most_fields` two, `doc2query` that one field
-    with the generated queries, `deepct` the word frequencies alone. `boosts` are factors of the two fields' scores.
+    with the generated queries, `deepct` the word frequencies alone. `language` is that of the documents and queries.
+    `boosts` are factors of the two fields' scores.
     """
 
     name: Name
@@ -54,7 +55,8 @@ class LexicalPreset(Wire):
     k1: Annotated[Number, Field(ge=0.0, le=100.0)]
     b: Weight
     tie_breaker: Weight = 0.0  # best_fields only: the share of the weaker field
-    # Left out without any, so that an earlier release reads the preset.
+    # Both are left out without them, so that an earlier release reads the preset.
+    language: Annotated[Language, Field(exclude_if=lambda language: language == "english")] = "english"
     boosts: Annotated[Boosts, Field(exclude_if=lambda boosts: boosts == Boosts())] = Boosts()
 
     @model_validator(mode="after")
@@ -93,6 +95,14 @@ class CollectionDeclaration(Wire):
     # Both are left out without them, so that an earlier release reads the declaration.
     backends: Annotated[BackendNames | None, Field(exclude_if=lambda names: names is None)] = None
     expansions: Annotated[dict[ExpansionMethod, ExpansionModel], Field(exclude_if=not_)] = {}
+
+    def language_of(self, preset: str | None) -> Language:
+        """Returns the language of the preset of this name; of the first one without a name."""
+        for one in self.presets:
+            name, language = (one, "english") if isinstance(one, str) else (one.name, one.language)
+            if preset in (None, name):
+                return language
+        return "english"
 
     @model_validator(mode="after")
     def _has_what_presets_score(self) -> Self:

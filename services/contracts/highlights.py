@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from services.contracts.base import Count, OptionalQuery, Wire
+from services.contracts.base import Count, Language, OptionalQuery, Wire
 
 MOST_FRAGMENTS = 10
 Fragments = Annotated[int, Field(strict=True, ge=1, le=MOST_FRAGMENTS)]
@@ -15,6 +15,8 @@ class HighlightRequest(Wire):
 
     query: OptionalQuery
     fragments: Fragments
+    # Left out where it is english, so that an earlier release reads the request.
+    language: Annotated[Language, Field(exclude_if=lambda language: language == "english")] = "english"
 
 
 class Fragment(Wire):

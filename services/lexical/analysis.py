@@ -1,8 +1,11 @@
-"""Analyses English as Elasticsearch's `english` analyzer does: words, possessives, stop words, Porter stems. Pure.
+"""Analyses texts as Elasticsearch does: words, possessives or elided articles, stop words, stems. Pure.
 
-For Qdrant Edge, whose own analysis splits words differently and has another stemmer (figures: docs/parity.md).
+English as its analyzer `english`; the other languages as the analyzers of ours in `elasticsearch_mapping`.
+For highlights, and for Qdrant Edge, whose own analysis splits words differently and has another stemmer (figures:
+docs/parity.md).
 """
 
+import functools
 import hashlib
 import json
 import re
@@ -11,66 +14,88 @@ from collections.abc import Iterator
 
 import Stemmer  # type: ignore[import-not-found]  # PyStemmer is one file of machine code, without types
 
+from services.contracts.base import Language
 from services.contracts.combining_marks import stream_safe
+from services.lexical.languages import LANGUAGES, LanguageRules
 
 # Characters of a word, as in Lucene. Like PIECE not part of the stamp: both affect only text that does not occur.
 LONGEST_WORD = 255
 # Characters analysed in one call. A multiple of LONGEST_WORD, so that a word filling a piece is cut at the same places.
 PIECE = 64 * LONGEST_WORD
 _SPACE = re.compile(r"\s")
-_STOP_WORDS = (
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with"
-)
-STOP_WORDS = frozenset(_STOP_WORDS.split())
 # Lucene's standard tokenizer makes each ideograph and each hiragana a word of its own.
 _SINGLE = "぀-ゟ㐀-䶿一-鿿豈-﫿"
-_IN_WORD = rf"(?:[^\W{_SINGLE}])+"
 # UAX 29: `: . ' ’ ·` join letters, `. , ; ' ’` join digits.
+_IN_WORD = rf"(?:[^\W{_SINGLE}])+"
 _WORD = re.compile(rf"[{_SINGLE}]|{_IN_WORD}(?:(?:(?<=[^\W\d_])[:.'’·](?=[^\W\d_])|(?<=\d)[.,;'’](?=\d)){_IN_WORD})*")
-_POSSESSIVES = ("'s", "’s", "'S", "’S")
-_STEMMER = "porter"
-# At least one word for each rule that is code, not data: case, composition (the e has a separate accent), possessives,
-# characters that join or split letters and digits, ideographs, stop words, short words, every step of Porter's.
-_PROBE = (
-    "The Dog's dogs WERE cafe\u0301 Straße İzmir O’Neil’s U.S.A. 3.14 1,000 10:30 a,b state-of-the-art km/h snake_case "
-    "中文の カタカナ who has us s is ponies caresses agreed plastered motoring sky hopping filing happy relational "
-    "conditional digitizer operator feudalism sensitivity triplicate hopeful goodness revival adjustable adoption "
-    "effective probate cease controlling"
-)
+# A run of ideographs, kana and hangul counts as one word, of which bigrams are made. Hangul beside other letters or
+# digits makes a word with them, as in Lucene. UAX 29 names the joining characters of full width, too.
+_KANA_AND_HAN = "〇〡-〩〱-〵〸-〺ぁ-ゖ゛-ゟ゠-ヺー-ヿㇰ-ㇿ㋐-㋾㌀-㍗㐀-䶿一-鿿\uf900-\ufaffｦ-ﾝ\U00020000-\U0003ffff"
+_HANGUL = "ᄀ-ᇿ㄰-㆏ꥠ-꥿가-힣ힰ-퟿ﾠ-ￜ"
+_OTHER = rf"[^\W{_KANA_AND_HAN}]"
+_LETTER = rf"[^\W\d_{_KANA_AND_HAN}]"
+_HANGUL_ALONE = rf"(?<![^\W{_KANA_AND_HAN}ﾞﾟ])(?<!{_LETTER}[:.'’·：．＇])[{_HANGUL}]+(?!{_OTHER}|[:.'’·：．＇]{_LETTER})"
+_RUN = rf"(?:[{_KANA_AND_HAN}][ﾞﾟ]*|{_HANGUL_ALONE})+"
+_JOINED_IN_ANY_WIDTH = rf"(?:(?<={_LETTER})[:.'’·：．＇](?={_LETTER})|(?<=\d)[.,;'’．，；＇](?=\d))"
+_WORD_OR_RUN = re.compile(rf"{_RUN}|{_OTHER}+(?:{_JOINED_IN_ANY_WIDTH}{_OTHER}+)*")
+_OF_RUN = re.compile(f"[{_KANA_AND_HAN}{_HANGUL}ﾞﾟ]+")
+# Full-width Latin and half-width kana, which Lucene's CJKWidthFilter folds.
+_OTHER_WIDTH = re.compile("[！-～ｦ-ﾟ]+")
 
 
-def words_of(text: str) -> list[str]:
+def words_of(text: str, language: Language) -> list[str]:
     """Returns the index terms of a text, in order. Takes linear time and memory for any text."""
-    return [term for terms in _terms_by_piece(text) for term in terms]
+    return [term for terms in _terms_by_piece(text, language) for term in terms]
 
 
-def joined_words_of(text: str) -> str:
+def joined_words_of(text: str, language: Language) -> str:
     """Returns the index terms of a text joined by spaces: a list of 8 MB of short words would take 600 MB."""
-    return " ".join(" ".join(terms) for terms in _terms_by_piece(text) if terms)
+    return " ".join(" ".join(terms) for terms in _terms_by_piece(text, language) if terms)
 
 
-def term_spans(text: str) -> tuple[str, list[tuple[int, int, str]]]:
+def term_spans(text: str, language: Language) -> tuple[str, list[tuple[int, int, str]]]:
     """Returns a text in NFC, and the start, end and index term of its words, in order, without stop words.
 
-    For texts of a bounded length. Words above LONGEST_WORD are left out.
+    For texts of a bounded length. Words above LONGEST_WORD are left out. Bigrams overlap.
     """
-    composed, stemmer = _composed(text), Stemmer.Stemmer(_STEMMER)
+    composed, rules = _composed(text), LANGUAGES[language]
+    stemmer = _stemmer(rules)
     spans = [
-        (found.start(), found.end(), term)
-        for found in _WORD.finditer(composed)
-        if found.end() - found.start() <= LONGEST_WORD
-        for term in _terms([found.group()], stemmer)
+        (start, end, term)
+        for found in _pattern(rules).finditer(composed)
+        for start, end in _spans(found, rules)
+        for term in _terms([composed[start:end]], rules, stemmer)
     ]
     return composed, spans
 
 
-def _terms_by_piece(text: str) -> Iterator[list[str]]:
-    # One stemmer for each call (0.4 µs): it caches words and must not be shared between threads.
-    stemmer = Stemmer.Stemmer(_STEMMER)
+def _spans(found: re.Match[str], rules: LanguageRules) -> Iterator[tuple[int, int]]:
+    """Yields where the terms of a word stand: a run with half-width kana, which change its length, counts as one."""
+    start, end = found.span()
+    if rules.bigrams and _OF_RUN.fullmatch(found.group()):
+        if end - start > 2 and not _OTHER_WIDTH.search(found.group()):
+            yield from ((at, at + 2) for at in range(start, end - 1))
+        else:
+            yield start, end
+    elif end - start <= LONGEST_WORD:
+        yield start, end
+
+
+def _terms_by_piece(text: str, language: Language) -> Iterator[list[str]]:
+    rules = LANGUAGES[language]
+    stemmer, pattern = _stemmer(rules), _pattern(rules)
     for piece in _pieces(text):
-        for words in _words(_composed(piece)):
-            yield _terms(words, stemmer)
+        for words in _words(_composed(piece), pattern):
+            yield _terms(words, rules, stemmer)
+
+
+def _stemmer(rules: LanguageRules) -> "Stemmer.Stemmer | None":
+    """Returns a stemmer for one call (0.4 µs): it caches words and must not be shared between threads."""
+    return None if rules.stemmer is None else Stemmer.Stemmer(rules.stemmer)
+
+
+def _pattern(rules: LanguageRules) -> re.Pattern[str]:
+    return _WORD_OR_RUN if rules.bigrams else _WORD
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -89,15 +114,15 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _words(text: str) -> Iterator[list[str]]:
+def _words(text: str, pattern: re.Pattern[str]) -> Iterator[list[str]]:
     """Yields the words of a piece. Splits a longer piece, which has no white space, between two words."""
     if len(text) <= PIECE:
-        yield _WORD.findall(text)
+        yield pattern.findall(text)
         return
     start = 0
     while start < len(text):
         end = min(start + PIECE, len(text))
-        found = list(_WORD.finditer(text, start, end))
+        found = list(pattern.finditer(text, start, end))
         # A word that ends this close to the cut may continue after it: it moves to the next part, unless it began this.
         if end < len(text) and found and found[-1].end() + 2 > end and found[-1].start() > start:
             end = found.pop().start()
@@ -105,15 +130,40 @@ def _words(text: str) -> Iterator[list[str]]:
         start = end
 
 
-def _terms(words: list[str], stemmer: Stemmer.Stemmer) -> list[str]:
+def _terms(words: list[str], rules: LanguageRules, stemmer: "Stemmer.Stemmer | None") -> list[str]:
     """Turns words into index terms."""
+    if rules.bigrams:
+        words = [part for word in words for part in _bigrams(word)]
     if words and max(map(len, words)) > LONGEST_WORD:
         words = [part for word in words for part in _parts(word)]
-    bare = (word[:-2] if word.endswith(_POSSESSIVES) else word for word in words)
-    kept = [word for word in map(str.lower, bare) if word and word not in STOP_WORDS]
+    if rules.possessives:
+        words = [word[:-2] if word.endswith(rules.possessives) else word for word in words]
+    words = [word.lower() for word in words]
+    if rules.articles:
+        words = [_without_article(word, rules.articles) for word in words]
+    kept = [word for word in words if word and word not in rules.stop_words]
+    if stemmer is None:
+        return kept
     stems: list[str] = stemmer.stemWords(kept)
+    if rules.stemmer != "porter":
+        return stems
     # Porter's own rule, which Lucene keeps and Snowball does not: words of one or two letters are not stemmed.
     return [stem if len(word) > 2 else word for word, stem in zip(kept, stems, strict=True)]
+
+
+def _bigrams(word: str) -> Iterator[str]:
+    """Yields each two neighbours of a run, or its only character; another word as it is. All in the usual width."""
+    folded = _OTHER_WIDTH.sub(lambda found: unicodedata.normalize("NFKC", found.group()), word)
+    if len(folded) > 2 and _OF_RUN.fullmatch(word):
+        yield from (folded[at : at + 2] for at in range(len(folded) - 1))
+    else:
+        yield folded
+
+
+def _without_article(word: str, articles: frozenset[str]) -> str:
+    """Cuts an elided article, as Lucene's ElisionFilter does."""
+    article, apostrophe, rest = word.replace("’", "'").partition("'")
+    return word[-len(rest) :] if apostrophe and article in articles else word
 
 
 def _parts(word: str) -> Iterator[str]:
@@ -131,14 +181,16 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", stream_safe(text))
 
 
-def version() -> str:
-    """Returns a version of the analysis for the stamp. Any changed rule changes it automatically.
+def version(language: Language) -> str:
+    """Returns a version of a language's analysis for the stamp. Any changed rule changes it automatically.
 
-    Excludes the library's version: Porter's algorithm is final, and changed stems would show in the probe.
+    Excludes the library's version: changed stems would show in the probe.
     """
-    rules = [words_of(_PROBE), sorted(STOP_WORDS), _WORD.pattern, _POSSESSIVES, _STEMMER]
-    return f"english-{hashlib.sha256(json.dumps(rules).encode()).hexdigest()[:12]}"
+    rules = LANGUAGES[language]
+    cut = rules.possessives or sorted(rules.articles)
+    parts = [words_of(rules.probe, language), sorted(rules.stop_words), _pattern(rules).pattern, cut, rules.stemmer]
+    return f"{language}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]}"
 
 
-# Computed once: it takes 0.1 ms, and every search compares it.
-ANALYSIS = version()
+# Computed once a language: it takes 0.1 ms, and every search compares it.
+known_version = functools.cache(version)

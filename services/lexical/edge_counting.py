@@ -6,8 +6,8 @@ import qdrant_edge as edge
 
 from services.contracts.collections import LexicalPreset
 from services.contracts.matches import FacetCounts, Matches
+from services.lexical.edge_query import term_fields
 from services.lexical.facets import CheckedFacet
-from services.lexical.presets import fields_of
 from services.storage.edge_fields import condition
 from services.storage.edge_generation import EdgeGeneration
 
@@ -15,7 +15,7 @@ from services.storage.edge_generation import EdgeGeneration
 def with_words(preset: LexicalPreset, words: Sequence[str], where: edge.Filter | None) -> edge.Filter:
     """Returns the filter for the documents that also have one of these terms in a preset's fields; none has none."""
     terms = edge.MatchTextAny(" ".join(dict.fromkeys(words)))
-    shared = edge.Filter(should=[edge.FieldCondition(field, match=terms) for field in fields_of(preset)])
+    shared = edge.Filter(should=[edge.FieldCondition(field, match=terms) for field in term_fields([preset])])
     return edge.Filter(must=[shared, *_given(where)])
 
 

@@ -1,9 +1,10 @@
 """Writes, reads and searches documents in a shard of the Edge engine. Blocking."""
 
+import functools
 import json
 import math
 import uuid
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 
 import qdrant_edge as edge
 
@@ -21,7 +22,7 @@ from services.contracts.documents import (
 from services.contracts.retrieval import Sort
 from services.contracts.scored import Ranking, paired
 from services.lexical.analysis import joined_words_of, words_of
-from services.lexical.edge_query import fields_of_presets
+from services.lexical.edge_query import TermFields, term_fields
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
 from services.lexical.presets import declared_presets
 from services.storage.edge_fields import field_indexes
@@ -58,7 +59,7 @@ class EdgeDocuments:
         newer = newer_versions(
             {document.id: held[document.id][1] for document in changed if document.id in held}, version
         )
-        text_fields = _text_fields(self._record)
+        indexed = term_fields(declared_presets(self._record.declaration))
         points: list[edge.Point] = []
         written: dict[str, str] = {}
         errors = [overtaken(document_id) for document_id in newer]
@@ -66,7 +67,7 @@ class EdgeDocuments:
             if document.id in newer:
                 continue
             try:
-                points.append(self._point(document, version or 0, text_fields))
+                points.append(self._point(document, version or 0, indexed))
                 written[document.id] = document.content_hash
             except BadInput as refused:
                 errors.append(ItemError(id=document.id, reason=refused.detail))
@@ -123,19 +124,9 @@ class EdgeDocuments:
             if record.payload is not None:
                 yield record.payload
 
-    def _point(self, document: Document, version: int, text_fields: Sequence[str]) -> edge.Point:
+    def _point(self, document: Document, version: int, indexed: TermFields) -> edge.Point:
         fields = fields_of(document.metadata, self._record.declaration.metadata)
         expect_declared(document, self._record.declaration.expansions)
-        title, text = joined_words_of(document.title), joined_words_of(document.text)
-        terms: dict[str, Callable[[], str]] = {
-            "title": lambda: title,
-            "text": lambda: text,
-            "contents": lambda: f"{title} {text}".strip(),
-            "doc2query": lambda: f"{title} {text} {joined_words_of(generated_queries(document))}".strip(),
-            "deepct": lambda: " ".join(
-                " ".join(terms * times) for word, times in word_frequencies(document) if (terms := words_of(word))
-            ),
-        }
         kept = {
             "title": document.title,
             "text": document.text,
@@ -150,9 +141,27 @@ class EdgeDocuments:
             "version": version,
             "document": kept,
             "fields": {field: list(values) for field, values in fields.items()},
-            **{field: terms[field]() for field in text_fields},
+            **_terms(document, indexed),
         }
         return edge.Point(point_id(document.id), [0.0], payload)
+
+
+def _terms(document: Document, indexed: TermFields) -> dict[str, str]:
+    """Returns the payload fields with terms. Analyses each part of the document once for each language."""
+    joined = functools.cache(joined_words_of)
+    title_and_text = (document.title, document.text)
+    parts: dict[str, tuple[str, ...]] = {
+        "title": (document.title,),
+        "text": (document.text,),
+        "contents": title_and_text,
+        "doc2query": (*title_and_text, generated_queries(document)),
+    }
+    return {
+        stored: " ".join(filter(None, (joined(part, language) for part in parts[field])))
+        if field in parts
+        else " ".join(" ".join(words_of(word, language) * times) for word, times in word_frequencies(document))
+        for stored, (field, language) in indexed.items()
+    }
 
 
 def page_of_ids(shard: edge.EdgeShard, asked: IdPageRequest, where: edge.Filter | None) -> IdPage:
@@ -198,12 +207,9 @@ def _config(_: GenerationRecord) -> edge.EdgeConfig:
 
 
 def _indexes(record: GenerationRecord) -> list[edge.UpdateOperation]:
-    terms = [edge.UpdateOperation.create_field_index(field, _terms_index()) for field in _text_fields(record)]
+    indexed = sorted(term_fields(declared_presets(record.declaration)))
+    terms = [edge.UpdateOperation.create_field_index(field, _terms_index()) for field in indexed]
     return [*terms, *field_indexes(record.declaration.metadata)]
-
-
-def _text_fields(record: GenerationRecord) -> tuple[str, ...]:
-    return fields_of_presets(declared_presets(record.declaration))
 
 
 def _terms_index() -> edge.TextIndexParams:

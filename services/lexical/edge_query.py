@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import qdrant_edge as edge
 
+from services.contracts.base import Language
 from services.contracts.collections import LexicalPreset
 from services.lexical.presets import boost_of, fields_of
 
@@ -12,11 +13,21 @@ from services.lexical.presets import boost_of, fields_of
 # the sum is exact, and 5,183 take 4 ms. In larger ones, a document below this rank in a field contributes 0 for it.
 MOST_CANDIDATES = 20_000
 
+# Fields of the payload with terms: the field whose terms these are (presets.fields_of), and the language.
+TermFields = Mapping[str, tuple[str, Language]]
 
-def fields_of_presets(presets: Sequence[LexicalPreset]) -> tuple[str, ...]:
+
+def term_fields(presets: Sequence[LexicalPreset]) -> TermFields:
     """Returns the payload fields with terms: two of `best_fields` and `most_fields`, else one."""
-    fields = {field for preset in presets for field in fields_of(preset)}
-    return tuple(sorted(fields))
+    return {
+        _payload_field(field, preset.language): (field, preset.language)
+        for preset in presets
+        for field in fields_of(preset)
+    }
+
+
+def _payload_field(field: str, language: Language) -> str:
+    return field if language == "english" else f"{field}_{language}"
 
 
 def bm25_request(
@@ -25,19 +36,19 @@ def bm25_request(
     """Returns the request for the `limit` best points for the query's terms (at least one)."""
     parameters = edge.Bm25Params(k=preset.k1, b=preset.b)
     groups = _by_repetition(words)
-    fields = fields_of(preset)
+    fields = term_fields([preset])
     if len(fields) == 1 and set(groups) == {1}:
-        query = edge.TextQuery(fields[0], groups[1], parameters)
+        query = edge.TextQuery(next(iter(fields)), groups[1], parameters)
         return edge.QueryRequest(limit=limit, query=query, filter=where)
     prefetches: list[edge.Prefetch] = []
     scores: list[edge.Expression] = []
-    for field in fields:
+    for stored, (field, _) in fields.items():
         weighted: list[edge.Expression] = []
         boost = boost_of(preset, field)
         for times, terms in groups.items():
             variable = edge.Expression.Variable(f"$score[{len(prefetches)}]")
             weighted.append(edge.Expression.Mult([edge.Expression.Constant(times * boost), variable]))
-            query = edge.TextQuery(field, terms, parameters)
+            query = edge.TextQuery(stored, terms, parameters)
             prefetches.append(edge.Prefetch(limit=MOST_CANDIDATES, query=query, filter=where))
         scores.append(edge.Expression.Sum(weighted))
     formula = edge.Formula(_combined(preset, scores), {f"$score[{place}]": 0.0 for place in range(len(prefetches))})

@@ -1,10 +1,18 @@
-"""Builds the index of a generation in Elasticsearch: a sub-field for each preset, with its own similarity. Pure."""
+"""Builds the index of a generation in Elasticsearch: a sub-field for each preset, with its own similarity. Pure.
 
-from collections.abc import Mapping, Sequence
+The analyzers of languages other than English give the terms of `analysis`.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from services.contracts.base import Language
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
+from services.lexical.languages import LANGUAGES
 from services.lexical.presets import declared_presets, fields_of
 from services.lexical.stamp import stamp_of
 from services.storage.elasticsearch.bulk import VERSIONS_KEPT
@@ -12,8 +20,8 @@ from services.storage.elasticsearch.digests import DIGEST, digest_types
 from services.storage.elasticsearch.indices import GenerationMeta, Json
 from services.storage.elasticsearch.searching import field_types
 
-# Part of the stamp: changing the number requires a new index.
-ANALYSIS = "elasticsearch-english-1"
+# Of english, part of the stamp: changing the number requires a new index.
+ENGLISH = "elasticsearch-english-1"
 _SHARDS = "shards"
 
 
@@ -41,7 +49,7 @@ def stamp_of_new(declaration: CollectionDeclaration, shards: int) -> dict[str, s
 
     It names more than one shard: an earlier release would score each by its own term statistics, and so refuses it.
     """
-    return {**stamp_of(declaration, ANALYSIS), **({} if shards == 1 else {_SHARDS: str(shards)})}
+    return {**stamp_of(declaration, analysis_version), **({} if shards == 1 else {_SHARDS: str(shards)})}
 
 
 def has_several_shards(stamp: Mapping[str, str]) -> bool:
@@ -51,7 +59,7 @@ def has_several_shards(stamp: Mapping[str, str]) -> bool:
 
 def stamp_beside(there: Mapping[str, str], declaration: CollectionDeclaration) -> dict[str, str]:
     """Returns the stamp that a declaration asks of an index with the stamp `there`, whatever its number of shards."""
-    return {**stamp_of(declaration, ANALYSIS), **{key: count for key, count in there.items() if key == _SHARDS}}
+    return {**stamp_of(declaration, analysis_version), **{key: count for key, count in there.items() if key == _SHARDS}}
 
 
 def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
@@ -66,6 +74,7 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
             "gc_deletes": VERSIONS_KEPT,
             # None of our fields uses the default similarity. k1 and b do not change the index itself.
             "similarity": {_similarity(one): {"type": "BM25", "k1": one.k1, "b": one.b} for one in presets},
+            "analysis": analysis_settings([one.language for one in presets]),
         },
         "mappings": {
             "dynamic": False,
@@ -105,7 +114,7 @@ def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
     subfields = {
         one.name: {
             "type": "text",
-            "analyzer": "english",
+            "analyzer": analyzer_of(one.language),
             "similarity": _similarity(one),
             "index_options": "freqs",  # phrase queries are not supported
         }
@@ -119,3 +128,42 @@ def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
 
 def _similarity(preset: LexicalPreset) -> str:
     return f"preset_{preset.name}"  # `default` and `BM25` are names of Elasticsearch's own similarities
+
+
+def analyzer_of(language: Language) -> str:
+    """Returns the name of the analyzer of a language: of english Elasticsearch's own, of others one of ours."""
+    return language if language == "english" else f"ours_{language}"
+
+
+def analysis_settings(languages: Collection[Language]) -> Json:
+    """Returns the `analysis` of an index's settings; english needs none."""
+    filters = {language: _filters(language) for language in sorted({*languages} - {"english"})}
+    return {
+        "analyzer": {
+            analyzer_of(language): {"type": "custom", "tokenizer": "standard", "filter": [*named]}
+            for language, named in filters.items()
+        },
+        "filter": {name: one for named in filters.values() for name, one in named.items() if one},
+    }
+
+
+@functools.cache
+def analysis_version(language: Language) -> str:
+    """Returns a version of a language's analysis for the stamp, computed once."""
+    if language == "english":
+        return ENGLISH
+    settings = json.dumps(analysis_settings([language]))
+    return f"elasticsearch-{language}-{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
+
+
+def _filters(language: Language) -> dict[str, Json]:
+    """Returns the token filters of a language, in their order: by name, with the definitions of those that need one."""
+    rules = LANGUAGES[language]
+    if rules.bigrams:
+        return {"cjk_width": {}, "lowercase": {}, "cjk_bigram": {}}
+    filters: dict[str, Json] = {"lowercase": {}}
+    if rules.articles:
+        filters[f"ours_{language}_elision"] = {"type": "elision", "articles": sorted(rules.articles)}
+    filters[f"ours_{language}_stop"] = {"type": "stop", "stopwords": sorted(rules.stop_words)}
+    filters[f"ours_{language}_stem"] = {"type": "snowball", "language": language.capitalize()}
+    return filters

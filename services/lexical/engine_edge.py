@@ -18,7 +18,7 @@ from services.contracts.health import Check
 from services.contracts.matches import CountRequest, Matches
 from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking, Scored
-from services.lexical.analysis import ANALYSIS, words_of
+from services.lexical.analysis import known_version, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions
 from services.lexical.edge_counting import count_matches, with_words
 from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds, Place, page_of_ids, page_to_sort
@@ -62,7 +62,7 @@ class EdgeEngine:
         self, generation: str, declaration: CollectionDeclaration, build: str | None = None, owner: str | None = None
     ) -> CollectionState:
         """Creates a folder and writes its record last."""
-        stamp = stamp_of(declaration, ANALYSIS)
+        stamp = stamp_of(declaration, known_version)
         wanted = GenerationRecord(generation=generation, declaration=declaration, stamp=stamp, build=build, owner=owner)
         there = await self._held.begin(wanted)
         refuse_other_stamp(generation, there.stamp, stamp)
@@ -165,7 +165,7 @@ class EdgeEngine:
         declaration = held.record.declaration
         preset = chosen_preset(declaration, asked.preset)
         where = edge_filter(requirements_of(asked.filter, declaration.metadata), asked.exclude_ids)
-        words = words_of(asked.query)
+        words = words_of(asked.query, preset.language)
         if not words:
             return ()
         known = self._known_ids.setdefault(held, {})
@@ -199,7 +199,7 @@ class EdgeEngine:
         where = edge_filter(requirements_of(asked.filter, declaration.metadata), asked.exclude_ids)
         facets = checked_facets(asked.facets, declaration.metadata)
         if asked.query:
-            where = with_words(preset, words_of(asked.query), where)
+            where = with_words(preset, words_of(asked.query, preset.language), where)
         return await count_matches(held, where, facets, total=asked.total)
 
     async def close(self) -> None:
@@ -209,7 +209,7 @@ class EdgeEngine:
     def _usable(self, generation: str) -> EdgeGeneration:
         """Returns an open generation. Raises StampMismatch if another analysis made its terms: it would match less."""
         held = self._held.held(generation)
-        refuse_other_stamp(generation, held.record.stamp, stamp_of(held.record.declaration, ANALYSIS))
+        refuse_other_stamp(generation, held.record.stamp, stamp_of(held.record.declaration, known_version))
         return held
 
 

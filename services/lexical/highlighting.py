@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from services.contracts.base import Language
 from services.contracts.documents import Document, FetchedDocuments, StoredPart
 from services.contracts.highlights import Fragment, HighlightRequest, Highlights
 from services.lexical.analysis import term_spans, words_of
@@ -16,7 +17,7 @@ from services.lexical.analysis import term_spans, words_of
 MOST_SEARCHED = 100_000
 LONGEST_FRAGMENT = 240
 BEFORE = 60
-_SENTENCE = re.compile(r"(?:[^.!?\n]|[.!?](?=\S))*(?:[.!?]+|\n|$)\s*")
+_SENTENCE = re.compile(r"(?:[^.!?。！？\n]|[.!?](?=\S))*(?:[.!?。！？]+|\n|$)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +29,26 @@ class _Match:
 
 def highlighted(answer: FetchedDocuments, asked: HighlightRequest, include: Collection[StoredPart]) -> FetchedDocuments:
     """Returns the answer with the highlights of its documents, whose title and text are left out unless included."""
-    highlights = {one.id: highlights_of(one, asked.query, asked.fragments) for one in answer.documents}
+    highlights = {one.id: highlights_of(one, asked.query, asked.fragments, asked.language) for one in answer.documents}
     without = {part: "" for part in ("title", "text") if part not in include}
     documents = tuple(one.model_copy(update=without) for one in answer.documents)
     return answer.model_copy(update={"documents": documents, "highlights": highlights})
 
 
-def highlights_of(document: Document, query: str, fragments: int) -> Highlights:
+def highlights_of(document: Document, query: str, fragments: int, language: Language) -> Highlights:
     """Returns the fragments of title and text; none of a field in which no word of the query stands."""
-    terms = frozenset(words_of(query))
-    title, in_title = _matches(document.title, terms)
-    text, in_text = _matches(document.text, terms)
+    terms = frozenset(words_of(query, language))
+    title, in_title = _matches(document.title, terms, language)
+    text, in_text = _matches(document.text, terms, language)
     return Highlights(
         title=(_fragment(title, 0, len(title), in_title),) if in_title else (),
         text=_best(text, in_text, fragments),
     )
 
 
-def _matches(text: str, terms: Collection[str]) -> tuple[str, list[_Match]]:
+def _matches(text: str, terms: Collection[str], language: Language) -> tuple[str, list[_Match]]:
     """Returns the text in NFC, as far as it is searched, and the words whose term is one of these."""
-    composed, spans = term_spans(text[:MOST_SEARCHED])
+    composed, spans = term_spans(text[:MOST_SEARCHED], language)
     return composed, [_Match(start, end, term) for start, end, term in spans if term in terms]
 
 
@@ -98,6 +99,10 @@ def _before_space(text: str, at: int, least: int) -> int:
 
 
 def _fragment(text: str, start: int, end: int, matches: list[_Match]) -> Fragment:
-    return Fragment(
-        start=start, text=text[start:end], matches=tuple((one.start - start, one.end - start) for one in matches)
-    )
+    marks: list[tuple[int, int]] = []
+    for one in matches:
+        if marks and one.start - start < marks[-1][1]:  # bigrams overlap
+            marks[-1] = (marks[-1][0], max(marks[-1][1], one.end - start))
+        else:
+            marks.append((one.start - start, one.end - start))
+    return Fragment(start=start, text=text[start:end], matches=tuple(marks))

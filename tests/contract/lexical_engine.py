@@ -16,6 +16,7 @@ from services.lexical.engine import LexicalEngine
 from tests.contract.lexical_browsing import BrowsingSuite
 from tests.contract.lexical_counting import CountingSuite
 from tests.contract.lexical_expansions import ExpansionSuite
+from tests.contract.lexical_languages import LanguageSuite
 from tests.contract.lexical_reading import ReadingSuite
 from tests.contract.lexical_searching import SearchingSuite
 from tests.support.lexical_notes import (
@@ -30,7 +31,7 @@ from tests.support.lexical_notes import (
 )
 
 
-class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, ExpansionSuite, ReadingSuite):
+class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, ExpansionSuite, LanguageSuite, ReadingSuite):
     """Runs on every engine."""
 
     @pytest.fixture

@@ -116,7 +116,7 @@ FACETS: list[sent_documents.Facet] = [
 ]
 SORT: sent_documents.Sort = {"field": "year", "order": "desc"}
 DOCUMENT = {"id": "a", "title": "t", "text": "x", "metadata": {"year": 2020}}
-PRESET = LexicalPreset(name="mine", match="most_fields", k1=0.9, b=0.4, boosts=Boosts(title=2.0))
+PRESET = LexicalPreset(name="mine", match="most_fields", k1=0.9, b=0.4, language="german", boosts=Boosts(title=2.0))
 # Every call with all its arguments, and the models of its body.
 SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
     (

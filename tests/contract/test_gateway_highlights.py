@@ -50,6 +50,28 @@ async def test_what_vectors_alone_found_is_highlighted_too_and_parts_are_include
     assert found["brake"]["title"] == "Worn brakes"
 
 
+@pytest.mark.parametrize(
+    ("presets", "pipeline", "expected"),
+    [
+        (["german", "english"], {"backend": "lexical"}, ["Häuser"]),
+        (["german", "english"], {"backend": "lexical", "preset": "english"}, ["Haus"]),
+        (["english", "german"], {"backend": "lexical", "preset": "german"}, ["Häuser"]),
+        (["german", "english"], {"backend": "dense"}, ["Häuser"]),
+    ],
+)
+async def test_words_are_marked_in_the_language_of_the_preset_that_found_them(
+    stack: RealStack, presets: list[str], pipeline: dict[str, str], expected: list[str]
+) -> None:
+    declared = [{"name": one, "match": "flat", "k1": 0.9, "b": 0.4, "language": one} for one in presets]
+    assert (await stack.begin(build="second", presets=declared)).is_success
+    held = [{"id": "a", "text": "Alte Häuser. Ein Haus aus Holz."}, {"id": "b", "text": "Am Fluss."}]
+    assert (await stack.send(held, build="second")).json()["complete"]
+    assert (await stack.post("/publish", build="second")).is_success
+    mine = {"name": "mine", "stages": [{"kind": "retrieve", **pipeline}]}
+    fragments = (await hits(stack, query="Haus", pipeline=mine, highlight=1))["a"]["highlights"]["text"]
+    assert [one["text"][start:end] for one in fragments for start, end in one["matches"]] == expected
+
+
 @pytest.mark.parametrize("wrong", [0, 11, True, "3"])
 async def test_a_number_of_fragments_out_of_bounds_is_refused(stack: RealStack, wrong: object) -> None:
     answer = await stack.post("/search", query="pad", pipeline="bm25", highlight=wrong)

@@ -140,6 +140,7 @@ async def test_the_boosts_of_a_preset_are_in_its_stamp_and_only_where_there_are_
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"language": "klingon"}, "'english', 'cjk', 'danish'"),
         ({"boosts": {"body": 2.0}}, "boosts.body"),
         ({"boosts": {"title": 0.0}}, "boosts.title"),
         ({"boosts": {"title": 2.0}, "match": "flat"}, "only best_fields and most_fields"),

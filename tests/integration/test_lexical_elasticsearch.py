@@ -297,7 +297,7 @@ async def test_our_own_analysis_is_that_of_elasticsearch(opener: ElasticsearchOp
     )
     for text in texts:
         answer = await opener.client.indices.analyze(analyzer="english", text=text)
-        assert words_of(text) == [token["token"] for token in answer.body["tokens"]], text
+        assert words_of(text, "english") == [token["token"] for token in answer.body["tokens"]], text
 
 
 async def test_a_document_of_combining_marks_does_not_hold_elasticsearch_up(engine: LexicalEngine) -> None:

@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from services.contracts.collections import CollectionDeclaration
-from services.lexical.elasticsearch_mapping import ANALYSIS, IndexMeta
-from services.lexical.stamp import stamp_of
+from services.lexical.elasticsearch_mapping import IndexMeta, stamp_of_new
 
 HELD = CollectionDeclaration()
-META = IndexMeta(declaration=HELD, stamp=stamp_of(HELD, ANALYSIS)).model_dump(mode="json")
+META = IndexMeta(declaration=HELD, stamp=stamp_of_new(HELD, 1)).model_dump(mode="json")
 JSON = "application/vnd.elasticsearch+json;compatible-with=8"
 
 

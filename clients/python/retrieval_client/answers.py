@@ -39,14 +39,18 @@ class Boosts(Answer):
 
 
 class LexicalPreset(Answer):
-    """A lexical ranking that the caller defines; `match`: flat, best_fields, most_fields, doc2query, deepct."""
+    """A lexical ranking that the caller defines; `match`: flat, best_fields, most_fields, doc2query, deepct.
+
+    `language`: english, german, french, cjk ...
+    """
 
     name: str
     match: str
     k1: float
     b: float
     tie_breaker: float = 0.0
-    # Left out without any, so that an earlier gateway reads it.
+    # Both are left out without them, so that an earlier gateway reads it.
+    language: Annotated[str, Field(exclude_if=lambda language: language == "english")] = "english"
     boosts: Annotated[Boosts, Field(exclude_if=lambda boosts: boosts == Boosts())] = Boosts()
 
 

@@ -38,6 +38,6 @@ def test_the_words_are_those_of_the_lexical_service(text: str) -> None:
     words = WordFrequencies(model="toy@0123456789ab", words=word_frequencies(text, {}, pieces))
     found: Counter[str] = Counter()
     for word, times in words.frequencies():
-        for term in words_of(word):
+        for term in words_of(word, "english"):
             found[term] += times
-    assert found == {term: 10 * count for term, count in Counter(words_of(text)).items()}
+    assert found == {term: 10 * count for term, count in Counter(words_of(text, "english")).items()}

@@ -4,11 +4,14 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from services.contracts.base import Language
 from services.lexical import analysis
-from services.lexical.analysis import joined_words_of, words_of
+from services.lexical.analysis import joined_words_of, term_spans, words_of
+from services.lexical.languages import LANGUAGES, LanguageRules
 
 CASES = {
     "words are stemmed by Porter": ("running flies happily generalizations", "run fli happili gener"),
@@ -27,24 +30,56 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_text_is_analysed_as_in_english(case: str) -> None:
     text, expected = CASES[case]
-    assert " ".join(words_of(text)) == expected
+    assert " ".join(words_of(text, "english")) == expected
+
+
+IN_OTHER_LANGUAGES: dict[Language, tuple[str, str]] = {
+    "german": ("Die Häuser der Brüder waren größer, Straßen führten dahin", "haus brud gross strass fuhrt dahin"),
+    "french": ("L’homme qu'il aimait, les chevaux d'autrefois; jusqu'à l'école", "homm aim cheval autrefois écol"),
+    "spanish": ("Los niños corrían rápidamente por las calles", "niñ corr rapid call"),
+    "italian": ("L'arte dell'amore e le città italiane", "arte amor citt italian"),
+    "russian": ("Книги и столы в домах", "книг стол дом"),
+    "cjk": ("東京都の人口 ＡＢＣ ﾃﾞｰﾀ 한국어 中 LG전자", "東京 京都 都の の人 人口 abc デー ータ 한국 국어 中 lg전자"),
+}
+
+
+@pytest.mark.parametrize("language", IN_OTHER_LANGUAGES)
+def test_a_text_is_analysed_as_in_its_language(language: Language) -> None:
+    text, expected = IN_OTHER_LANGUAGES[language]
+    assert " ".join(words_of(text, language)) == expected
+    composed, spans = term_spans(text, language)
+    assert [term for _, _, term in spans] == expected.split()
+    assert all(words_of(composed[start:end], language)[0] == term for start, end, term in spans if term != "ータ")
+
+
+def test_a_long_text_without_spaces_has_every_bigram_between_its_marks() -> None:
+    sentence = "東京都に行った。"
+    assert words_of(sentence * 10_000, "cjk") == words_of(sentence, "cjk") * 10_000
 
 
 MARKS = "\u0301\u0316"  # of two classes: canonical ordering has to sort them
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, language: Language = "english") -> float:
     started = time.thread_time()
-    words_of(text)
+    words_of(text, language)
     return time.thread_time() - started
 
 
-@pytest.mark.parametrize("unit", [MARKS, "e" + MARKS, "a.", "a'", ".", "a", "\u4e2d", "b "])
-def test_the_time_of_the_analysis_is_linear_for_any_text(unit: str) -> None:
+@pytest.mark.parametrize(
+    ("language", "unit"),
+    [
+        *(("english", unit) for unit in (MARKS, "e" + MARKS, "a.", "a'", ".", "a", "\u4e2d", "b ")),
+        *(("cjk", unit) for unit in ("\u4e2d", "가", "가a", "가.", "中가", "ｶﾞ", "ﾞ", "a'")),
+        ("french", "l'"),
+    ],
+)
+def test_the_time_of_the_analysis_is_linear_for_any_text(language: Language, unit: str) -> None:
     short, long = (unit * (count // len(unit)) for count in (10_000, 160_000))
-    seconds(short)
+    seconds(short, language)
     # Sixteen times the length: a quadratic analysis takes 256 times as long.
-    assert min(seconds(long) for _ in range(2)) < 100 * max(min(seconds(short) for _ in range(3)), 0.001)
+    within = 100 * max(min(seconds(short, language) for _ in range(3)), 0.001)
+    assert min(seconds(long, language) for _ in range(2)) < within
 
 
 def test_a_document_of_160_kilobytes_of_combining_marks_is_analysed_quickly() -> None:
@@ -56,8 +91,8 @@ def test_a_long_text_has_the_same_words_wherever_it_is_cut() -> None:
     for alphabet in ("ab1_.,:' ", "ab1.,:'", "e\u0301\u4e2d\u30ab.", "a.\n"):
         text = "".join(draw.choices(alphabet, k=2 * analysis.PIECE))
         for cut in range(analysis.PIECE - 1, analysis.PIECE + 2):
-            words = words_of("x" * 200 + " " + text[:cut])
-            assert words == words_of("x" * 200)[:1] + whole(text[:cut])
+            words = words_of("x" * 200 + " " + text[:cut], "english")
+            assert words == words_of("x" * 200, "english")[:1] + whole(text[:cut])
 
 
 def whole(text: str) -> list[str]:
@@ -65,20 +100,20 @@ def whole(text: str) -> list[str]:
     return [
         word
         for found in analysis._WORD.findall(analysis.unicodedata.normalize("NFC", text))
-        for word in words_of(found)
+        for word in words_of(found, "english")
     ]
 
 
 def test_a_word_of_more_than_255_characters_is_cut_as_lucene_cuts_it() -> None:
-    assert [len(word) for word in words_of("q" * 600)] == [255, 255, 90]
-    assert [len(word) for word in words_of("a." * 300)] == [255, 255, 87]
-    assert words_of("x" * 255 + ".y") == ["x" * 255, "y"]
-    assert [len(word) for word in words_of("q" * 40_000)] == [255] * 156 + [220]
+    assert [len(word) for word in words_of("q" * 600, "english")] == [255, 255, 90]
+    assert [len(word) for word in words_of("a." * 300, "english")] == [255, 255, 87]
+    assert words_of("x" * 255 + ".y", "english") == ["x" * 255, "y"]
+    assert [len(word) for word in words_of("q" * 40_000, "english")] == [255] * 156 + [220]
 
 
 def test_other_threads_run_while_a_document_of_3_megabytes_is_analysed() -> None:
     longest, ended = 0.0, threading.Event()
-    work = threading.Thread(target=lambda: (joined_words_of("brake pad " * 300_000), ended.set()))
+    work = threading.Thread(target=lambda: (joined_words_of("brake pad " * 300_000, "english"), ended.set()))
     work.start()
     while not ended.is_set():
         started = time.perf_counter()
@@ -88,15 +123,38 @@ def test_other_threads_run_while_a_document_of_3_megabytes_is_analysed() -> None
     assert longest < 0.5
 
 
-RULES: dict[str, tuple[str, object]] = {
-    "a stop word more": ("STOP_WORDS", analysis.STOP_WORDS | {"brake"}),
-    "a stop word less": ("STOP_WORDS", analysis.STOP_WORDS - {"such"}),
-    "another stemmer": ("_STEMMER", "english"),
-    "no possessives": ("_POSSESSIVES", ()),
+ENGLISH, FRENCH = LANGUAGES["english"], LANGUAGES["french"]
+RULES: dict[str, tuple[Language, LanguageRules]] = {
+    "a stop word more": ("english", replace(ENGLISH, stop_words=ENGLISH.stop_words | {"brake"})),
+    "a stop word less": ("english", replace(ENGLISH, stop_words=ENGLISH.stop_words - {"such"})),
+    "another stemmer": ("english", replace(ENGLISH, stemmer="english")),
+    "no possessives": ("english", replace(ENGLISH, possessives=())),
+    "bigrams": ("english", replace(ENGLISH, bigrams=True)),
+    "an article less": ("french", replace(FRENCH, articles=FRENCH.articles - {"d"})),
+    "no stemmer": ("french", replace(FRENCH, stemmer=None)),
+}
+CODE: dict[str, tuple[str, object]] = {
     "other words": ("_WORD", analysis.re.compile(r"\w+")),
     "no composing": ("_composed", str),
     "decomposing": ("_composed", lambda text: analysis.unicodedata.normalize("NFD", text)),
     "accents folded": ("_composed", lambda text: text.replace("e\u0301", "e")),
+}
+STAMPS: dict[Language, str] = {
+    "english": "english-0630c9942f4e",
+    "cjk": "cjk-7d8d4ed8b545",
+    "danish": "danish-30ac51308a2c",
+    "dutch": "dutch-58914398da0d",
+    "finnish": "finnish-060d06c4d3bc",
+    "french": "french-5c6e04994da8",
+    "german": "german-9179fda605d7",
+    "hungarian": "hungarian-2c3b3296ed69",
+    "indonesian": "indonesian-3e438da8198b",
+    "italian": "italian-05035e6b5434",
+    "norwegian": "norwegian-0ac44366dea7",
+    "portuguese": "portuguese-16cebb7af1d9",
+    "russian": "russian-025b19e7f877",
+    "spanish": "spanish-6410fbe3eeef",
+    "swedish": "swedish-c1bc2c6d3b03",
 }
 # Simulates changes of the code of `words_of` by changing its result.
 TWISTS: dict[str, Callable[[list[str]], list[str]]] = {
@@ -112,15 +170,23 @@ TWISTS: dict[str, Callable[[list[str]], list[str]]] = {
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_stamp_changes_with_a_rule_that_is_data(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, *RULES[rule])
-    assert analysis.version() != analysis.ANALYSIS
+    language, rules = RULES[rule]
+    monkeypatch.setattr(analysis, "LANGUAGES", {language: rules})
+    assert analysis.version(language) != STAMPS[language]
+
+
+@pytest.mark.parametrize("rule", CODE)
+def test_the_stamp_changes_with_a_pattern_or_a_way_to_compose(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, *CODE[rule])
+    assert analysis.version("english") != STAMPS["english"]
 
 
 @pytest.mark.parametrize("twist", TWISTS)
 def test_the_stamp_changes_with_a_rule_that_is_code(twist: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, "words_of", lambda text: TWISTS[twist](words_of(text)))
-    assert analysis.version() != analysis.ANALYSIS
+    monkeypatch.setattr(analysis, "words_of", lambda text, language: TWISTS[twist](words_of(text, language)))
+    assert analysis.version("english") != STAMPS["english"]
 
 
-def test_the_stamp_is_unchanged_because_a_new_one_requires_reindexing() -> None:
-    assert analysis.version() == analysis.ANALYSIS == "english-0630c9942f4e"
+@pytest.mark.parametrize("language", STAMPS)
+def test_the_stamp_is_unchanged_because_a_new_one_requires_reindexing(language: Language) -> None:
+    assert analysis.version(language) == analysis.known_version(language) == STAMPS[language]

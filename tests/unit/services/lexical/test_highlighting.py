@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.contracts.base import Language
 from services.contracts.documents import Document
 from services.contracts.highlights import Fragment
 from services.lexical.analysis import words_of
@@ -22,21 +23,21 @@ def marked(fragment: Fragment) -> list[str]:
 
 @given(text=texts, query=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join))
 def test_every_mark_is_a_word_of_the_query_and_every_fragment_has_one(text: str, query: str) -> None:
-    found = highlights_of(Document(id="a", text=text), query, 10).text
-    terms = set(words_of(query))
+    found = highlights_of(Document(id="a", text=text), query, 10, "english").text
+    terms = set(words_of(query, "english"))
     whole = unicodedata.normalize("NFC", text)
     for fragment in found:
         assert whole[fragment.start :].startswith(fragment.text)
         assert fragment.matches
-        assert all(set(words_of(word)) & terms for word in marked(fragment))
+        assert all(set(words_of(word, "english")) & terms for word in marked(fragment))
         assert len(fragment.text) <= LONGEST_FRAGMENT + 300
     if not found:
-        assert not terms & {term for word in text.split() if len(word) < 256 for term in words_of(word)}
+        assert not terms & {term for word in text.split() if len(word) < 256 for term in words_of(word, "english")}
 
 
 def test_the_fragments_with_most_words_of_the_query_come_first() -> None:
     text = "Brakes squeal. Nothing here. The brake lever moves the brake. A lever."
-    found = highlights_of(Document(id="a", title="All about brakes", text=text), "braking levers", 2)
+    found = highlights_of(Document(id="a", title="All about brakes", text=text), "braking levers", 2, "english")
     assert [marked(one) for one in found.text] == [["brake", "lever", "brake"], ["Brakes"]]
     assert [one.start for one in found.text] == [29, 0]
     assert [(one.text, marked(one)) for one in found.title] == [("All about brakes", ["brakes"])]
@@ -44,15 +45,32 @@ def test_the_fragments_with_most_words_of_the_query_come_first() -> None:
 
 def test_a_long_sentence_is_shown_around_its_words() -> None:
     text = " ".join(["word"] * 100 + ["brake"] + ["word"] * 100)
-    (fragment,) = highlights_of(Document(id="a", text=text), "brake", 3).text
+    (fragment,) = highlights_of(Document(id="a", text=text), "brake", 3, "english").text
     assert marked(fragment) == ["brake"]
     assert len(fragment.text) <= LONGEST_FRAGMENT
     assert fragment.text.startswith("word ")
     assert fragment.text.endswith(" word")
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "query", "expected"),
+    [
+        ("german", "Im Dorf. Die Häuser waren groß.", "ein großes Haus", ["Häuser", "groß"]),
+        ("french", "Au port. Il aimait l’école.", "les écoles", ["l’école"]),
+        # Bigrams that overlap are one mark; each sentence is a fragment.
+        ("cjk", "大阪の話。東京都の人口は多い。", "東京都の人", ["東京都の人"]),
+    ],
+)
+def test_words_are_marked_as_the_language_of_the_search_compares_them(
+    language: Language, text: str, query: str, expected: list[str]
+) -> None:
+    (fragment,) = highlights_of(Document(id="a", text=text), query, 1, language).text
+    assert marked(fragment) == expected
+    assert fragment.start == max(text.find(".", 0, 10), text.find("。", 0, 10)) + (1 if language == "cjk" else 2)
+
+
 @pytest.mark.parametrize("text", ["brake pads " * 700_000, "brake.\n" * 1_000_000, "." * 8_000_000, "a.a." * 2_000_000])
 def test_a_long_text_is_searched_as_far_as_its_first_part(text: str) -> None:
     started = time.process_time()
-    highlights_of(Document(id="a", text=text), "brake pads", 3)
+    highlights_of(Document(id="a", text=text), "brake pads", 3, "english")
     assert time.process_time() - started < 2

@@ -1,4 +1,4 @@
-package retrievalstack.english;
+package retrievalstack.languages;
 
 import org.apache.lucene.analysis.Analyzer;
 import org.apache.lucene.analysis.en.EnglishAnalyzer;
