@@ -289,6 +289,7 @@ class AsyncClient:
                 for batch in loading.add(document):
                     await end(loading.in_flight - 1)
                     running.add(asyncio.create_task(self._run(loading.send(batch))))
+                    await asyncio.sleep(0)  # the batch is sent before the next one is made
             for batch in loading.rest():
                 running.add(asyncio.create_task(self._run(loading.send(batch))))
             await end(0)
@@ -307,7 +308,8 @@ class AsyncClient:
             request = next(steps)
             while True:
                 _tell(self._repeating, request)
-                await asyncio.sleep(request.after_s)
+                if request.after_s:
+                    await asyncio.sleep(request.after_s)
                 request = steps.send(await self._outcome(request))
         except StopIteration as done:
             return cast(A, done.value)
