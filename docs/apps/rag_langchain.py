@@ -2,9 +2,14 @@
 
 pip install './clients/python[langchain]' langchain-openai
 
+    from langchain_openai import ChatOpenAI
+    from rag_langchain import answer
+    from retrieval_client import Client
+    from retrieval_client.adapters.langchain import GatewayRetriever
+
     client, model = Client("http://127.0.0.1:8000"), ChatOpenAI(model="…")
     retriever = GatewayRetriever(client=client, collection="demo", pipeline="hybrid-rerank")
-    print(answer("Can I return a bike?", retriever, model))
+    print(answer("How do I mend a bent wheel?", retriever, model))
 """
 
 import re

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
@@ -18,13 +18,17 @@ from retrieval_client import AsyncClient, Condition, RetrievalError
 from retrieval_client.answers import Fragment
 
 COLLECTION = os.environ.get("COLLECTION", "demo")
-PIPELINE = os.environ.get("PIPELINE", "hybrid")
+PIPELINE = os.environ.get("PIPELINE", "bm25")  # facets count what shares a word: other pipelines find more
 FACETS = [field for field in os.environ.get("FACETS", "").split(",") if field]
 PAGE = 10
 client = AsyncClient(os.environ.get("GATEWAY_URL", "http://127.0.0.1:8000"), key=os.environ.get("GATEWAY_API_KEY"))
 app = FastAPI()
 
-HTML = """<!doctype html>
+HTML = """{% macro marked(fragment) %}
+{% for part, found in pieces(fragment) %}{% if found %}<mark>{{ part }}</mark>
+{%- else %}{{ part }}{% endif %}{% endfor %}
+{% endmacro %}
+<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -56,12 +60,16 @@ HTML = """<!doctype html>
   <h1>{{ title }}</h1>
   <form role="search">
     <input type="search" name="q" value="{{ q }}" maxlength="500" aria-label="Search" placeholder="Search …" autofocus>
+    {% for field, value in chosen.items() %}
+    <input type="hidden" name="f.{{ field }}" value="{{ value }}">
+    {% endfor %}
     <button>Search</button>
   </form>
   {% if problem %}<p role="alert">{{ problem }}</p>{% endif %}
   {% if answer %}
   <div {% if facets %}class="found"{% endif %}>
   <aside aria-label="Narrow down">
+    <p>{{ answer.matches.total }} found</p>
     {% for field, counts in facets.items() %}
     <h2>{{ field }}</h2>
     <p>
@@ -78,12 +86,10 @@ HTML = """<!doctype html>
   <div>
     {% for hit in answer.hits %}
     <article>
-      <h2>{{ hit.title or hit.id }}</h2>
+      {% set titles = hit.highlights.title %}
+      <h2>{{ marked(titles[0]) if titles else hit.title or hit.id }}</h2>
       {% for fragment in hit.highlights.text %}
-      <p>
-        {%- for part, found in pieces(fragment) %}{% if found %}<mark>{{ part }}</mark>
-        {%- else %}{{ part }}{% endif %}{% endfor -%}
-      </p>
+      <p>{{ marked(fragment) }}</p>
       {% else %}
       <p>{{ hit.text | truncate(200) }}</p>
       {% endfor %}
@@ -120,9 +126,9 @@ def pieces(fragment: Fragment) -> Iterator[tuple[str, bool]]:
 
 
 @app.get("/")
-async def search(request: Request, q: str = "", page: int = Query(1, ge=1, le=50)) -> HTMLResponse:
+async def search(request: Request, q: str = "", page: int = 1) -> HTMLResponse:
     """Shows one page of what was found. `f.<field>` narrows it down to a value of a facet."""
-    asked = request.query_params
+    asked, page = request.query_params, min(max(page, 1), 100)  # the gateway's last hit is the 1,000th
     chosen = {field: asked[f"f.{field}"] for field in FACETS if f"f.{field}" in asked}
 
     def link(field: str = "", value: str = "", page: int = 1) -> str:
@@ -131,21 +137,21 @@ async def search(request: Request, q: str = "", page: int = Query(1, ge=1, le=50
 
     conditions: list[Condition] = [{"field": name, "op": "eq", "value": one} for name, one in chosen.items()]
     answer, problem = None, None
-    if q.strip():
-        try:
-            answer = await client.search(
-                COLLECTION,
-                q,
-                pipeline=PIPELINE,
-                top=PAGE,
-                offset=(page - 1) * PAGE,
-                filter={"all": conditions} if conditions else None,
-                include=["title", "text", "metadata"],
-                highlight=2,
-                facets=[{"field": field} for field in FACETS],
-            )
-        except RetrievalError as error:
-            problem = error.detail
+    try:
+        answer = await client.search(
+            COLLECTION,
+            q.strip(),  # an empty one lists all
+            pipeline=PIPELINE,
+            top=PAGE,
+            offset=(page - 1) * PAGE,
+            filter={"all": conditions} if conditions else None,
+            include=["title", "text", "metadata"],
+            highlight=2,
+            facets=[{"field": field} for field in FACETS],
+            total=True,
+        )
+    except RetrievalError as error:
+        problem = error.detail
     facets = (answer.matches.facets if answer and answer.matches else None) or {}
     shown = {"title": COLLECTION.title(), "q": q, "page": page, "answer": answer, "problem": problem}
     html = template.render(shown, facets=facets, chosen=chosen, link=link, pieces=pieces)

@@ -77,6 +77,8 @@ class Filter(Wire):
     @classmethod
     def _bounded(cls, value: Any) -> Any:
         # Runs before validation builds it, and counts without recursion.
+        if _kind(value) == "condition":
+            raise ValueError('a condition stands in a list: {"all": [{"field": …, "op": …, "value": …}]}')
         level, conditions, depth = [value], 0, 0
         while level:
             filters = [node for node in level if isinstance(node, dict) and _kind(node) == "filter"]

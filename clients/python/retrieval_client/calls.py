@@ -6,7 +6,7 @@ from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, TypeAdapter
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from retrieval_client.answers import (
     CollectionBegun,
@@ -32,6 +32,7 @@ from retrieval_client.documents import (
     SentDocument,
     Sort,
 )
+from retrieval_client.errors import RetrievalError
 from retrieval_client.exchange import BUSY, UNFINISHED, Steps, ask
 
 # Seconds after which a gateway tells how far a publication is, and for which one that gives no answer is asked again.
@@ -241,8 +242,10 @@ def documents_page(
 
 
 def as_json(document: SentDocument) -> bytes:
-    """Returns a document as it is sent."""
-    return to_json(document, exclude_none=isinstance(document, BaseModel))
+    """Returns a document as it is sent. Raises RetrievalError, `not-json`, naming one that JSON cannot hold."""
+    if isinstance(document, BaseModel):
+        return _json(f"document {getattr(document, 'id', None)!r}", document, exclude_none=True)
+    return _json(f"document {document.get('id')!r}", document)
 
 
 def documents_body(documents: Iterable[bytes], build: str | None) -> bytes:
@@ -253,7 +256,17 @@ def documents_body(documents: Iterable[bytes], build: str | None) -> bytes:
 
 def _body(**fields: object) -> bytes:
     """Returns the JSON of the fields that are given."""
-    return to_json({name: value for name, value in fields.items() if value is not None})
+    return _json("the request", {name: value for name, value in fields.items() if value is not None})
+
+
+def _json(what: str, value: object, *, exclude_none: bool = False) -> bytes:
+    try:
+        sent = to_json(value, exclude_none=exclude_none)
+        if b"NaN" in sent or b"Infinity" in sent:  # in a text, or a number that JSON does not have
+            from_json(sent, allow_inf_nan=False)
+    except ValueError as error:
+        raise RetrievalError("not-json", f"{what} has a value that JSON cannot hold: {error}") from error
+    return sent
 
 
 def _of(collection: str) -> str:

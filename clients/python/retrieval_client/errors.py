@@ -23,8 +23,8 @@ class RetrievalError(Exception):
     """A call without a usable answer. Its text says what to do.
 
     `kind`: the problem's own (`unknown-collection`, `overloaded`, …), or `timeout`, `unreachable`, `bad-answer`,
-    `incomplete`, `documents-refused`, `document-too-large`; of a re-ranker or a proxy `http-<status>`. `status`: of
-    HTTP; 0 where nothing came.
+    `incomplete`, `documents-refused`, `document-too-large`, `not-json`; of a re-ranker or a proxy `http-<status>`.
+    `status`: of HTTP; 0 where nothing came.
     """
 
     def __init__(
@@ -69,7 +69,9 @@ def refusal(response: httpx.Response) -> RetrievalError:
         return RetrievalError(
             f"http-{status}", problem.detail, status, request_id=problem.id, retry_after_s=retry_after_s
         )
-    detail = "; ".join([problem.detail, *(f"{fault.field}: {fault.message}" for fault in problem.errors)])
+    # The problem's detail has the first faults already.
+    more = (f"{fault.field}: {fault.message}" for fault in problem.errors if fault.message not in problem.detail)
+    detail = "; ".join([problem.detail, *more])
     if (unknown := _unknown_to(response, problem)) is not None:
         theirs = response.headers.get("x-stack-version", "not told")
         sent = f"{unknown}, which this client (version {VERSION}) sends"

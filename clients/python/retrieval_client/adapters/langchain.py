@@ -19,6 +19,8 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
     `k`, `filter` and `pipeline` can also be given to a call: `retriever.invoke("tea", k=3)`.
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     client: Client
     collection: str
     k: int = 4
