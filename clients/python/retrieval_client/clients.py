@@ -70,29 +70,8 @@ def _tell(repeating: Repeating | None, request: Request) -> None:
         repeating(request.error, request.after_s)
 
 
-def _blocking(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate["Client", P], A]:
-    @functools.wraps(steps)
-    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> A:
-        return self._run(steps(self._within_s, *args, **kwargs))
-
-    return method
-
-
-def _awaited(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[A]]:
-    @functools.wraps(steps)
-    async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> A:
-        return await self._run(steps(self._within_s, *args, **kwargs))
-
-    return method
-
-
-class Client:
-    """Calls one gateway, and blocks. Threads may share it.
-
-    `key`: an API key. `ca_file`: the authority of the gateway's certificate. `deadline_ms`: how long a call may last,
-    its repetitions included. `trust_plain` allows a key over http:// to another machine. `repeating` is called before
-    a request is sent again, with the error of the last one and the seconds until then.
-    """
+class Blocking:
+    """The connections of a blocking client, and how it sends what a call yields."""
 
     def __init__(
         self,
@@ -118,30 +97,120 @@ class Client:
         """Closes the connections."""
         self._http.close()
 
+    def _run(self, steps: Steps[A]) -> A:
+        try:
+            request = next(steps)
+            while True:
+                _tell(self._repeating, request)
+                time.sleep(request.after_s)
+                request = steps.send(self._outcome(request))
+        except StopIteration as done:
+            return cast(A, done.value)
+
+    def _outcome(self, request: Request) -> Outcome:
+        try:
+            return self._http.request(**_arguments(request))
+        except httpx.TransportError as error:
+            return error
+
+
+class Awaiting:
+    """The connections of an awaiting client, and how it sends what a call yields."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        ca_file: Path | str | None = None,
+        deadline_ms: int = DEADLINE_MS,
+        trust_plain: bool = False,
+        repeating: Repeating | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._within_s, self._repeating = deadline_ms / 1000, repeating
+        self._http = httpx.AsyncClient(**_options(url, key, ca_file, trust_plain), transport=transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    async def _run(self, steps: Steps[A]) -> A:
+        try:
+            request = next(steps)
+            while True:
+                _tell(self._repeating, request)
+                if request.after_s:
+                    await asyncio.sleep(request.after_s)
+                request = steps.send(await self._outcome(request))
+        except StopIteration as done:
+            return cast(A, done.value)
+
+    async def _outcome(self, request: Request) -> Outcome:
+        try:
+            return await self._http.request(**_arguments(request))
+        except httpx.TransportError as error:
+            return error
+
+
+def blocking(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate[Blocking, P], A]:
+    """Returns the method of a call that blocks."""
+
+    @functools.wraps(steps)
+    def method(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> A:
+        return self._run(steps(self._within_s, *args, **kwargs))
+
+    return method
+
+
+def awaited(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate[Awaiting, P], Awaitable[A]]:
+    """Returns the method of a call that is awaited."""
+
+    @functools.wraps(steps)
+    async def method(self: Awaiting, /, *args: P.args, **kwargs: P.kwargs) -> A:
+        return await self._run(steps(self._within_s, *args, **kwargs))
+
+    return method
+
+
+class Client(Blocking):
+    """Calls one gateway, and blocks. Threads may share it.
+
+    `key`: an API key. `ca_file`: the authority of the gateway's certificate. `deadline_ms`: how long a call may last,
+    its repetitions included. `trust_plain` allows a key over http:// to another machine. `repeating` is called before
+    a request is sent again, with the error of the last one and the seconds until then.
+    """
+
     def within(self, deadline_ms: int) -> Self:
         """Returns this client with another deadline, over the same connections."""
         other = copy.copy(self)
         other._within_s = deadline_ms / 1000
         return other
 
-    search = _blocking(calls.search)
-    pipelines = _blocking(calls.pipelines)
-    pipeline = _blocking(calls.pipeline)
-    reload_pipelines = _blocking(calls.reload_pipelines)
-    collections = _blocking(calls.collections)
-    collection = _blocking(calls.collection)
-    begin = _blocking(calls.begin)
-    publish = _blocking(calls.publish)
-    roll_back = _blocking(calls.roll_back)
-    discard = _blocking(calls.discard)
-    delete_collection = _blocking(calls.delete_collection)
-    index = _blocking(calls.index)
-    update_metadata = _blocking(calls.update_metadata)
-    delete_documents = _blocking(calls.delete_documents)
-    get_documents = _blocking(calls.get_documents)
-    get_document = _blocking(calls.get_document)
-    delete_document = _blocking(calls.delete_document)
-    documents_page = _blocking(calls.documents_page)
+    search = blocking(calls.search)
+    pipelines = blocking(calls.pipelines)
+    pipeline = blocking(calls.pipeline)
+    reload_pipelines = blocking(calls.reload_pipelines)
+    collections = blocking(calls.collections)
+    collection = blocking(calls.collection)
+    begin = blocking(calls.begin)
+    publish = blocking(calls.publish)
+    roll_back = blocking(calls.roll_back)
+    discard = blocking(calls.discard)
+    delete_collection = blocking(calls.delete_collection)
+    index = blocking(calls.index)
+    update_metadata = blocking(calls.update_metadata)
+    delete_documents = blocking(calls.delete_documents)
+    get_documents = blocking(calls.get_documents)
+    get_document = blocking(calls.get_document)
+    delete_document = blocking(calls.delete_document)
+    documents_page = blocking(calls.documents_page)
 
     def documents(self, collection: str, *, vectors: bool = False) -> Iterator[DocumentWithVectors]:
         """Yields all documents of the live generation."""
@@ -187,49 +256,9 @@ class Client:
                 loading.ended = True
         return loading.report
 
-    def _run(self, steps: Steps[A]) -> A:
-        try:
-            request = next(steps)
-            while True:
-                _tell(self._repeating, request)
-                time.sleep(request.after_s)
-                request = steps.send(self._outcome(request))
-        except StopIteration as done:
-            return cast(A, done.value)
 
-    def _outcome(self, request: Request) -> Outcome:
-        try:
-            return self._http.request(**_arguments(request))
-        except httpx.TransportError as error:
-            return error
-
-
-class AsyncClient:
+class AsyncClient(Awaiting):
     """Calls one gateway, and awaits. The arguments are those of `Client`."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        ca_file: Path | str | None = None,
-        deadline_ms: int = DEADLINE_MS,
-        trust_plain: bool = False,
-        repeating: Repeating | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._within_s, self._repeating = deadline_ms / 1000, repeating
-        self._http = httpx.AsyncClient(**_options(url, key, ca_file, trust_plain), transport=transport)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._http.aclose()
 
     def within(self, deadline_ms: int) -> Self:
         """Returns this client with another deadline, over the same connections."""
@@ -237,24 +266,24 @@ class AsyncClient:
         other._within_s = deadline_ms / 1000
         return other
 
-    search = _awaited(calls.search)
-    pipelines = _awaited(calls.pipelines)
-    pipeline = _awaited(calls.pipeline)
-    reload_pipelines = _awaited(calls.reload_pipelines)
-    collections = _awaited(calls.collections)
-    collection = _awaited(calls.collection)
-    begin = _awaited(calls.begin)
-    publish = _awaited(calls.publish)
-    roll_back = _awaited(calls.roll_back)
-    discard = _awaited(calls.discard)
-    delete_collection = _awaited(calls.delete_collection)
-    index = _awaited(calls.index)
-    update_metadata = _awaited(calls.update_metadata)
-    delete_documents = _awaited(calls.delete_documents)
-    get_documents = _awaited(calls.get_documents)
-    get_document = _awaited(calls.get_document)
-    delete_document = _awaited(calls.delete_document)
-    documents_page = _awaited(calls.documents_page)
+    search = awaited(calls.search)
+    pipelines = awaited(calls.pipelines)
+    pipeline = awaited(calls.pipeline)
+    reload_pipelines = awaited(calls.reload_pipelines)
+    collections = awaited(calls.collections)
+    collection = awaited(calls.collection)
+    begin = awaited(calls.begin)
+    publish = awaited(calls.publish)
+    roll_back = awaited(calls.roll_back)
+    discard = awaited(calls.discard)
+    delete_collection = awaited(calls.delete_collection)
+    index = awaited(calls.index)
+    update_metadata = awaited(calls.update_metadata)
+    delete_documents = awaited(calls.delete_documents)
+    get_documents = awaited(calls.get_documents)
+    get_document = awaited(calls.get_document)
+    delete_document = awaited(calls.delete_document)
+    documents_page = awaited(calls.documents_page)
 
     async def documents(self, collection: str, *, vectors: bool = False) -> AsyncIterator[DocumentWithVectors]:
         """Yields all documents of the live generation."""
@@ -302,23 +331,6 @@ class AsyncClient:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         return loading.report
-
-    async def _run(self, steps: Steps[A]) -> A:
-        try:
-            request = next(steps)
-            while True:
-                _tell(self._repeating, request)
-                if request.after_s:
-                    await asyncio.sleep(request.after_s)
-                request = steps.send(await self._outcome(request))
-        except StopIteration as done:
-            return cast(A, done.value)
-
-    async def _outcome(self, request: Request) -> Outcome:
-        try:
-            return await self._http.request(**_arguments(request))
-        except httpx.TransportError as error:
-            return error
 
 
 async def _each(documents: Iterable[SentDocument] | AsyncIterable[SentDocument]) -> AsyncIterator[SentDocument]:
