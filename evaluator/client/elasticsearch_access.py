@@ -10,7 +10,7 @@ from evaluator.errors import EvaluationError
 from services.chassis.settings.addresses import may_carry_secret
 from services.chassis.settings.configuration import ConfigurationError, FileSecretSettings, read_settings
 from services.chassis.settings.service_settings import StoreKey
-from services.files.regular_file import expect_regular
+from services.chassis.settings.trust import caller_context
 
 
 class ElasticsearchAccess(FileSecretSettings):
@@ -34,11 +34,9 @@ class ElasticsearchAccess(FileSecretSettings):
     def context(self) -> ssl.SSLContext:
         """Returns the TLS context, which checks certificate and host name. Raises EvaluationError."""
         try:
-            if self.ca_file is not None:
-                expect_regular(self.ca_file)
-            return ssl.create_default_context(cafile=self.ca_file)
-        except OSError as error:  # ssl.SSLError is one
-            raise EvaluationError(f"ELASTICSEARCH_CA_FILE: {self.ca_file}: {error.strerror or error}") from error
+            return caller_context(self.ca_file, "ELASTICSEARCH_CA_FILE")
+        except ConfigurationError as error:
+            raise EvaluationError(str(error)) from error
 
 
 def read_elasticsearch_access() -> ElasticsearchAccess:

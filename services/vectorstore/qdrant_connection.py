@@ -6,7 +6,6 @@ Does not know collections.
 import asyncio
 import importlib.metadata
 import math
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from qdrant_client import AsyncQdrantClient
 
 from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded, ProblemError
+from services.chassis.settings.trust import context_for
 from services.contracts.health import Check
 from services.files.regular_file import read_regular
 from services.vectorstore.qdrant_errors import qdrant_errors
@@ -61,9 +61,7 @@ class QdrantClients:
 
 
 def _client_of(server: QdrantServer, key: SecretStr | None) -> AsyncQdrantClient:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody: nothing is encrypted
-    if server.ca_file is not None or not server.url.startswith("http:"):
-        context = ssl.create_default_context(cafile=server.ca_file)
+    context = context_for(server.url, server.ca_file, "QDRANT_CA_FILE")
     # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
     limits = httpx.Limits(max_connections=64, keepalive_expiry=3.0)
     certificates = {"root_certificates": read_regular(server.ca_file)} if server.ca_file else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import Unavailable
+from services.chassis.settings.configuration import ConfigurationError
 from services.storage.elasticsearch.client import open_client
 from services.storage.elasticsearch.errors import elasticsearch_errors
 from tests.support.certificates import Certificates, Pair
@@ -80,5 +81,5 @@ async def test_beside_a_named_authority_those_of_the_system_do_not_count(
 
 def test_a_file_without_a_certificate_is_refused_by_the_settings_name(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
-    with pytest.raises(ValueError, match="ELASTICSEARCH_CA_FILE"):
+    with pytest.raises(ConfigurationError, match="ELASTICSEARCH_CA_FILE"):
         open_client("https://127.0.0.1:9", KEY, tmp_path / "ca.pem", 2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from services.chassis.settings.configuration import ConfigurationError
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
 from tests.support.elasticsearch_stub import META, ElasticsearchStub, Reply
@@ -140,7 +141,7 @@ async def test_the_backing_indices_of_a_data_stream_and_an_alias_are_not_generat
 
 async def test_a_ca_file_that_is_not_there_stops_the_start_with_the_settings_name(tmp_path: Path) -> None:
     app = build_app(LexicalSettings(engine="elasticsearch", elasticsearch_ca_file=tmp_path / "ca.pem"))
-    with pytest.raises(ValueError, match="ELASTICSEARCH_CA_FILE"):
+    with pytest.raises(ConfigurationError, match="ELASTICSEARCH_CA_FILE"):
         async with app.router.lifespan_context(app):
             pass
 

@@ -31,6 +31,7 @@ from services.chassis.errors import (
     UnknownCollection,
     UpstreamFailed,
 )
+from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.retrieval import DEFAULT_BEAM
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
@@ -364,7 +365,7 @@ async def test_the_key_goes_out_as_a_header_and_connections_are_kept() -> None:
 
 def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
-    with pytest.raises(ssl.SSLError):
+    with pytest.raises(ConfigurationError, match="QDRANT_CA_FILE"):
         connect(QdrantServer("https://127.0.0.1:1", ca_file=tmp_path / "ca.pem"))
 
 

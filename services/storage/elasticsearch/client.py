@@ -1,7 +1,6 @@
 """Opens the clients of Elasticsearch, without retries, and bounds each call by the request's deadline."""
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 from elastic_transport import AiohttpHttpNode
-from elastic_transport.client_utils import DEFAULT, DefaultType
+from elastic_transport.client_utils import DEFAULT
 from elasticsearch import AsyncElasticsearch
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
@@ -19,6 +18,7 @@ from pydantic_core import from_json
 from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded
 from services.chassis.requests.telemetry import request_id
+from services.chassis.settings.trust import context_for
 from services.storage.elasticsearch.settings import ElasticsearchSettings
 
 JSON = "application/json"
@@ -72,7 +72,7 @@ class ElasticsearchClients:
 
     @classmethod
     def connect(cls, settings: ElasticsearchSettings, connections: int) -> Self:
-        """Opens the clients of the settings. Raises ValueError as `open_client` does."""
+        """Opens the clients of the settings. Raises as `open_client` does."""
         key, search_key = (
             None if one is None else one.get_secret_value()
             for one in (settings.elasticsearch_api_key, settings.elasticsearch_search_api_key)
@@ -91,16 +91,14 @@ class ElasticsearchClients:
 
 
 def open_client(url: str, api_key: str | None, ca_file: Path | None, connections: int) -> AsyncElasticsearch:
-    """Opens a client that connects on its first call. Raises ValueError naming a setting that is wrong."""
-    if ca_file is not None and not ca_file.is_file():
-        raise ValueError(f"ELASTICSEARCH_CA_FILE names {ca_file}, which is no file; name the CA's PEM file.")
+    """Opens a client that connects on its first call. Raises ConfigurationError naming a file without an authority."""
     # The client's own context would trust the system's authorities beside that file, and any host behind an address.
-    context: DefaultType | ssl.SSLContext = _context(ca_file) if urlsplit(url).scheme == "https" else DEFAULT
+    context = context_for(url.lower(), ca_file, "ELASTICSEARCH_CA_FILE")
     return AsyncElasticsearch(
         url,
         node_class=DirectNode,
         api_key=api_key,
-        ssl_context=context,
+        ssl_context=context if urlsplit(url).scheme == "https" else DEFAULT,
         connections_per_node=connections,
         # Every call is bounded by its request's deadline.
         request_timeout=MOST_MS / 1000,
@@ -109,14 +107,6 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
         max_retries=0,
         retry_on_timeout=False,
     )
-
-
-def _context(ca_file: Path | None) -> ssl.SSLContext:
-    """Returns the context that checks certificate and host: by the one authority of the file, None: the system's."""
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except ssl.SSLError as error:
-        raise ValueError(f"ELASTICSEARCH_CA_FILE names {ca_file}, which holds no certificate in PEM.") from error
 
 
 async def search_index(
