@@ -2,13 +2,13 @@
 
 from typing import assert_never
 
-import numpy as np
 import qdrant_edge as edge
 
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS
 from services.vectorstore.representation import (
     POOLED,
+    SPARSE,
     TOKENS,
     Dense,
     DenseVector,
@@ -26,7 +26,6 @@ from services.vectorstore.representation import (
 # A segment with at least this many kilobytes of vectors gets an HNSW graph: 667 vectors of 384 dimensions.
 INDEXING_THRESHOLD_KB = 1_000
 # Edge's default vector has no name; a sparse vector must have one.
-_SPARSE = "sparse"
 
 
 def kept_representation(representation: Representation) -> tuple[int, dict[str, str | int] | None]:
@@ -58,7 +57,7 @@ def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
         case Dense(dimension=dimension):
             dense = edge.EdgeVectorParams(size=dimension, distance=edge.Distance.Dot)
         case Sparse():
-            sparse = {_SPARSE: edge.EdgeSparseVectorParams()}
+            sparse = {SPARSE: edge.EdgeSparseVectorParams()}
         case MultiVector(dimension=dimension):
             dense = _token_params(representation)
             if representation.pooled:
@@ -108,7 +107,7 @@ def points_to_index(record: GenerationRecord) -> int:
 def edge_vector(vector: Vector, representation: Representation) -> "edge.Vector":  # exists in the type stubs only
     """Converts a kept vector for a point. A sparse vector without terms gives a point without a vector."""
     if isinstance(vector, SparseVector):
-        return {_SPARSE: _sparse(vector)} if vector.terms.size else {}
+        return {SPARSE: _sparse(vector)} if vector.terms.size else {}
     if isinstance(representation, MultiVector) and representation.pooled:
         return {TOKENS: _lists(vector), POOLED: _lists(pooled_vector(vector))}
     return _lists(vector)
@@ -120,7 +119,7 @@ def search_request(
     """Returns the search for a checked vector that gives `limit` ids and scores; exact where `beam` is None."""
     params = edge.SearchParams(exact=beam is None, hnsw_ef=beam)
     if isinstance(vector, SparseVector):
-        query, candidates = edge.Query.Nearest(_sparse(vector), using=_SPARSE), None
+        query, candidates = edge.Query.Nearest(_sparse(vector), using=SPARSE), None
     elif not isinstance(representation, MultiVector) or not representation.pooled:
         query, candidates = edge.Query.Nearest(_lists(vector)), None
     else:
@@ -133,20 +132,6 @@ def search_request(
     return edge.QueryRequest(
         limit, query=query, prefetches=candidates, filter=where, params=params, with_payload=["id"]
     )
-
-
-def vector_of(stored: "edge.Vector | None", representation: Representation) -> Vector:
-    """Converts the vector of a stored record."""
-    match representation:
-        case Sparse():
-            sparse = stored.get(_SPARSE) if isinstance(stored, dict) else None
-            if not isinstance(sparse, edge.SparseVector):
-                return SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32))
-            return SparseVector(np.asarray(sparse.indices, np.uint32), np.asarray(sparse.values, np.float32))
-        case Dense() | MultiVector():
-            return np.asarray(stored[TOKENS] if isinstance(stored, dict) else stored, dtype=np.float32)
-        case _:
-            assert_never(representation)
 
 
 def _sparse(vector: SparseVector) -> edge.SparseVector:

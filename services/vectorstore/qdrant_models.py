@@ -10,13 +10,14 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.scored import Ranking, paired
 from services.storage.fields import AllOf, AnyOf, Exists, NoneOf, OneOf, Requirement, Within
 from services.storage.point_ids import point_id
-from services.vectorstore.qdrant_vectors import qdrant_vector, vector_of
+from services.vectorstore.qdrant_vectors import qdrant_vector
 from services.vectorstore.representation import (
     Dense,
     Representation,
     dump_representation,
     kept_vector,
     parse_representation,
+    vector_of,
 )
 from services.vectorstore.store import GenerationSpec, Point, Publication, StoredPoint
 

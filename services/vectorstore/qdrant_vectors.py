@@ -2,12 +2,12 @@
 
 from typing import TypedDict, assert_never
 
-import numpy as np
 from qdrant_client import models
 
 from services.vectorstore.qdrant_parameters import QdrantParameters
 from services.vectorstore.representation import (
     POOLED,
+    SPARSE,
     TOKENS,
     Dense,
     DenseVector,
@@ -21,7 +21,6 @@ from services.vectorstore.representation import (
 )
 
 # The server's default vector has no name; a sparse vector must have one.
-_SPARSE = "sparse"
 # A segment with at least this many kilobytes of vectors gets an HNSW graph, and searches use it.
 INDEXING_THRESHOLD_KB = 1_000
 OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
@@ -66,7 +65,7 @@ def collection_config(representation: Representation, parameters: QdrantParamete
                 vectors.quantization_config = models.ScalarQuantization(scalar=codes)
         case Sparse():
             index = models.SparseIndexParams(on_disk=True) if on_disk else None
-            sparse = {_SPARSE: models.SparseVectorParams(index=index)}
+            sparse = {SPARSE: models.SparseVectorParams(index=index)}
         case MultiVector(dimension=dimension):
             vectors = _token_params(representation)
             vectors.on_disk = on_disk or vectors.on_disk
@@ -112,7 +111,7 @@ def _token_params(multi: MultiVector) -> models.VectorParams:
 def qdrant_vector(vector: Vector, representation: Representation) -> models.VectorStruct:
     """Converts a kept vector for a point. A sparse vector without terms gives a point without a vector."""
     if isinstance(vector, SparseVector):
-        return {_SPARSE: _sparse(vector)} if vector.terms.size else {}
+        return {SPARSE: _sparse(vector)} if vector.terms.size else {}
     if isinstance(representation, MultiVector) and representation.pooled:
         return {TOKENS: _lists(vector), POOLED: _lists(pooled_vector(vector))}
     return _lists(vector)
@@ -140,7 +139,7 @@ def search_arguments(
             beam = None
     search: SearchArguments = {
         "query": _sparse(vector) if isinstance(vector, SparseVector) else _lists(vector),
-        "using": _SPARSE if isinstance(vector, SparseVector) else None,
+        "using": SPARSE if isinstance(vector, SparseVector) else None,
         "prefetch": None,
         "query_filter": where,
         "search_params": models.SearchParams(exact=beam is None, hnsw_ef=beam),
@@ -168,20 +167,6 @@ def search_arguments(
         codes_only = models.QuantizationSearchParams(rescore=False)
         search["search_params"] = models.SearchParams(quantization=codes_only)
     return search
-
-
-def vector_of(stored: models.VectorStructOutput | None, representation: Representation) -> Vector:
-    """Converts the vector of a stored record."""
-    match representation:
-        case Sparse():
-            sparse = stored.get(_SPARSE) if isinstance(stored, dict) else None
-            if not isinstance(sparse, models.SparseVector):
-                return SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32))
-            return SparseVector(np.asarray(sparse.indices, np.uint32), np.asarray(sparse.values, np.float32))
-        case Dense() | MultiVector():
-            return np.asarray(stored[TOKENS] if isinstance(stored, dict) else stored, dtype=np.float32)
-        case _:
-            assert_never(representation)
 
 
 def _sparse(vector: SparseVector) -> models.SparseVector:

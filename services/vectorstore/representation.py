@@ -5,7 +5,7 @@ edge_vectors and qdrant_vectors convert them to the engines' types.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from services.chassis.errors import BadInput
 MOST_COMPONENTS = 1_048_575
 # Qdrant stores term numbers in 32 bits.
 MOST_TERM = 2**32 - 1
-# Names of the two vectors of a document with token vectors and a pooled vector.
-TOKENS, POOLED = "tokens", "pooled"
+# Names of the vector of terms, and of the two of a document with token vectors and a pooled vector.
+SPARSE, TOKENS, POOLED = "sparse", "tokens", "pooled"
 # What the engines keep of token vectors.
 Storage = Literal["fp32", "fp16", "int8", "bits"]
 _MOST_FP16 = 65_504.0
@@ -113,6 +113,17 @@ def kept_vector(vector: Vector, representation: Representation) -> Vector:
     if isinstance(checked, SparseVector) or not isinstance(representation, MultiVector) or not representation.pooled:
         return checked
     return checked.astype(np.float16).astype(np.float32)
+
+
+def vector_of(stored: Any, representation: Representation) -> Vector:
+    """Converts the vector of a stored record, whose parts have the same names in both engines."""
+    named = stored if isinstance(stored, dict) else {}
+    if not isinstance(representation, Sparse):
+        return np.asarray(named.get(TOKENS, stored), dtype=np.float32)
+    if SPARSE not in named:
+        return SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32))
+    terms = named[SPARSE]
+    return SparseVector(np.asarray(terms.indices, np.uint32), np.asarray(terms.values, np.float32))
 
 
 def pooled_vector(tokens: TokenVectors) -> DenseVector:

@@ -24,9 +24,15 @@ from services.vectorstore.edge_vectors import (
     representation_of,
     search_request,
     shard_config,
+)
+from services.vectorstore.representation import (
+    Representation,
+    Vector,
+    checked_vector,
+    indexed_documents,
+    kept_vector,
     vector_of,
 )
-from services.vectorstore.representation import Representation, Vector, checked_vector, indexed_documents, kept_vector
 from services.vectorstore.store import (
     NO_STAMP,
     Counts,

@@ -6,8 +6,8 @@ from qdrant_client import grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS
-from services.vectorstore.qdrant_vectors import collection_config, qdrant_vector, search_arguments, vector_of
-from services.vectorstore.representation import Representation, Sparse, Vector, checked_vector
+from services.vectorstore.qdrant_vectors import collection_config, qdrant_vector, search_arguments
+from services.vectorstore.representation import Representation, Sparse, Vector, checked_vector, vector_of
 from tests.support.vectors import SAMPLES, Sample, drawn, same, sparse
 
 
