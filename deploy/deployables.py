@@ -51,6 +51,19 @@ class Deployable:
         return (self.extra, *_RUNTIMES[runtime]) if self.models else (self.extra,)
 
 
+def _dense(name: str, prefix: str, port: int, model: str, *arguments: str) -> Deployable:
+    return Deployable(
+        name=name,
+        module="services.dense",
+        prefix=prefix,
+        port=port,
+        paths=(*_SERVICE, *_INFERENCE, *_VECTORS, _DIALECTS, "services/dense"),
+        extra="dense",
+        models=(model,),
+        arguments=arguments,
+    )
+
+
 DEPLOYABLES = {
     deployable.name: deployable
     for deployable in (
@@ -62,35 +75,9 @@ DEPLOYABLES = {
             paths=(*_SERVICE, "services/storage", "services/lexical"),
             extra="lexical",
         ),
-        Deployable(
-            name="dense",
-            module="services.dense",
-            prefix="DENSE_",
-            port=8002,
-            paths=(*_SERVICE, *_INFERENCE, *_VECTORS, _DIALECTS, "services/dense"),
-            extra="dense",
-            models=("all-MiniLM-L6-v2",),
-        ),
-        Deployable(
-            name="dense-bge",
-            module="services.dense",
-            prefix="DENSE_BGE_",
-            port=8006,
-            paths=(*_SERVICE, *_INFERENCE, *_VECTORS, _DIALECTS, "services/dense"),
-            extra="dense",
-            models=("bge-small-en-v1.5",),
-            arguments=("dense_bge",),
-        ),
-        Deployable(
-            name="dense-e5",
-            module="services.dense",
-            prefix="DENSE_E5_",
-            port=8007,
-            paths=(*_SERVICE, *_INFERENCE, *_VECTORS, _DIALECTS, "services/dense"),
-            extra="dense",
-            models=("e5-small-v2",),
-            arguments=("dense_e5",),
-        ),
+        _dense("dense", "DENSE_", 8002, "all-MiniLM-L6-v2"),
+        _dense("dense-bge", "DENSE_BGE_", 8006, "bge-small-en-v1.5", "dense_bge"),
+        _dense("dense-e5", "DENSE_E5_", 8007, "e5-small-v2", "dense_e5"),
         Deployable(
             name="sparse",
             module="services.sparse",

@@ -24,9 +24,8 @@ from services.inference.word_splitting import count_words
 from services.vectorstore.representation import Dense, DenseVector
 
 START_MS = 30_000
-# Seconds before a retry without Retry-After. They double; the shares keep batches from coming again together.
+# Seconds before a retry without Retry-After. They double.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 8.0
-LEAST_SHARE, MOST_SHARE = 0.5, 1.0
 
 
 class HostedEncoder:
@@ -140,7 +139,8 @@ class HostedEncoder:
                 if answer.status_code == 200:
                     return self._read(answer.content, len(texts))
                 fault = self._refusal(answer)
-            wait_s = max(fault.retry_after_s or 0, pause_s * random.uniform(LEAST_SHARE, MOST_SHARE))
+            # Spread, so that batches do not come again together.
+            wait_s = max(fault.retry_after_s or 0, random.uniform(pause_s / 2, pause_s))
             if fault.status not in (Overloaded.status, Unavailable.status) or wait_s >= deadline.remaining_s:
                 raise fault
             await asyncio.sleep(wait_s)

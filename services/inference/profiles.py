@@ -5,7 +5,7 @@ Owns the facts that no file of a model states reliably (prefixes, pooling, token
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -219,6 +219,7 @@ class SparseEncoderProfile(_Profile):
 ModelProfile = Annotated[
     EncoderProfile | CrossEncoderProfile | TokenEncoderProfile | SparseEncoderProfile, Field(discriminator="kind")
 ]
+Profile = TypeVar("Profile", bound=_Profile)
 FetchedProfile = Annotated[ModelProfile | GeneratorProfile, Field(discriminator="kind")]
 
 
@@ -257,33 +258,28 @@ def _models_of(text: str) -> _Models:
 
 def load_encoder(path: Path, name: str) -> EncoderProfile:
     """Loads the encoder `name` of a models.yaml; raises ModelError."""
-    profile = load_profile(path, name)
-    if not isinstance(profile, EncoderProfile):
-        raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; an encoder is needed here.")
-    return profile
+    return _of_kind(EncoderProfile, path, name, "an encoder")
 
 
 def load_cross_encoder(path: Path, name: str) -> CrossEncoderProfile:
     """Loads the cross-encoder `name` of a models.yaml; raises ModelError."""
-    profile = load_profile(path, name)
-    if not isinstance(profile, CrossEncoderProfile):
-        raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; a cross-encoder is needed here.")
-    return profile
+    return _of_kind(CrossEncoderProfile, path, name, "a cross-encoder")
 
 
 def load_sparse_encoder(path: Path, name: str) -> SparseEncoderProfile:
     """Loads the sparse encoder `name` of a models.yaml; raises ModelError."""
-    profile = load_profile(path, name)
-    if not isinstance(profile, SparseEncoderProfile):
-        raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; a sparse-encoder is needed here.")
-    return profile
+    return _of_kind(SparseEncoderProfile, path, name, "a sparse-encoder")
 
 
 def load_token_encoder(path: Path, name: str) -> TokenEncoderProfile:
     """Loads the token encoder `name` of a models.yaml; raises ModelError."""
+    return _of_kind(TokenEncoderProfile, path, name, "a token encoder")
+
+
+def _of_kind(kind: type[Profile], path: Path, name: str, needed: str) -> Profile:
     profile = load_profile(path, name)
-    if not isinstance(profile, TokenEncoderProfile):
-        raise ModelError(f"The model {name} of {path} is no token encoder but of the kind {profile.kind}.")
+    if not isinstance(profile, kind):
+        raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; {needed} is needed here.")
     return profile
 
 
