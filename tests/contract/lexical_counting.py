@@ -69,13 +69,15 @@ class CountingSuite:
         held = [
             Document(id="a", text="brake", metadata={"tag": ("red", "red"), "seen": ("2024-05-30", "2024-05-31")}),
             Document(id="b", text="brake", metadata={"tag": True}),
+            Document(id="c", text="brake", metadata={"tag": ("😀", "é", "two words", "Z", "")}),
         ]
         generation = await filled(engine, held, WITH_FIELDS)
+        in_order = ("", "Z", "red", "true", "two words", "é", "😀")
         may = {"from": "2024-05-01", "to": "2024-06-01"}
         asked = [{"field": "tag"}, {"field": "seen", "ranges": [may, {"from": "2024-05-31T00:00:00Z"}]}]
         assert await counts(engine, generation, query="brake", facets=asked) == {
             "facets": {
-                "tag": {"values": [{"value": "red", "count": 1}, {"value": "true", "count": 1}]},
+                "tag": {"values": [{"value": one, "count": 1} for one in in_order]},
                 "seen": {"ranges": [{**may, "count": 1}, {"from": "2024-05-31T00:00:00Z", "count": 1}]},
             }
         }
