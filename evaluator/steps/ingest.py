@@ -6,7 +6,6 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import partial
 from operator import not_
 from pathlib import Path
@@ -25,21 +24,13 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.machine.process_costs import ProcessCost
 from evaluator.progress import Advance, ShownProgress, progress, say
 from evaluator.runs.run_folder import StepFile
-from retrieval_client import LoadReport, PublishJob, RetrievalError
+from retrieval_client import BackendLoad, LoadReport, PublishJob, RetrievalError
 from retrieval_client.answers import CollectionBegun
-from services.contracts.base import Count, Wire
+from services.contracts.base import Count
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionView, VectorState
 from services.contracts.expansions import ExpansionMethod
 
 ADDITION_POLL_S = 1.0
-
-
-class BackendLoad(Wire):
-    """Documents indexed, unchanged and encoded by one backend, over all batches."""
-
-    indexed: Count = 0
-    unchanged: Count = 0
-    encoded: Count = 0
 
 
 class IngestReport(StepFile):
@@ -138,7 +129,7 @@ async def ingest(
         retries=loaded.repetitions,
         stripped_characters=dataset.counts.document_characters_stripped + loaded.stripped_characters,
         undeclared_metadata=tuple(sorted(loaded.undeclared_metadata)),
-        backends={name: BackendLoad(**asdict(counts)) for name, counts in loaded.backends.items()},
+        backends=loaded.backends,
         vectors={name: state.vectors for name, state in live_states(view).items() if state.vectors is not None},
         seconds=time.perf_counter() - started,
     )

@@ -19,9 +19,10 @@ from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
 from evaluator.load.step import load_step
 from evaluator.machine.process_costs import STARTED_ANEW, ProcessCost
 from evaluator.runs.run_folder import RunFolder, writable
-from evaluator.steps.ingest import BackendLoad, IngestReport
+from evaluator.steps.ingest import IngestReport
 from evaluator.steps.pipeline_costs import pipeline_costs
 from evaluator.steps.prepared_run import prepare_run
+from retrieval_client import BackendLoad
 from tests.support.around import around
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served

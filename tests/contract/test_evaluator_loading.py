@@ -14,9 +14,9 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.progress import Advance
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import load_dataset
-from retrieval_client import loading
-from retrieval_client.loading import FIRST_BATCH_DOCUMENTS, MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
-from tests.support.gateway_stub import DEADLINE_S, GatewayStub
+from retrieval_client import BackendLoad, loading
+from retrieval_client.loading import MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
+from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import planned, reached
 
 DOCUMENTS = 3_000
@@ -69,18 +69,6 @@ async def test_refused_for_too_many_batches_it_waits_as_asked_and_loses_nothing(
     assert time.monotonic() - began > stub.retry_after_s
 
 
-async def test_a_batch_too_large_for_the_time_of_a_call_is_sent_again_in_smaller_calls(
-    stub: GatewayStub, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "SLOW_S", DEADLINE_S / 4)
-    stub.load_delay_s, stub.encoding_s = 0.0, 1.25 * DEADLINE_S / FIRST_BATCH_DOCUMENTS
-    async with reached(stub) as client:
-        report = await ingest(client, experiment, load_dataset(experiment))
-    assert stub.documents.keys() == IDS
-    assert report.documents == DOCUMENTS
-    assert report.retries > 0
-
-
 async def test_each_part_of_a_batch_is_sent_again_for_as_long(
     stub: GatewayStub, experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,11 +95,7 @@ async def test_a_load_that_ended_midway_is_completed_by_the_next_one(stub: Gatew
         report = await ingest(client, experiment, load_dataset(experiment))
     assert 0 < held < DOCUMENTS
     assert stub.documents.keys() == IDS
-    assert report.backends["dense"].model_dump() == {
-        "indexed": DOCUMENTS - held,
-        "unchanged": held,
-        "encoded": DOCUMENTS - held,
-    }
+    assert report.backends["dense"] == BackendLoad(DOCUMENTS - held, held, DOCUMENTS - held)
 
 
 async def test_a_publication_that_outlasts_its_call_is_waited_for_and_told(

@@ -16,7 +16,6 @@ from services.chassis.errors import (
     BadInput,
     BuildConflict,
     Conflict,
-    DeadlineExceeded,
     Overloaded,
     ProblemError,
     Unavailable,
@@ -70,7 +69,6 @@ PIPELINES = {
     }.items()
 }
 
-DEADLINE_S = 0.1  # of a batch that has to be encoded
 BURST = 20  # searches that a drive may send too early
 
 
@@ -108,7 +106,6 @@ class GatewayStub:
     load_delay_s: float = 0.0  # delay of each answer to a batch
     most_loading: int | None = None  # batches at once; refuses what is more
     retry_after_s: int = 3  # of such a refusal
-    encoding_s: float = 0.0  # more delay for each document of a batch that is new
     loading: int = 0  # batches at once, now
     highest_loading: int = 0
     most_searches_a_second: float | None = None  # of each drive of a load; refuses what is more, but for BURST of them
@@ -312,10 +309,7 @@ async def _load(request: Request, name: str, body: DocumentsRequest) -> FanOutRe
     held.loading += 1
     held.highest_loading = max(held.highest_loading, held.loading)
     try:
-        encoding_s = held.encoding_s * sum(document.id not in held.documents for document in body.documents)
-        await asyncio.sleep(held.load_delay_s + min(encoding_s, DEADLINE_S))
-        if encoding_s > DEADLINE_S:
-            raise DeadlineExceeded("Too many documents for the time.")
+        await asyncio.sleep(held.load_delay_s)
         return held.load(body)
     finally:
         held.loading -= 1
