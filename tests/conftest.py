@@ -5,6 +5,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import typer.testing
@@ -12,6 +13,7 @@ from hypothesis import settings
 
 from services.storage import edge_disk_space
 from tests.support import secured
+from tests.support.keys import Keys, made_keys
 from tests.support.routes_once import prepare_routes_once
 from tests.support.scratch import roomy_memory
 
@@ -69,3 +71,9 @@ def no_full_collection_in_the_middle() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keys:
+    """A key of each scope, one of all scopes, one expired and one revoked."""
+    return made_keys(tmp_path)

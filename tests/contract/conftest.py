@@ -1,12 +1,15 @@
-"""What the tests of both Edge engines share."""
+"""What several files of tests share: gateways, and the two engines of Edge."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.backends import Stack, opened_stack
 from tests.support.edge_subjects import SUBJECTS
+from tests.support.gateway_stub import GatewayStub
 from tests.support.scratch import scratch
+from tests.support.served import served
 
 
 @pytest.fixture(params=SUBJECTS)
@@ -20,3 +23,23 @@ def directory() -> Iterator[Path]:
     """Where one keeps its generations."""
     with scratch() as directory:
         yield directory / "edge"
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[Stack]:
+    """A gateway over services in memory."""
+    async with opened_stack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def stub() -> GatewayStub:
+    """A gateway with faults on request, for the evaluator."""
+    return GatewayStub()
+
+
+@pytest.fixture
+def gateway(stub: GatewayStub) -> Iterator[str]:
+    """Its address."""
+    with served(stub.app) as url:
+        yield url

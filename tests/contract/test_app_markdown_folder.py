@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from retrieval_client import AsyncClient
@@ -20,10 +19,8 @@ LONG = " ".join(f"w{number}" for number in range(500))
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[str]:
-    async with real_stack(tmp_path) as stack:
-        assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
-        async with on_a_port(stack.into_gateway.inner.app) as address:
-            yield address
+    async with real_stack(tmp_path) as stack, on_a_port(stack.gateway) as address:
+        yield address
 
 
 @pytest.fixture

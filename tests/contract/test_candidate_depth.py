@@ -1,7 +1,7 @@
 """What a request's `top` may change: how many hits are answered, and nothing about those above."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -144,12 +144,6 @@ def pipeline(*stages: object) -> Json:
 
 
 BOTH = {"kind": "fuse", "id": "fuse", "inputs": [retrieve("lexical", top=4), retrieve("dense", top=6)]}
-
-
-@pytest.fixture
-async def stack() -> AsyncIterator[Stack]:
-    async with opened_stack() as stack:
-        yield stack
 
 
 def ids(body: dict[str, list[dict[str, str]]]) -> list[str]:

@@ -34,9 +34,7 @@ class Before(httpx.AsyncBaseTransport):
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
     async with real_stack(tmp_path) as stack:
-        assert (await stack.begin(build="b", metadata={"year": "number"})).status_code == 200
-        assert (await stack.send(DOCUMENTS, build="b")).json()["complete"]
-        assert (await stack.post("/publish", build="b")).status_code == 200
+        await stack.load(DOCUMENTS, metadata={"year": "number"})
         yield stack
 
 

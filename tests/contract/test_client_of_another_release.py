@@ -20,7 +20,7 @@ from services.contracts.base import QueryText, Wire
 from services.contracts.pipelines import Pipeline
 from services.contracts.version import VERSION, VERSION_HEADER
 from tests.support.client_subjects import Subject, subject
-from tests.support.keys import Keys, bearing, made_keys
+from tests.support.keys import Keys, bearing
 
 
 class EarlierSearch(Wire):
@@ -51,11 +51,6 @@ async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
         return ()
 
     yield (routes,), readiness
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return made_keys(tmp_path)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,16 +12,11 @@ from retrieval_client import AsyncReranker, Reranker, RetrievalError
 from services.reranker.app import build_app
 from services.reranker.settings import RerankerSettings
 from tests.support.client_subjects import Bridge
-from tests.support.keys import Keys, made_keys
+from tests.support.keys import Keys
 
 QUERY = "red bicycle"
 TEXTS = ["a car", "a red bicycle", "a red car", "another car"]
 BEST_FIRST = [(1, 1.0), (2, 0.5), (0, 0.0), (3, 0.0)]
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return made_keys(tmp_path)
 
 
 @pytest.fixture(params=["blocking", "awaiting"])

@@ -144,7 +144,7 @@ async def test_a_body_of_which_nothing_comes_any_more_is_ended_and_what_came_is_
         "type": "http", "method": "POST", "path": path.decode(), "raw_path": path, "query_string": b"build=b",
         "headers": [(b"content-type", b"application/x-ndjson")], "http_version": "1.1", "scheme": "http",
     }  # fmt: skip
-    await stack.into_gateway.inner.app(scope, receive, send)  # type: ignore[attr-defined]
+    await stack.gateway(scope, receive, send)
     assert told[0] == {"lines": [1, 2], "stored": 2}
     assert "Nothing came for 0.2 s" in told[-1]["problem"]
 
@@ -152,7 +152,7 @@ async def test_a_body_of_which_nothing_comes_any_more_is_ended_and_what_came_is_
 async def test_it_reports_while_lines_come_and_reads_nothing_while_batches_are_in_flight(stack: RealStack) -> None:
     way = stack.ways["lexical"]
     taken = 0
-    async with on_a_port(stack.into_gateway.inner.app) as url:  # type: ignore[attr-defined]
+    async with on_a_port(stack.gateway) as url:
         host, port = url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(

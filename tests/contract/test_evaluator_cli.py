@@ -21,11 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def stub() -> GatewayStub:
-    return GatewayStub()
-
-
-@pytest.fixture
 def url(stub: GatewayStub) -> Iterator[str]:
     with served(stub.app) as url:
         yield url

@@ -2,14 +2,10 @@
 
 import json
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
-from evaluator.client.client import GatewayClient, connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment
@@ -19,23 +15,9 @@ from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.quality_report import QueryFigures
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.small_runs import reached
 
 METRICS = ("nDCG@10", "MAP", "Recall@100", "judged@10", "hole@10", "bpref", "P@1")
-
-
-@pytest.fixture
-def stub() -> GatewayStub:
-    return GatewayStub()
-
-
-@asynccontextmanager
-async def reached(stub: GatewayStub) -> AsyncIterator[GatewayClient]:
-    app = stub.app
-    async with (
-        app.router.lifespan_context(app),
-        connected("http://gateway", httpx.ASGITransport(app=app)) as client,
-    ):
-        yield client
 
 
 async def evaluated(stub: GatewayStub, tmp_path: Path, **given: object) -> tuple[Report, RunFolder]:

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,17 +33,6 @@ from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned
 from tests.support.times import UndecidedError, repeated_when_late, timed
-
-
-@pytest.fixture
-def stub() -> GatewayStub:
-    return GatewayStub()
-
-
-@pytest.fixture
-def gateway(stub: GatewayStub) -> Iterator[str]:
-    with served(stub.app) as url:
-        yield url
 
 
 async def loaded(gateway: str, experiment: Experiment, runs: Path) -> tuple[LoadReport, RunFolder]:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,20 +17,7 @@ from evaluator.evaluation import ingest_step
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.processes import ROOT
-from tests.support.served import served
 from tests.support.small_runs import planned
-
-
-@pytest.fixture
-def stub() -> GatewayStub:
-    return GatewayStub()
-
-
-@pytest.fixture
-def gateway(stub: GatewayStub) -> Iterator[str]:
-    with served(stub.app) as url:
-        yield url
-
 
 AGAINST = ["--against", "http://h:1"]
 NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]

@@ -25,11 +25,6 @@ MEASURED = {"red bell", "oil chain", "steel", "saddle springs squeak"}
 
 
 @pytest.fixture
-def stub() -> GatewayStub:
-    return GatewayStub()
-
-
-@pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
     return planned(tmp_path)
 

@@ -24,11 +24,6 @@ OTHER_QRELS = "q1\td1\t1\nq2\td1\t1\nq3\td2\t1\n"
 
 
 @pytest.fixture
-def stub() -> GatewayStub:
-    return GatewayStub()
-
-
-@pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with two sets of one corpus and an experiment over both."""
     place = tmp_path / "work"

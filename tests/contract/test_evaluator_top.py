@@ -11,11 +11,6 @@ METRICS = ["P@1", "Recall@100", "MAP"]
 MEASURED = {"red bell", "oil chain", "steel", "saddle springs squeak"}
 
 
-@pytest.fixture
-def stub() -> GatewayStub:
-    return GatewayStub()
-
-
 def tops_sent(stub: GatewayStub) -> list[int]:
     """The hits that each request of a judged query to a named pipeline asked for, in sending order."""
     return [one.top for one in stub.searches if one.query in MEASURED and isinstance(one.pipeline, str)]

@@ -13,18 +13,13 @@ from starlette.routing import Route
 
 from services.access.key import KEY_SCOPES
 from services.contracts.problem import Problem
-from tests.support.keys import TOKEN, Keys, bearing, made_keys
+from tests.support.keys import TOKEN, Keys, bearing
 from tests.support.real_stack import RealStack, real_stack
 from tests.support.route_keys import SERVICES, routes_of, service_app
 
 PROBES = ("/livez", "/readyz", "/metrics")
 # Of each answer anew.
 OF_ONE_ANSWER = {"server-timing", "x-request-id", "set-cookie"}
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return made_keys(tmp_path)
 
 
 @asynccontextmanager

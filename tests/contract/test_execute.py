@@ -5,7 +5,6 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -27,12 +26,6 @@ FAULTS: list[tuple[Fault, str]] = [
     ("garbage", "failed"),
     ("html", "failed"),
 ]
-
-
-@pytest.fixture
-async def stack() -> AsyncIterator[Stack]:
-    async with opened_stack() as stack:
-        yield stack
 
 
 def ids(body: dict[str, list[dict[str, str]]]) -> list[str]:

@@ -30,9 +30,7 @@ PAN = {
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
     async with real_stack(tmp_path, others={"sparse": "sparse"}, refresh_s=0.05) as stack:
-        assert (await stack.begin(build="first", **DECLARED)).status_code == 200
-        assert (await stack.send([KETTLE, PAN], build="first")).json()["complete"]
-        assert (await stack.post("/publish", build="first")).status_code == 200
+        await stack.load([KETTLE, PAN], **DECLARED)
         yield stack
 
 

@@ -21,9 +21,7 @@ NEWEST = {"field": "year", "order": "desc"}
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
     async with real_stack(tmp_path) as stack:
-        assert (await stack.begin(build="first", **DECLARED)).is_success
-        assert (await stack.send(SHOP, build="first")).json()["complete"]
-        assert (await stack.post("/publish", build="first")).is_success
+        await stack.load(SHOP, **DECLARED)
         yield stack
 
 

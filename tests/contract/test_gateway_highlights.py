@@ -18,9 +18,7 @@ DENSE = {"name": "mine", "stages": [{"kind": "retrieve", "backend": "dense"}]}
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
     async with real_stack(tmp_path) as stack:
-        assert (await stack.begin(build="first")).is_success
-        assert (await stack.send(NOTES, build="first")).json()["complete"]
-        assert (await stack.post("/publish", build="first")).is_success
+        await stack.load(NOTES)
         yield stack
 
 

@@ -33,9 +33,7 @@ KIND = [{"field": "kind"}]
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
     async with real_stack(tmp_path) as stack:
-        assert (await stack.begin(build="first", **DECLARED)).is_success
-        assert (await stack.send(SHOP, build="first")).json()["complete"]
-        assert (await stack.post("/publish", build="first")).is_success
+        await stack.load(SHOP, **DECLARED)
         yield stack
 
 
@@ -79,9 +77,6 @@ async def test_an_answer_without_counts_has_none(stack: RealStack) -> None:
     ("wrong", "said"),
     [
         ({"facets": [{"field": "colour"}]}, "facets: the field colour is not declared for this collection; declared"),
-        ({"facets": [{"field": "year"}]}, "year is a number, which takes ranges"),
-        ({"facets": [{"field": "kind", "ranges": [{"from": 1}]}]}, "kind is a keyword, which takes top"),
-        ({"facets": [{"field": "year", "ranges": [{"from": "x"}]}]}, "year is declared as a number"),
         ({"facets": [{"field": "year", "ranges": [{}]}]}, "must have from, to or both"),
         ({"facets": [{"field": "year", "ranges": [{"from": True}]}]}, "must be a number, or a date"),
         ({"facets": [{"field": "year", "top": 3, "ranges": [{"to": 1}]}]}, "top is for values"),

@@ -18,12 +18,6 @@ RETRIEVE = {"kind": "retrieve", "backend": "lexical"}
 
 
 @pytest.fixture
-async def stack() -> AsyncIterator[Stack]:
-    async with opened_stack() as stack:
-        yield stack
-
-
-@pytest.fixture
 async def empty() -> AsyncIterator[Stack]:
     async with opened_stack(ingested=False) as stack:
         yield stack

@@ -326,9 +326,7 @@ async def whole(stack: RealStack) -> None:
 async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     async with real_stack(tmp_path) as stack:
-        await stack.begin(build="first")
-        await stack.send(numbered(40), build="first")
-        await stack.post("/publish", build="first")
+        await stack.load()
         acknowledged: dict[str, str] = {}
         refused: dict[str, str] = {}
         await asyncio.gather(*(writer(stack, random.Random(rng.random()), n, acknowledged, refused) for n in range(4)))
@@ -345,9 +343,7 @@ async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged
 async def test_concurrent_publish_ingest_put_and_delete_leave_both_services_equal(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     async with real_stack(tmp_path) as stack:
-        await stack.begin(build="first")
-        await stack.send(numbered(40), build="first")
-        await stack.post("/publish", build="first")
+        await stack.load()
 
         async def one(kind: str) -> int:
             await asyncio.sleep(rng.uniform(0.0, 0.25))

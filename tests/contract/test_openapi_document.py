@@ -15,7 +15,7 @@ from services.contracts.documents import IdsRequest, SentDocument
 from services.contracts.query import SearchRequest
 from services.contracts.version import VERSION
 from tests.support.declared_answers import references, resolved, undeclared
-from tests.support.keys import TOKEN, Keys, bearing, made_keys
+from tests.support.keys import TOKEN, Keys, bearing
 from tests.support.real_stack import RealStack, real_stack
 from tests.support.route_keys import SERVICES, routes_of, service_app
 
@@ -25,11 +25,6 @@ HYBRID = """
 name: hybrid
 stages: [{kind: fuse, inputs: [{kind: retrieve, backend: lexical}, {kind: retrieve, backend: dense}]}]
 """
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return made_keys(tmp_path)
 
 
 @pytest.fixture(params=SERVICES)

@@ -16,11 +16,6 @@ from tests.support.gateway_stub import GatewayStub, write_shop
 
 
 @pytest.fixture
-def stub() -> GatewayStub:
-    return GatewayStub()
-
-
-@pytest.fixture
 async def transport(stub: GatewayStub) -> AsyncIterator[FaultyTransport]:
     app = stub.app
     async with app.router.lifespan_context(app):

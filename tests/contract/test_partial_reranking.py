@@ -12,12 +12,6 @@ FIRST = {"kind": "retrieve", "backend": "dense"}
 RERANK = {"kind": "rerank", "id": "rerank", "on_failure": "skip"}
 
 
-@pytest.fixture
-async def stack() -> AsyncIterator[Stack]:
-    async with opened_stack() as stack:
-        yield stack
-
-
 # Enough for a re-ranking of a part of them (LEAST_SCORED).
 MANY = [{**one, "id": f"{one['id']}{number}"} for number in range(4) for one in DOCUMENTS]
 

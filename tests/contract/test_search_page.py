@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import unescape
 from html.parser import HTMLParser
 
@@ -15,12 +15,6 @@ from tests.support.backends import DOCUMENTS, Stack, opened_stack
 
 SCRIPT = "<script>alert('x')</script>"
 HOSTILE = ({"id": SCRIPT, "title": f"fruit {SCRIPT}", "text": f"fruit \"><img src=x onerror='a'> {SCRIPT}"}, *DOCUMENTS)
-
-
-@pytest.fixture
-async def stack() -> AsyncIterator[Stack]:
-    async with opened_stack() as stack:
-        yield stack
 
 
 async def page(stack: Stack, **parameters: object) -> httpx.Response:

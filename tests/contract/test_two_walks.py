@@ -19,7 +19,7 @@ from services.chassis.deadlines import Deadline
 from services.chassis.instruments import Instruments
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import SearchRequest
-from tests.support.backends import Stack, opened_stack
+from tests.support.backends import Stack
 from tests.support.wires import FixedEndpoints
 
 REQUEST = SearchRequest(query="fruit trees", top=5, include=("title", "text"))
@@ -41,12 +41,6 @@ CUT = {
     "name": "cut",
     "stages": [{"kind": "retrieve", "id": "vectors", "backend": "dense"}, {"kind": "cut", "id": "cut", "top": 2}],
 }
-
-
-@pytest.fixture
-async def stack() -> AsyncIterator[Stack]:
-    async with opened_stack() as stack:
-        yield stack
 
 
 @pytest.fixture

@@ -3,18 +3,16 @@
 import asyncio
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from services.reranker.app import build_app as build_reranker
 from services.reranker.settings import RerankerSettings
+from tests.support.environments import environment
 from tests.support.images import ROOT
-from tests.support.keys import Keys, bearing, made_keys
+from tests.support.keys import Keys, bearing
 from tests.support.real_stack import RealStack, real_stack
 from tests.support.served import on_a_port, served
 
@@ -35,18 +33,8 @@ SUITES = Path(__file__).parent / "adapters"
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the package, its extras, and the frameworks' own tests."""
-    folder = tmp_path_factory.mktemp("adapters")
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
-    interpreter = folder / "venv" / "bin" / "python"
     package = f"{ROOT / 'clients' / 'python'}[haystack,langchain,llama-index,mcp]"
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", interpreter, package, *PACKAGES], check=True)
-    return interpreter
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return made_keys(tmp_path)
+    return environment(tmp_path_factory.mktemp("adapters"), package, *PACKAGES) / "python"
 
 
 @pytest.fixture
@@ -65,9 +53,8 @@ async def test_an_adapter_passes_its_tests(
     python: Path, stack: RealStack, keys: Keys, tmp_path: Path, suite: str, count: int
 ) -> None:
     shutil.copy(SUITES / f"{suite}_suite.py", tmp_path / "test_adapter.py")  # away from our conftest.py
-    assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
     with served(build_reranker(RerankerSettings(scorer="overlap", keys_file=keys.file, auth="on"))) as reranker:
-        async with on_a_port(stack.into_gateway.inner.app) as gateway:
+        async with on_a_port(stack.gateway) as gateway:
             process = await asyncio.create_subprocess_exec(
                 *(str(python), "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", ".", "-o", "asyncio_mode=auto"),
                 *("-p", "no:cacheprovider", "test_adapter.py"),

@@ -2,17 +2,15 @@
 
 import asyncio
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from services.access.key import KEY_SCOPES
 from services.chassis.settings.service_settings import ServiceSettings
 from tests.support.certificates import Certificates
+from tests.support.environments import environment
 from tests.support.images import ROOT
 from tests.support.keys import Keys
 from tests.support.real_stack import real_stack
@@ -40,12 +38,7 @@ print({"services", "gateway", "evaluator"} & set(sys.modules), retrieval_client.
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment that holds the package and what it declares."""
-    folder = tmp_path_factory.mktemp("environment")
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
-    interpreter = folder / "venv" / "bin" / "python"
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", interpreter, ROOT / "clients" / "python"], check=True)
-    return interpreter
+    return environment(tmp_path_factory.mktemp("environment"), ROOT / "clients" / "python") / "python"
 
 
 @pytest.fixture
@@ -56,9 +49,8 @@ async def opened(tmp_path: Path) -> AsyncIterator[str]:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "hybrid.yaml").write_text(HYBRID)
     async with real_stack(tmp_path, keys_file=keys.file, auth="on") as stack:
-        assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
         settings = ServiceSettings(port=0, **certificates.issue().settings)
-        async with on_a_port(stack.into_gateway.inner.app, settings) as address:
+        async with on_a_port(stack.gateway, settings) as address:
             yield f"Client({address!r}, key={keys.secrets['app']!r}, ca_file={str(certificates.ca_file)!r})"
 
 

@@ -2,15 +2,14 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.support.keys import Keys, bearing, made_keys
+from tests.support.environments import environment
+from tests.support.keys import Keys, bearing
 from tests.support.real_stack import real_stack
 from tests.support.served import on_a_port
 
@@ -46,17 +45,7 @@ print([hit.id for hit in found.hits], absent.status, absent.type_)
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the tools' commands."""
-    folder = tmp_path_factory.mktemp("tools")
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
-    commands = folder / "venv" / "bin"
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", commands / "python", *PACKAGES], check=True)
-    return commands
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return made_keys(tmp_path)
+    return environment(tmp_path_factory.mktemp("tools"), *PACKAGES)
 
 
 @pytest.fixture
@@ -65,8 +54,7 @@ async def gateway(tmp_path: Path, keys: Keys) -> AsyncIterator[str]:
     async with real_stack(tmp_path, keys_file=keys.file, auth="on") as stack:
         stack.client.headers.update(bearing(keys.secrets["all"]))
         await stack.load()
-        assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
-        async with on_a_port(stack.into_gateway.inner.app) as address:
+        async with on_a_port(stack.gateway) as address:
             yield address
 
 

@@ -47,6 +47,7 @@ class RealStack:
     client: httpx.AsyncClient
     lexical: httpx.AsyncClient
     dense: httpx.AsyncClient
+    gateway: FastAPI
     into_gateway: Way  # for another client
     others: dict[str, httpx.AsyncClient] = field(default_factory=dict)
     ways: dict[str, Way] = field(default_factory=dict)
@@ -60,11 +61,12 @@ class RealStack:
     async def send(self, documents: Sequence[dict[str, object]], **more: object) -> httpx.Response:
         return await self.post("/documents", documents=list(documents), **more)
 
-    async def load(self) -> None:
-        """40 documents, live."""
-        assert (await self.begin(build="first")).status_code == 200
-        assert (await self.send(numbered(40), build="first")).json()["complete"]
-        assert (await self.post("/publish", build="first", expected_documents=40)).status_code == 200
+    async def load(self, documents: Sequence[dict[str, object]] | None = None, **declared: object) -> None:
+        """These documents, live, or 40 of a kind."""
+        documents = numbered(40) if documents is None else documents
+        assert (await self.begin(build="first", **declared)).status_code == 200
+        assert (await self.send(documents, build="first")).json()["complete"]
+        assert (await self.post("/publish", build="first", expected_documents=len(documents))).status_code == 200
 
     async def live(self) -> dict[str, int]:
         """The documents of the live generation by backend."""
@@ -141,4 +143,4 @@ async def real_stack(
             for app in (gateway, lexical, dense, *more.values())
         ]
         named = dict(zip(more, clients, strict=True))
-        yield RealStack(gateway_client, lexical_client, dense_client, Way(gateway), named, ways)
+        yield RealStack(gateway_client, lexical_client, dense_client, gateway, Way(gateway), named, ways)

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from fastapi import FastAPI
 
@@ -29,16 +28,14 @@ SETTINGS = {"COLLECTION": "shop", "PIPELINE": "bm25", "FACETS": "colour"}
 @asynccontextmanager
 async def opened_shop(directory: Path) -> AsyncIterator[FastAPI]:
     """Yields the app, as the file makes it."""
-    async with real_stack(directory) as stack:
-        assert isinstance(stack.into_gateway.inner, httpx.ASGITransport)
-        async with on_a_port(stack.into_gateway.inner.app) as gateway, AsyncClient(gateway) as loader:  # type: ignore[arg-type]
-            begun = await loader.begin(
-                "shop", metadata={"colour": "keyword", "year": "number", "use": "keyword"}, build="b"
-            )
-            await loader.load("shop", KETTLES, build=begun.build)
-            await loader.publish("shop", build=begun.build)
-            with pytest.MonkeyPatch.context() as environment:
-                for name, value in (SETTINGS | {"GATEWAY_URL": gateway}).items():
-                    environment.setenv(name, value)
-                shop = runpy.run_path(str(ROOT / "docs" / "apps" / "shop.py"))
-            yield shop["app"]
+    async with real_stack(directory) as stack, on_a_port(stack.gateway) as gateway, AsyncClient(gateway) as loader:
+        begun = await loader.begin(
+            "shop", metadata={"colour": "keyword", "year": "number", "use": "keyword"}, build="b"
+        )
+        await loader.load("shop", KETTLES, build=begun.build)
+        await loader.publish("shop", build=begun.build)
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in (SETTINGS | {"GATEWAY_URL": gateway}).items():
+                environment.setenv(name, value)
+            shop = runpy.run_path(str(ROOT / "docs" / "apps" / "shop.py"))
+        yield shop["app"]

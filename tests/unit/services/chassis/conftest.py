@@ -1,20 +1,14 @@
 """The small app with keys: by a client without a network, and behind a real port."""
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from services.chassis.server.connections import ConnectionBounds
 from tests.support.keyed_app import connected, keyed_settings, small_app
-from tests.support.keys import Keys, made_keys
+from tests.support.keys import Keys
 from tests.support.served import bounded, port_of
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return made_keys(tmp_path)
 
 
 @pytest.fixture
