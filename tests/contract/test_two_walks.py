@@ -66,7 +66,8 @@ def context(backends: Backends) -> WalkContext:
 
 
 async def walked(shared: WalkContext, pipeline: Mapping[str, object]) -> Walked:
-    return await include(shared, await walk(shared, planned(pipeline)))
+    plan = planned(pipeline)
+    return await include(shared, plan, await walk(shared, plan))
 
 
 def known(one: Walked) -> object:
@@ -100,7 +101,7 @@ async def test_what_a_walk_gives_is_frozen(backends: Backends) -> None:
     shared = context(backends)
     first = await walk(shared, planned(HYBRID))
     before = known(first)
-    after = await include(shared, first)
+    after = await include(shared, planned(HYBRID), first)
     assert (known(first), first.documents) == (before, {})
     assert len(after.documents) == 5
     for value in (first, first.texts, shared):
