@@ -156,9 +156,11 @@ class HostedEncoder:
                 vectors = np.asarray(found, dtype=np.float32)
         except (KeyError, TypeError, ValueError) as error:
             raise UpstreamFailed(f"{self._api} answered with something else than a vector a text.") from error
-        if vectors.ndim != 2 or len(vectors) != texts or not np.isfinite(vectors).all():
+        if vectors.ndim != 2 or len(vectors) != texts or not vectors.size or not np.isfinite(vectors).all():
             raise UpstreamFailed(f"{self._api} did not answer one vector of finite numbers for each of {texts} texts.")
-        return vectors
+        largest = np.abs(vectors).max(axis=1, keepdims=True)
+        # Of this size no length overflows or vanishes.
+        return np.asarray(vectors / np.where(largest > 0, largest, 1), dtype=np.float32)
 
     def _refusal(self, answer: httpx.Response) -> ProblemError:
         status, after = answer.status_code, answer.headers.get("retry-after", "")

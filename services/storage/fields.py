@@ -190,7 +190,7 @@ def _number(value: Operand, field: str) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise BadInput(f"{field}: the number is too large.")
-    return number
+    return number + 0.0  # Elasticsearch keeps -0.0 below 0.0
 
 
 def _span(value: Operand, field: str) -> tuple[float, float]:

@@ -52,9 +52,12 @@ async def index(
         with timed("copy"):
             own, vectors = await _stored_vectors(store, spec, without, compared.held)
         with timed("encode"):
-            new = await _encode_missing(encoder, without, vectors, deadline)
+            missing = {one.passage_hash: one.passage for one in without if one.passage_hash not in vectors}
+            new, unreadable = await _encode(encoder, missing, deadline)
         encoded += len(new)
         vectors = {**vectors, **new}
+        faulty = {one.id: unreadable[one.passage_hash] for one in without if one.passage_hash in unreadable}
+        errors.extend(ItemError(id=one, reason=reason) for one, reason in faulty.items())
         points = [
             Point(
                 one.id,
@@ -64,6 +67,7 @@ async def index(
                 fields[one.id],
             )
             for one in batch
+            if one.id not in faulty
         ]
         with timed("store"):
             overtook = await _store(store, order, write, points)
@@ -237,12 +241,22 @@ def _by_passage(points: Mapping[str, StoredPoint]) -> dict[str, Vector]:
     return {point.passage_hash: point.vector for point in points.values() if point.vector is not None}
 
 
-async def _encode_missing(
-    encoder: Encoder, documents: Sequence[Document], known: Mapping[str, Vector], deadline: Deadline
-) -> dict[str, Vector]:
-    """Encodes the passages that are not `known`, each once; returns the vectors by passage hash."""
-    texts = {one.passage_hash: one.passage for one in documents if one.passage_hash not in known}
+async def _encode(
+    encoder: Encoder, texts: Mapping[str, str], deadline: Deadline
+) -> tuple[dict[str, Vector], dict[str, str]]:
+    """Encodes passages by their hash; returns the vectors, and why the encoder refuses the others."""
     if not texts:
-        return {}
-    vectors = await encoder.encode_passages(tuple(texts.values()), deadline)
-    return dict(zip(texts, vectors, strict=True))
+        return {}, {}
+    try:
+        return dict(zip(texts, await encoder.encode_passages(tuple(texts.values()), deadline), strict=True)), {}
+    except BadInput as error:  # of an API, for all of them although one is at fault
+        if len(texts) == 1:
+            return {}, dict.fromkeys(texts, error.detail)
+    hashes = list(texts)
+    middle = len(hashes) // 2
+    parts = [
+        await _encode(encoder, {one: texts[one] for one in half}, deadline)
+        for half in (hashes[:middle], hashes[middle:])
+    ]
+    (first, refused), (second, refused_too) = parts
+    return first | second, refused | refused_too

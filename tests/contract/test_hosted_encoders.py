@@ -160,12 +160,12 @@ async def failing(api: ScriptedApi, deadline_ms: int = 60_000, **settings: Any) 
 
 
 async def test_vectors_are_in_the_order_of_the_texts_and_of_length_one() -> None:
-    rows = {1: [0, 2], 0: [3, 4], 2: [0, 0]}
+    rows = {1: [0, 3e38], 0: [3e-40, 4e-40], 2: [0, 0]}
     api = ScriptedApi(JSONResponse({"data": [{"index": place, "embedding": row} for place, row in rows.items()]}))
     with api.served() as url:
         async with opened(hosted(url, api_dimension=2)) as encoder:
             vectors = await encoder.encode_passages(["a", "b", "c"], soon())
-    assert vectors == pytest.approx(np.array([[0.6, 0.8], [0, 1], [0, 0]]))
+    assert vectors == pytest.approx(np.array([[0.6, 0.8], [0, 1], [0, 0]]), abs=1e-4)  # 3e-40 has few digits
 
 
 async def test_the_api_gets_model_key_prefixes_and_dimension_and_no_blank_text() -> None:
@@ -216,6 +216,21 @@ async def test_refused_texts_are_the_callers_fault_and_what_the_api_says_is_told
     assert isinstance(error, BadInput)
     assert "maximum context length is 8192 tokens" in error.detail
     assert KEY not in error.detail
+
+
+async def test_a_text_that_the_api_refuses_keeps_no_other_document_from_being_stored(tmp_path: Path) -> None:
+    class Fussy(ScriptedApi):
+        async def answer(self, request: Request) -> Response:
+            texts = (await request.json())["input"]
+            return refusal(400, "too long") if any("long" in text for text in texts) else right(len(texts))
+
+    documents = [{"id": f"d{place}", "text": f"{'long' if place in (3, 8) else 'text'} {place}"} for place in range(9)]
+    with Fussy().served() as url:
+        async with service(hosted(url, api_dimension=2).model_copy(update={"directory": tmp_path})) as client:
+            report = (await client.post("/documents", json={"documents": documents})).json()
+    assert (report["indexed"], report["encoded"]) == (7, 7)
+    assert [one["id"] for one in report["errors"]] == ["d3", "d8"]
+    assert all("too long" in one["reason"] and not one["retryable"] for one in report["errors"])
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

@@ -21,6 +21,7 @@ async def test_a_customer_searches_narrows_down_and_turns_the_page(tmp_path: Pat
     ):
         with served(app) as address:
             await page.goto(address)
+            await expect(page.get_by_label("Search")).to_be_focused()
             await page.keyboard.type("kettle")
             await page.keyboard.press("Enter")
             await expect(page.locator("article")).to_have_count(10)

@@ -15,7 +15,7 @@ FILTERED = CollectionDeclaration(metadata={"topic": "keyword", "year": "number",
 TREES = int(os.environ.get("FILTER_TREES", "200"))
 Metadata = Mapping[str, MetadataValue]
 _TOPICS = ("brakes", "wheels", "Wheels", "two words", "")
-_YEARS = (-1.5, 0, 3, 2019, 2020.25, 1e300)
+_YEARS = (-1.5, -0.0, 0, 3, 2019, 2020.25, 1e300)
 _DAYS = ("1969-12-31", "2024-05-30", "2024-05-31", "2024-06-01")
 _VALUES: Mapping[str, tuple[Operand, ...]] = {"topic": _TOPICS, "year": _YEARS, "day": _DAYS}
 _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
