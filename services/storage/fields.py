@@ -19,6 +19,8 @@ from services.contracts.filters import Condition, Filter, Node, Operand
 FieldValue = tuple[str, ...] | tuple[float, ...]
 Declared = Mapping[str, FieldKind]
 DAY_MS = 86_400_000
+# Bytes of a term of Lucene's, and so of a keyword on every engine.
+LONGEST_KEYWORD = 32_766
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -85,7 +87,7 @@ def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict
             continue  # an empty list is no value, as in Elasticsearch
         match kind:
             case "keyword":
-                found[field] = tuple(_keyword(one) for one in values)
+                found[field] = tuple(_keyword(one, field) for one in values)
             case "number":
                 found[field] = tuple(_number(one, field) for one in values)
             case "date":
@@ -126,7 +128,7 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
                 f"filter: {condition.op} compares numbers and dates, and {field} is a keyword, which takes eq, in and "
                 "exists."
             )
-        return OneOf(field, tuple(_keyword(one) for one in given))
+        return OneOf(field, tuple(_keyword(one, field) for one in given))
     spans = [_operand_span(one, field, kind) for one in given]
     match condition.op:  # every engine compares doubles, so that the bound beyond a value is its neighbour
         case "gt":
@@ -176,9 +178,12 @@ def _operand_span(value: Operand, field: str, kind: FieldKind) -> tuple[float, f
     return number, number
 
 
-def _keyword(value: Operand) -> str:
+def _keyword(value: Operand, field: str) -> str:
     # true and 5 are written as in JSON, which is how Elasticsearch indexes them as keywords.
-    return value if isinstance(value, str) else json.dumps(value)
+    word = value if isinstance(value, str) else json.dumps(value)
+    if len(word.encode("utf-8", "surrogatepass")) > LONGEST_KEYWORD:
+        raise BadInput(f"{field}: a keyword has at most {LONGEST_KEYWORD:,} bytes; keep a longer text undeclared.")
+    return word
 
 
 def _number(value: Operand, field: str) -> float:

@@ -261,14 +261,14 @@ async def test_documents_that_were_stored_before_their_size_was_kept_are_read_to
     assert ([document.title for document in answer.documents], answer.missing) == (ids, ("none",))
 
 
-async def test_what_elasticsearch_refuses_is_reported_by_document(engine: LexicalEngine) -> None:
+async def test_a_keyword_beyond_a_term_of_lucene_is_reported_by_document(engine: LexicalEngine) -> None:
     declaration = ALL_PRESETS.model_copy(update={"metadata": {"tag": "keyword"}})
     await engine.begin("notes@1", declaration)
-    huge = Document(id="huge", text="brake", metadata={"tag": "x" * 40_000})  # Lucene takes terms of 32,766 bytes
+    huge = Document(id="huge", text="brake", metadata={"tag": "x" * 40_000})
     report = await engine.index("notes@1", [huge, Document(id="good", text="brake")])
     assert report.indexed == 1
     assert [error.id for error in report.errors] == ["huge"]
-    assert "immense term" in report.errors[0].reason
+    assert "32,766 bytes" in report.errors[0].reason
     await engine.finish("notes@1")
     assert await found(engine, "notes@1", "brake") == ["good"]
 

@@ -41,7 +41,7 @@ def test_no_value_is_no_field(value: MetadataValue | None) -> None:
 BAD: list[tuple[FieldKind, MetadataValue]] = [
     ("number", "5"), ("number", True), ("number", ("5",)), ("number", 10**400),
     ("date", 2024), ("date", "2024"), ("date", "2024-13-01"), ("date", "01.02.2024"), ("date", "2024-W01-1"),
-    ("date", "2024-01-01T25:00:00"), ("date", ("2024-01-01", "soon")), ("date", True),
+    ("date", "2024-01-01T25:00:00"), ("date", ("2024-01-01", "soon")), ("date", True), ("keyword", "ü" * 16_384),
 ]  # fmt: skip
 
 
