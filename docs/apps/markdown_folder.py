@@ -16,41 +16,53 @@ from pathlib import Path
 
 from retrieval_client import Client, Document, RetrievalError
 
-CHUNK_WORDS, OVERLAP_WORDS = 200, 40
+CHUNK, OVERLAP = 200, 40  # words
 MOST_DELETED = 1_000  # by one call
+BUILD = "markdown-folder"  # by this name a first pass that was interrupted goes on
+UNSENDABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # refused in ids, dropped from texts
 
 
-def chunks(path: str, text: str) -> Iterator[Document]:
-    """Yields overlapping chunks of a file, under its first heading as the title."""
+def chunks(path: str, file: Path) -> Iterator[Document]:
+    """Yields overlapping chunks of a file, under its first heading as the title. Raises OSError or ValueError."""
+    if UNSENDABLE.search(path) or len(path.encode()) > 500:
+        raise ValueError("its name cannot be an id")
+    if not file.is_file():  # a pipe would be waited for
+        raise ValueError("is no file")
+    text = UNSENDABLE.sub(" ", file.read_text("utf-8"))
     heading = re.search(r"^#\s+(.+)", text, re.MULTILINE)
     title = heading[1].strip() if heading else path
     words = list(re.finditer(r"\S+", text))
-    step = CHUNK_WORDS - OVERLAP_WORDS
-    for number, first in enumerate(range(0, max(len(words) - OVERLAP_WORDS, min(len(words), 1)), step)):
-        last = words[first : first + CHUNK_WORDS][-1]
-        part = text[words[first].start() : last.end()]
+    for number, first in enumerate(range(0, max(len(words) - OVERLAP, min(len(words), 1)), CHUNK - OVERLAP)):
+        part = text[words[first].start() : words[first : first + CHUNK][-1].end()]
         yield Document(id=f"{path}#{number}", title=title, text=part, metadata={"path": path})
 
 
 def follow(client: Client, folder: Path, collection: str) -> tuple[int, int]:
-    """Makes the collection equal to the folder. Returns how many chunks were sent and how many deleted."""
-    files = sorted(folder.rglob("*.md"))
-    if not files:
-        sys.exit(f"{folder} holds no Markdown files: nothing is changed, in case it is the wrong folder")
-    found = {}
-    for file in files:
-        for chunk in chunks(file.relative_to(folder).as_posix(), file.read_text("utf-8", "replace")):
-            found[chunk.id] = chunk
-    begun = client.begin(collection, metadata={"path": "keyword"})
-    stored = {} if begun.build else {one.id: (one.title, one.text) for one in client.documents(collection)}
+    """Makes the collection equal to what can be read. Returns how many chunks were sent and how many deleted."""
+    found: dict[str, Document] = {}
+    skipped: dict[Path, Exception] = {}
+    for inside, _, names in os.walk(folder, onerror=lambda error: skipped.update({Path(error.filename): error})):
+        for file in (Path(inside, name) for name in names if name.endswith(".md")):
+            try:
+                found |= {chunk.id: chunk for chunk in chunks(file.relative_to(folder).as_posix(), file)}
+            except (OSError, ValueError) as error:
+                skipped[file] = error
+    for path, why in skipped.items():
+        print(f"skipped {str(path)!r}: {getattr(why, 'strerror', why)}", file=sys.stderr)
+    if not found:
+        raise RetrievalError("nothing-read", f"no Markdown in {folder}: nothing is changed, it may be the wrong folder")
+    begun, sent = client.begin(collection, metadata={"path": "keyword"}, build=BUILD), 0
+    if begun.generation != begun.live:
+        sent = client.load(collection, found.values(), build=BUILD).documents
+        client.publish(collection, build=BUILD)
+    stored = {one.id: (one.title, one.text) for one in client.documents(collection)}
     changed = [chunk for chunk in found.values() if stored.get(chunk.id) != (chunk.title, chunk.text)]
-    gone = [identity for identity in stored if identity not in found]
-    client.load(collection, changed, build=begun.build)
+    files = {identity: folder / identity.rpartition("#")[0] for identity in stored if identity not in found}
+    gone = [identity for identity, file in files.items() if not any(map(file.is_relative_to, skipped))]
+    client.load(collection, changed)
     for first in range(0, len(gone), MOST_DELETED):
         client.delete_documents(collection, gone[first : first + MOST_DELETED])
-    if begun.build:
-        client.publish(collection, build=begun.build)
-    return len(changed), len(gone)
+    return sent + len(changed), len(gone)
 
 
 def main() -> None:

@@ -93,6 +93,68 @@ async def test_a_folder_without_markdown_changes_nothing(gateway: str, folder: P
     assert len(await stored(notes)) == 4
 
 
+async def test_a_first_pass_that_failed_goes_on_in_the_same_generation(
+    gateway: str, folder: Path, notes: AsyncClient
+) -> None:
+    (folder / "README.md").write_text("x" * 8_000_000)  # more than a gateway takes
+    for _ in range(2):
+        process = await started(gateway, folder)
+        assert (await process.communicate())[0].startswith(b"document-too-large: document 'README.md#0'")
+        assert process.returncode == 1
+    (folder / "README.md").write_text("Tea.")
+    assert await one_pass(gateway, folder) == "sent 4, deleted 0"
+    assert (await notes.collection("notes")).live == "notes@1"
+
+
+def broken(folder: Path) -> list[str]:
+    """Makes what cannot be read, also out of what could be. Returns how each name is told."""
+    (folder / "README.md").write_bytes(b"caf\xe9")
+    (folder / "deep" / "CHANGELOG.md").unlink()
+    (folder / "deep" / "CHANGELOG.md").symlink_to("nowhere")
+    os.mkfifo(folder / "DECISIONS.md")
+    (folder / "ARCHITECTURE.md").mkdir()  # no file: nothing is told of it
+    (folder / "ARCHITECTURE.md" / "README.md").write_text("Read.")
+    long, bell, latin = "long" * 63, "bell\x07", os.fsdecode(b"caf\xe9")
+    (folder / long).mkdir()
+    for name in (f"{long}/{long}", bell, latin):
+        (folder / f"{name}.md").write_text("Odd.")
+    names = ("README", "deep/CHANGELOG", "DECISIONS", f"{long}/{long}", bell, latin)
+    return [repr(f"{folder}/{name}.md") for name in names]
+
+
+async def test_what_cannot_be_read_is_told_and_stays_in_the_collection(
+    gateway: str, folder: Path, notes: AsyncClient
+) -> None:
+    await one_pass(gateway, folder)
+    names = broken(folder)
+    process = await started(gateway, folder)
+    *told, last = (await process.communicate())[0].decode().splitlines()
+    assert (process.returncode, last) == (0, "sent 1, deleted 0")
+    assert sorted(line.split(": ")[0] for line in told) == sorted(f"skipped {name}" for name in names)
+    assert set(await stored(notes)) > {"README.md#0", "deep/CHANGELOG.md#2", "ARCHITECTURE.md/README.md#0"}
+    (folder / "deep" / "CHANGELOG.md").unlink()
+    assert b"sent 0, deleted 3\n" in (await (await started(gateway, folder)).communicate())[0]
+
+
+async def test_a_folder_that_cannot_be_listed_stays_in_the_collection(
+    gateway: str, folder: Path, notes: AsyncClient
+) -> None:
+    await one_pass(gateway, folder)
+    (folder / "deep").chmod(0)
+    if os.access(folder / "deep", os.R_OK):
+        pytest.skip("root lists every folder")
+    output = (await (await started(gateway, folder)).communicate())[0]
+    (folder / "deep").chmod(0o700)
+    assert (output.count(b"\n"), b"sent 0, deleted 0\n" in output) == (2, True)
+
+
+async def test_control_characters_do_not_send_a_file_again(gateway: str, folder: Path, notes: AsyncClient) -> None:
+    (folder / "README.md").write_text("# Tea\0\n\nGreen\fand\x1fblack.\n")
+    await one_pass(gateway, folder)
+    assert await one_pass(gateway, folder) == "sent 0, deleted 0"
+    assert (await stored(notes))["README.md#0"].split() == ["#", "Tea", "Green", "and", "black."]
+
+
 async def test_it_goes_on_until_it_is_ended(gateway: str, folder: Path) -> None:
     process = await started(gateway, folder, "--every", "0.05")
     assert process.stdout is not None
@@ -102,6 +164,12 @@ async def test_it_goes_on_until_it_is_ended(gateway: str, folder: Path) -> None:
         while (line := await process.stdout.readline()) == b"sent 0, deleted 0\n":
             pass
         assert line == b"sent 1, deleted 0\n"
+        await asyncio.to_thread(folder.rename, folder.with_name("elsewhere"))
+        while b"nothing is changed" not in (line := await process.stdout.readline()):
+            assert line
+        await asyncio.to_thread(folder.with_name("elsewhere").rename, folder)
+        while (line := await process.stdout.readline()) != b"sent 0, deleted 0\n":
+            assert line
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
