@@ -20,7 +20,7 @@ from retrieval_client.answers import Fragment
 COLLECTION = os.environ.get("COLLECTION", "demo")
 PIPELINE = os.environ.get("PIPELINE", "bm25")  # facets count what shares a word: other pipelines find more
 FACETS = [field for field in os.environ.get("FACETS", "").split(",") if field]
-PAGE = 10
+PAGE, DEEPEST = 10, 1_000  # hits of a page, and the last one that the gateway gives
 client = AsyncClient(os.environ.get("GATEWAY_URL", "http://127.0.0.1:8000"), key=os.environ.get("GATEWAY_API_KEY"))
 app = FastAPI()
 
@@ -76,7 +76,7 @@ HTML = """{% macro marked(fragment) %}
       {% if field in chosen %}
       <a href="{{ link(field) }}" aria-label="Remove {{ chosen[field] }}">✕ <b>{{ chosen[field] }}</b></a>
       {% else %}
-      {% for one in counts.values %}
+      {% for one in counts.values if one.value %}
       <a href="{{ link(field, one.value) }}">{{ one.value }} ({{ one.count }})</a>
       {% endfor %}
       {% endif %}
@@ -128,8 +128,8 @@ def pieces(fragment: Fragment) -> Iterator[tuple[str, bool]]:
 @app.get("/")
 async def search(request: Request, q: str = "", page: int = 1) -> HTMLResponse:
     """Shows one page of what was found. `f.<field>` narrows it down to a value of a facet."""
-    asked, page = request.query_params, min(max(page, 1), 100)  # the gateway's last hit is the 1,000th
-    chosen = {field: asked[f"f.{field}"] for field in FACETS if f"f.{field}" in asked}
+    asked, page = request.query_params, min(max(page, 1), (DEEPEST - 1) // PAGE + 1)
+    chosen = {field: asked[f"f.{field}"] for field in FACETS if asked.get(f"f.{field}")}
 
     def link(field: str = "", value: str = "", page: int = 1) -> str:
         facets = {f"f.{name}": one for name, one in {**chosen, field: value}.items() if one}

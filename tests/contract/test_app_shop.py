@@ -36,6 +36,7 @@ async def test_links_lead_through_all_pages(page: httpx.AsyncClient) -> None:
     assert ['rel="prev"' in one for one in shown] == [False, True, True]
     assert 'href="?q=kettle&amp;page=3"' in shown[1]
     assert [one.count("<article>") for one in shown] == [10, 10, 5]
+    assert 'href="?q=kettle&amp;page=99" rel="prev"' in (await page.get("/?q=kettle&page=5000")).text
 
 
 async def test_a_facet_narrows_down_on_every_page_and_is_taken_back(page: httpx.AsyncClient) -> None:
@@ -47,6 +48,12 @@ async def test_a_facet_narrows_down_on_every_page_and_is_taken_back(page: httpx.
     assert (
         'href="?q=kettle&amp;f.colour=blue&amp;page=2" rel="next"' in (await page.get("/?q=kettle&f.colour=blue")).text
     )
+
+
+async def test_an_empty_value_is_no_facet(page: httpx.AsyncClient) -> None:
+    shown = (await page.get("/?q=kettle")).text
+    assert ("(1)</a>" in shown, shown.count("f.colour=")) == (False, 2)
+    assert (await page.get("/?q=kettle&f.colour=")).text == shown
 
 
 async def test_an_empty_box_lists_all_and_nothing_found_is_told(page: httpx.AsyncClient) -> None:

@@ -18,7 +18,11 @@ KETTLES = [
         "id": f"k{number:02}",
         "title": f"Kettle <{number}>",
         "text": "A kettle & <script>alert(1)</script> a cord.",
-        "metadata": {"colour": "red" if number < 5 else "blue", "year": 2000 + number, "use": ["tea", "soup"]},
+        "metadata": {
+            "colour": "red" if number < 5 else "blue" if number < 24 else "",
+            "year": 2000 + number,
+            "use": ["tea", "soup"],
+        },
     }
     for number in range(25)
 ]
