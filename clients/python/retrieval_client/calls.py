@@ -250,7 +250,7 @@ def as_json(document: SentDocument) -> bytes:
 
 def documents_body(documents: Iterable[bytes], build: str | None) -> bytes:
     """Returns the body of documents that are JSON already."""
-    named = b"" if build is None else b'"build":' + to_json(build) + b","
+    named = b"" if build is None else b'"build":' + _json("the build", build) + b","
     return b"{" + named + b'"documents":[' + b",".join(documents) + b"]}"
 
 
@@ -270,6 +270,8 @@ def _json(what: str, value: object, *, exclude_none: bool = False) -> bytes:
 
 
 def _of(collection: str) -> str:
+    if "/" in collection:
+        raise RetrievalError("bad-input", f"{collection!r} is no name of a collection: it has a slash")
     return f"/v1/collections/{_quoted(collection)}"
 
 
@@ -279,5 +281,10 @@ def documents_path(collection: str) -> str:
 
 
 def _quoted(part: str) -> str:
-    # Dots too: an id of one or two would be a step in the path.
-    return quote(part, safe="").replace(".", "%2E")
+    if not part:
+        raise RetrievalError("bad-input", "a name or an id is empty")
+    try:
+        # Dots too: an id of one or two would be a step in the path.
+        return quote(part, safe="").replace(".", "%2E")
+    except UnicodeEncodeError as error:
+        raise RetrievalError("not-json", f"the name or id {part!r} cannot be sent: {error}") from error

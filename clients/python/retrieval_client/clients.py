@@ -5,6 +5,7 @@ import copy
 import functools
 import re
 import ssl
+import threading
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,15 +17,18 @@ import httpx
 
 from retrieval_client import calls
 from retrieval_client.documents import DocumentWithVectors, FanOutReport, SentDocument
-from retrieval_client.errors import RetrievalError
+from retrieval_client.errors import RetrievalError, no_answer
 from retrieval_client.exchange import Outcome, Request, Steps
 from retrieval_client.loading import MOST_IN_FLIGHT, Loading, LoadReport
 
 DEADLINE_MS = 10_000
 # Seconds for an answer to travel after the gateway's deadline, and to connect.
-GRACE_S, CONNECT_S = 5.0, 5.0
+GRACE_S, CONNECT_S = 1.0, 5.0
+# The most requests at once over one client; others wait for one of those to end.
+MOST_CONNECTIONS = 100
 # A gateway closes a connection after 5 idle seconds; a request that meets that is lost.
-LIMITS = httpx.Limits(max_connections=100, keepalive_expiry=4.0)
+LIMITS = httpx.Limits(keepalive_expiry=4.0)
+LATE = "no whole answer"
 
 Repeating: TypeAlias = Callable[[RetrievalError, float], object]
 A = TypeVar("A")
@@ -55,13 +59,14 @@ def _is_safe(url: httpx.URL) -> bool:
     return url.scheme == "https" or loopback
 
 
-def _arguments(request: Request) -> dict[str, Any]:
+def _arguments(request: Request, left_s: float) -> dict[str, Any]:
+    most_s = left_s + GRACE_S
     return {
         "method": request.method,
         "url": request.path,
         "content": request.body,
-        "headers": request.headers,
-        "timeout": httpx.Timeout(request.timeout_s + GRACE_S, connect=CONNECT_S),
+        "headers": request.headers(left_s),
+        "timeout": httpx.Timeout(most_s, connect=min(CONNECT_S, most_s)),
     }
 
 
@@ -85,6 +90,7 @@ class Blocking:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._within_s, self._repeating = deadline_ms / 1000, repeating
+        self._free = threading.Semaphore(MOST_CONNECTIONS)
         self._http = httpx.Client(**_options(url, key, ca_file, trust_plain), transport=transport)
 
     def __enter__(self) -> Self:
@@ -108,10 +114,30 @@ class Blocking:
             return cast(A, done.value)
 
     def _outcome(self, request: Request) -> Outcome:
+        ends_at = time.monotonic() + request.timeout_s
+        if not self._free.acquire(timeout=request.timeout_s):
+            return httpx.PoolTimeout(LATE, request=self._http.build_request(request.method, request.path))
         try:
-            return self._http.request(**_arguments(request))
+            with self._http.stream(**_arguments(request, ends_at - time.monotonic())) as response:
+                return _read(response, ends_at + GRACE_S)
         except httpx.TransportError as error:
             return error
+        except httpx.DecodingError as error:
+            raise no_answer(error, time.monotonic() - ends_at + request.timeout_s) from error
+        finally:
+            self._free.release()
+
+
+def _read(response: httpx.Response, ends_at: float) -> httpx.Response:
+    """Returns an answer with its body. Raises ReadTimeout where that goes on arriving after its time."""
+    parts = []
+    for part in response.iter_bytes():
+        if time.monotonic() > ends_at:
+            raise httpx.ReadTimeout(LATE, request=response.request)
+        parts.append(part)
+    headers = httpx.Headers(response.headers)
+    headers.pop("content-encoding", None)  # the parts are unpacked
+    return httpx.Response(response.status_code, headers=headers, content=b"".join(parts), request=response.request)
 
 
 class Awaiting:
@@ -129,6 +155,7 @@ class Awaiting:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._within_s, self._repeating = deadline_ms / 1000, repeating
+        self._free = asyncio.Semaphore(MOST_CONNECTIONS)
         self._http = httpx.AsyncClient(**_options(url, key, ca_file, trust_plain), transport=transport)
 
     async def __aenter__(self) -> Self:
@@ -153,10 +180,18 @@ class Awaiting:
             return cast(A, done.value)
 
     async def _outcome(self, request: Request) -> Outcome:
+        now = asyncio.get_running_loop().time
+        ends_at = now() + request.timeout_s
         try:
-            return await self._http.request(**_arguments(request))
+            async with asyncio.timeout_at(ends_at) as bound, self._free:
+                bound.reschedule(ends_at + GRACE_S)
+                return await self._http.request(**_arguments(request, ends_at - now()))
+        except TimeoutError:
+            return httpx.ReadTimeout(LATE, request=self._http.build_request(request.method, request.path))
         except httpx.TransportError as error:
             return error
+        except httpx.DecodingError as error:
+            raise no_answer(error, now() - ends_at + request.timeout_s) from error
 
 
 def blocking(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate[Blocking, P], A]:
@@ -183,8 +218,9 @@ class Client(Blocking):
     """Calls one gateway, and blocks. Threads may share it.
 
     `key`: an API key. `ca_file`: the authority of the gateway's certificate. `deadline_ms`: how long a call may last,
-    its repetitions included. `trust_plain` allows a key over http:// to another machine. `repeating` is called before
-    a request is sent again, with the error of the last one and the seconds until then.
+    its repetitions and the wait for a connection included; an answer may arrive a second later. `trust_plain` allows a
+    key over http:// to another machine. `repeating` is called before a request is sent again, with the error of the
+    last one and the seconds until then.
     """
 
     def within(self, deadline_ms: int) -> Self:

@@ -86,7 +86,9 @@ def refusal(response: httpx.Response) -> RetrievalError:
     )
 
 
-def no_answer(error: httpx.TransportError) -> RetrievalError:
-    """Returns the error of a request that nobody answered."""
-    kind = "timeout" if isinstance(error, httpx.ReadTimeout) else "unreachable"
-    return RetrievalError(kind, f"{error.request.method} {error.request.url}: {error or type(error).__name__}")
+def no_answer(error: httpx.RequestError, seconds: float) -> RetrievalError:
+    """Returns the error of a request that has no answer after so many seconds, or none that can be unpacked."""
+    late = isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout)
+    kind = "bad-answer" if isinstance(error, httpx.DecodingError) else "timeout" if late else "unreachable"
+    reason = str(error) or type(error).__name__
+    return RetrievalError(kind, f"{error.request.method} {error.request.url}: {reason} after {seconds:.1f} s")

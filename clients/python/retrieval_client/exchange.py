@@ -28,7 +28,8 @@ Outcome: TypeAlias = httpx.Response | httpx.TransportError
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, to be sent after a pause. `timeout_s`: how long its answer may take. `error`: why it is repeated."""
+    """One request, to be sent after a pause. `timeout_s`: how long it may take, with the wait for a connection.
+    `error`: why it is repeated."""
 
     method: str
     path: str
@@ -37,11 +38,10 @@ class Request:
     after_s: float = 0.0
     error: RetrievalError | None = None
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """The deadline, and the type of the body."""
+    def headers(self, left_s: float) -> dict[str, str]:
+        """Returns the deadline, so many seconds from now, and the type of the body."""
         content = {} if self.body is None else {"content-type": "application/json"}
-        return {"x-deadline-ms": str(max(1, int(self.timeout_s * 1000))), **content}
+        return {"x-deadline-ms": str(max(1, int(left_s * 1000))), **content}
 
 
 Steps: TypeAlias = Generator[Request, Outcome, A]
@@ -72,9 +72,10 @@ class Repetition:
 
 def attempt(parse: Parse[A], request: Request) -> Steps[A]:
     """Sends a request once. Raises RetrievalError for every outcome but an answer."""
+    began = time.monotonic() + request.after_s
     outcome = yield request
     if isinstance(outcome, httpx.TransportError):
-        raise no_answer(outcome) from outcome
+        raise no_answer(outcome, time.monotonic() - began) from outcome
     if not outcome.is_success:
         raise refusal(outcome)
     try:
