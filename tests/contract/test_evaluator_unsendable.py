@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contract.test_evaluator_cli import Evaluator, evaluator, stub, url
+from tests.contract.test_evaluator_cli import Evaluator, evaluator, url
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 
-__all__ = ["evaluator", "stub", "url"]  # fixtures
+__all__ = ["evaluator", "url"]  # fixtures
 
 LEFT_OUT = "1 of 4 judged queries cannot be sent"
 

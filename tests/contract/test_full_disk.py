@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from services.files.disk_writes import whole_file, write_whole
-from tests.contract.test_evaluator_cli import ROOT, evaluator, stub, url
+from tests.contract.test_evaluator_cli import ROOT, evaluator, url
 from tests.support.forks import Forks, forks
 from tests.support.gateway_stub import GatewayStub, write_shop
 
-__all__ = ["evaluator", "stub", "url"]  # fixtures
+__all__ = ["evaluator", "url"]  # fixtures
 PATH = {"PATH": "/usr/bin:/bin"}
 IMPORTS = ("evaluator.cli", "gateway.app", "gateway.keys")
 
