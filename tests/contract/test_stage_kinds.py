@@ -48,7 +48,7 @@ REPLAYED = tuple(f"evaluator/replay/{name}.py" for name in ("replayed", "page", 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The code that a stage kind concerns, to be edited."""
-    for folder in ("services", "gateway", "evaluator", "tests/support"):
+    for folder in ("services", "gateway", "evaluator", "clients/python", "tests/support"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "tests/__init__.py"):
         shutil.copy(ROOT / file, tmp_path / file)
