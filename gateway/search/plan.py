@@ -65,12 +65,7 @@ class WalkPlan:
     later: tuple[PlannedStage, ...]
     least_scores: Mapping[str, float | None]  # that each source stage can give; None: no bound
     explaining: Mapping[str, str]  # backends that explain, by the ids of the stages that they serve
-    lexical: Retrieve | None  # the first lexical retrieve, by whose preset matches are counted
-
-    @property
-    def preset(self) -> str | None:
-        """The first lexical preset that a retrieve names."""
-        return next((one.stage.preset for one in self.source.retrieves if one.stage.preset is not None), None)
+    lexical: Retrieve | None  # the first lexical retrieve, by whose preset matches are counted and highlighted
 
 
 def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:

@@ -89,7 +89,7 @@ async def include(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walke
     highlight = None
     if asked.highlight is not None:
         history = context.generations.history(name_of(walked.generation))
-        language = history.language(walked.generation, plan.preset)
+        language = history.language(walked.generation, None if plan.lexical is None else plan.lexical.preset)
         highlight = HighlightRequest(query=asked.query, fragments=asked.highlight, language=language)
     try:
         with collected_parts() as parts_ms:
