@@ -37,11 +37,12 @@ class AdaptiveLimit:
         return cost_ahead * pace_s
 
     def ended(
-        self, took_s: float, cost: float, now: float, *, overloaded: bool, others_wait: bool, alone: bool = False
+        self, took_s: float, cost: float, now: float, *, overloaded: bool, others_wait: bool, excused: bool = False
     ) -> None:
         """Records a request that ended `now` (of any monotonic clock) after `took_s`, and whether it met overload.
 
-        The limit does not shrink for one that was worked on `alone`: fewer at once would not have helped it.
+        The limit does not shrink for one that is `excused`: fewer at once would not have helped it. It was worked on
+        alone, or had too little time anyway.
         """
         self._mean_s += (took_s - self._mean_s) * (SMOOTHING if self._mean_s else 1.0)
         if others_wait and self._ended_at is not None:
@@ -50,7 +51,7 @@ class AdaptiveLimit:
             self._paced_cost = self._paced_cost * (1.0 - SMOOTHING) + cost
         self._ended_at = now if others_wait else None
         if overloaded:
-            if not alone and now - self._shrunk_at > took_s:
+            if not excused and now - self._shrunk_at > took_s:
                 self._shrunk_at = now
                 self.value = max(self._least, self.value * SHRINK)
         elif others_wait:

@@ -26,6 +26,10 @@ EARLY_S = 5.0
 EARLY_SHARE = 0.75
 # A request was slow if it took more than this share of the time it had.
 SLOW_SHARE = 0.5
+# A request that has less than this share of the time that others had of late meets the end of its time first, not
+# overload: the limit does not shrink for it. Of the others, no more than a second counts.
+HURRIED_SHARE = 0.25
+MOST_USUAL_S = 1.0
 # Share of the spare time (the time left less what the work takes) that a request may be expected to wait: waits are
 # estimated from means.
 SPARE_SHARE = 0.5
@@ -49,6 +53,19 @@ class Rest:
         if self.begun_beside() == begun_before:
             return 0.0
         return min(MOST_REST_S, took_s * (1.0 / self.share - 1.0))
+
+
+@dataclass(slots=True)
+class MostOfLate:
+    """The largest of the values noted of late: it halves after each EARLY_S without a larger one."""
+
+    value: float = 0.0
+    noted_at: float = float("-inf")
+
+    def note(self, value: float, now: float) -> None:
+        """Notes a value at a time of time.monotonic."""
+        if value >= self.value or now - self.noted_at > EARLY_S:
+            self.value, self.noted_at = max(value, self.value / 2), now
 
 
 @dataclass(slots=True)
@@ -86,10 +103,10 @@ class Limiter:
         self._in_flight = 0.0
         self._turns = ClientTurns()
         self._refused_at = float("-inf")
-        # The largest share of its time left that a request had for its work here, among those that had to wait within
-        # EARLY_S. A search that is re-ranked later has half.
-        self._work_share = 0.0
-        self._work_share_at = float("-inf")
+        # The share of its time left that a request had for its work here, of those that had to wait. A search that is
+        # re-ranked later has half.
+        self._work_share = MostOfLate()
+        self._usual_s = MostOfLate()  # the time that a request had
         instruments.limit.labels(lane).set(limit.value)
 
     @asynccontextmanager
@@ -109,7 +126,8 @@ class Limiter:
     @asynccontextmanager
     async def _held(self, ticket: Ticket) -> AsyncIterator[Held]:
         began, begun, alone = time.monotonic(), self.begun, self._in_flight <= ticket.cost
-        held = Held()
+        had_s, held = ticket.ends_at - began, Held()
+        self._usual_s.note(min(MOST_USUAL_S, had_s), began)
         beside = self._rest.begun_beside() if self._rest else 0
         try:
             yield held
@@ -124,7 +142,8 @@ class Limiter:
         finally:
             if self._rest is not None:
                 self._begin_rest(self._rest.seconds_after(time.monotonic() - began, beside))
-            self._end(ticket, began, held, alone=alone and self.begun == begun)
+            hurried = had_s < HURRIED_SHARE * self._usual_s.value
+            self._end(ticket, began, held, excused=hurried or (alone and self.begun == begun))
 
     @property
     def refuses(self) -> bool:
@@ -140,7 +159,7 @@ class Limiter:
         if not self.refuses or not (self._turns.waiting or self._in_flight >= self._limit.value):
             return None
         wait_s = self.expected_wait_s(client)
-        spare_s = self._work_share * remaining_s - self._limit.expected_s
+        spare_s = self._work_share.value * remaining_s - self._limit.expected_s
         if self._has_place(client) and not 0.0 < wait_s >= EARLY_SHARE * SPARE_SHARE * spare_s:
             return None
         return self._counted(self._too_many(wait_s))
@@ -184,7 +203,8 @@ class Limiter:
             await ticket.admitted
         except BaseException:
             if ticket.admitted.done() and not ticket.admitted.cancelled() and ticket.admitted.exception() is None:
-                self._end(ticket, 0.0, Held(tells=False), alone=False)  # admitted, and cancelled before it could begin
+                # Admitted, and cancelled before it could begin.
+                self._end(ticket, 0.0, Held(tells=False), excused=False)
             else:
                 self._leave(ticket)
                 self._admit_next()  # it may have stood before one that needs less
@@ -192,9 +212,7 @@ class Limiter:
 
     def _note_work_share(self, ticket: Ticket) -> None:
         now, remaining_s = time.monotonic(), current_deadline().remaining_s
-        share = min(1.0, (ticket.ends_at - now) / remaining_s) if remaining_s else 0.0
-        if share >= self._work_share or now - self._work_share_at > EARLY_S:
-            self._work_share, self._work_share_at = share, now
+        self._work_share.note(min(1.0, (ticket.ends_at - now) / remaining_s) if remaining_s else 0.0, now)
 
     def _refusal(self, client: str, within_s: float) -> Overloaded | None:
         """Returns why a request that has to wait is refused, or None."""
@@ -239,15 +257,15 @@ class Limiter:
         self._in_flight += ticket.cost
         self._turns.begin(ticket)
 
-    def _end(self, ticket: Ticket, began: float, held: Held, *, alone: bool) -> None:
-        """Gives the slot back, and records what the end of the work means. `alone`: it had the lane to itself."""
+    def _end(self, ticket: Ticket, began: float, held: Held, *, excused: bool) -> None:
+        """Gives the slot back, and records what the end of the work means. `excused`: as of AdaptiveLimit.ended."""
         if held.tells:
             now = time.monotonic()
             overloaded = _slow(began, ticket.ends_at) if held.overloaded is None else held.overloaded
             # Where nobody may wait, those that were refused of late would have.
             others_wait = bool(self._turns.waiting) or (not self._most_waiting and self.refuses)
             took_s = now - began
-            self._limit.ended(took_s, ticket.cost, now, overloaded=overloaded, others_wait=others_wait, alone=alone)
+            self._limit.ended(took_s, ticket.cost, now, overloaded=overloaded, others_wait=others_wait, excused=excused)
             self._instruments.limit.labels(self._lane).set(self._limit.value)
         self._in_flight -= ticket.cost
         self._turns.end(ticket)

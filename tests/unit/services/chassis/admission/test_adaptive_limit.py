@@ -71,9 +71,9 @@ def test_while_others_wait_the_wait_is_expected_from_the_time_between_ends_whate
     assert abs(limit.expected_wait_s(4.0) - 0.4) < 0.02
 
 
-def test_a_request_that_was_worked_on_alone_does_not_shrink_it() -> None:
+def test_a_request_that_fewer_at_once_would_not_have_helped_does_not_shrink_it() -> None:
     limit = AdaptiveLimit(4.0, 4.0)
-    limit.ended(0.9, 1.0, 5.0, overloaded=True, others_wait=True, alone=True)
+    limit.ended(0.9, 1.0, 5.0, overloaded=True, others_wait=True, excused=True)
     assert limit.value == 4.0
     limit.ended(0.9, 1.0, 10.0, overloaded=True, others_wait=True)
     assert limit.value < 4.0

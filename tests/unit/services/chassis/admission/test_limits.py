@@ -310,3 +310,23 @@ async def test_work_that_was_cut_off_late_is_no_success(overloaded: bool | None,
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("overloaded", [True, None])
+async def test_requests_that_have_far_less_time_than_others_do_not_shrink_the_limit(overloaded: bool | None) -> None:
+    adaptive = AdaptiveLimit(4.0, 8.0)
+    limiter = Limiter("work", adaptive, 100, Instruments())
+    async with limiter.slot(1.0):
+        for _ in range(50):
+            async with limiter.slot(0.0) as held:  # all of its time is over when it ends
+                held.overloaded = overloaded
+        assert adaptive.value == 4.0
+
+
+async def test_requests_that_have_as_little_time_as_all_others_shrink_the_limit() -> None:
+    adaptive = AdaptiveLimit(4.0, 8.0)
+    limiter = Limiter("work", adaptive, 100, Instruments())
+    for within_s in (0.03, 0.02):
+        async with limiter.slot(within_s), limiter.slot(within_s) as held:
+            held.overloaded = True
+    assert adaptive.value < 4.0
