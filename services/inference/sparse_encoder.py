@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.contracts.explanation import Match
+from services.inference.explained_matches import matches_of_all
 from services.inference.idf import read_idf
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, SparseEncoderProfile
-from services.inference.term_matches import matches_of_all
 from services.vectorstore.representation import Sparse, SparseVector, Vector
 
 Float32 = NDArray[np.float32]

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.contracts.explanation import Match
+from services.inference.explained_matches import best_matches
 from services.inference.idf import COMMAND, read_idf
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, TokenEncoderProfile
-from services.inference.token_matches import best_matches
 from services.vectorstore.representation import MultiVector, Storage, TokenVectors, Vector
 
 Float32 = NDArray[np.float32]

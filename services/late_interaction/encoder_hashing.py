@@ -10,7 +10,7 @@ import numpy as np
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.contracts.explanation import Match
-from services.inference.token_matches import best_matches
+from services.inference.explained_matches import best_matches
 from services.inference.word_splitting import lowercase_words
 from services.vectorstore.representation import MultiVector, Storage, TokenVectors, Vector
 

@@ -1,0 +1,47 @@
+"""Cuts the tokens of a document into passages. Pure: counts and offsets in, ranges of tokens out.
+
+The best passage is the document's score, MaxP: Dai and Callan, "Deeper Text Understanding for IR with Contextual
+Neural Language Modeling" (SIGIR 2019), section 3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.contracts.passages import Passages
+
+Offsets = Sequence[tuple[int, int]]  # of each token: its first character, and the one behind its last
+
+
+@dataclass(frozen=True, slots=True)
+class CutTokens:
+    """Passages of a document: each is its first `front` tokens, the title, and one of `ranges` of the others."""
+
+    front: int
+    ranges: tuple[range, ...]
+
+
+def cut_tokens(count: int, title: int, passages: Passages, most: int | None = None) -> CutTokens:
+    """Cuts a document of `count` tokens, of which the first `title` are its title, into passages.
+
+    A document that fits is one passage without a front. Of a long title half a passage stands in front, and the rest
+    belongs to the text; the overlap is at most half of what the title leaves. Every token is in a passage, except
+    behind the first `most` passages.
+    """
+    if count <= passages.tokens:
+        return CutTokens(0, (range(count),))
+    front = min(title, passages.tokens // 2)
+    room = passages.tokens - front
+    overlap = min(passages.overlap, room // 2)
+    # The last one that begins has at least one token that no other has.
+    starts = range(front, count - overlap, room - overlap)[:most]
+    return CutTokens(front, tuple(range(start, min(count, start + room)) for start in starts))
+
+
+def count_title_tokens(offsets: Offsets, title: int) -> int:
+    """Counts the tokens that begin within the first `title` characters."""
+    return next((place for place, (start, _) in enumerate(offsets) if start >= title), len(offsets))
+
+
+def passage_text(text: str, offsets: Offsets, tokens: range) -> str:
+    """Returns the substring of these tokens: from the first character of the first to the last one of the last."""
+    return text[offsets[tokens.start][0] : offsets[tokens.stop - 1][1]] if tokens else ""
