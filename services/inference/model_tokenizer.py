@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tokenizers import Encoding, Tokenizer
 
+from services.inference.passages import Offsets
 from services.inference.profiles import ModelError
 
 
@@ -75,6 +76,11 @@ class ModelTokenizer:
         """Returns the token ids of each text, without special tokens, before truncation."""
         encoded = self._tokenizer.encode_batch_fast([_clean(text) for text in texts], add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
+
+    def located(self, texts: Sequence[str]) -> list[tuple[list[int], Offsets]]:
+        """Returns the token ids of each text, as `ids` does, and of each token the characters that it was made from."""
+        encoded = self._tokenizer.encode_batch([_clean(text) for text in texts], add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
     def single(self, ids: list[int], marker: Sequence[int] = (), max_tokens: int | None = None) -> Row:
         """Adds the special tokens to one text, and truncates its end at the limit, or at `max_tokens`.

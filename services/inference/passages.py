@@ -7,8 +7,6 @@ Neural Language Modeling" (SIGIR 2019), section 3.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.contracts.passages import Passages
-
 Offsets = Sequence[tuple[int, int]]  # of each token: its first character, and the one behind its last
 
 
@@ -20,18 +18,18 @@ class CutTokens:
     ranges: tuple[range, ...]
 
 
-def cut_tokens(count: int, title: int, passages: Passages, most: int | None = None) -> CutTokens:
-    """Cuts a document of `count` tokens, of which the first `title` are its title, into passages.
+def cut_tokens(count: int, title: int, size: int, overlap: int, most: int | None = None) -> CutTokens:
+    """Cuts a document of `count` tokens, of which the first `title` are its title, into passages of at most `size`.
 
     A document that fits is one passage without a front. Of a long title half a passage stands in front, and the rest
     belongs to the text; the overlap is at most half of what the title leaves. Every token is in a passage, except
     behind the first `most` passages.
     """
-    if count <= passages.tokens:
+    if count <= size:
         return CutTokens(0, (range(count),))
-    front = min(title, passages.tokens // 2)
-    room = passages.tokens - front
-    overlap = min(passages.overlap, room // 2)
+    front = min(title, size // 2)
+    room = size - front
+    overlap = min(overlap, room // 2)
     # The last one that begins has at least one token that no other has.
     starts = range(front, count - overlap, room - overlap)[:most]
     return CutTokens(front, tuple(range(start, min(count, start + room)) for start in starts))

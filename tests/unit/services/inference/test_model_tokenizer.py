@@ -59,6 +59,14 @@ def test_a_real_tokenizer_gives_the_rows_of_the_library(bert_file):
     assert tokens.single(passage_ids).ids == library.encode(passage).ids
 
 
+def test_each_token_says_which_characters_it_was_made_from(bert_file):
+    tokens = ModelTokenizer(bert_file, 64)
+    texts = ["Café: 🙂 unaffable", "", "a\0b"]
+    located = tokens.located(texts)
+    assert [ids for ids, _ in located] == tokens.ids(texts)
+    assert [texts[0][start:end] for start, end in located[0][1]] == ["Café", ":", "🙂", "una", "ffa", "ble"]
+
+
 def test_the_truncation_and_padding_saved_in_the_file_are_ignored(tmp_path):
     tiny_tokenizer(tmp_path / TOKENIZER)
     tokens = ModelTokenizer(tmp_path / TOKENIZER, 32)

@@ -19,7 +19,7 @@ PASSAGES = st.integers(16, 300).flatmap(
 def test_every_token_is_in_a_passage_and_none_is_longer_than_asked_for(
     count: int, title: int, passages: Passages
 ) -> None:
-    cut = cut_tokens(count, min(title, count), passages)
+    cut = cut_tokens(count, min(title, count), passages.tokens, passages.overlap)
     assert {*range(cut.front), *itertools.chain(*cut.ranges)} == set(range(count))
     assert max(cut.front + len(one) for one in cut.ranges) <= passages.tokens
     assert cut.front <= title
@@ -31,15 +31,15 @@ def test_every_token_is_in_a_passage_and_none_is_longer_than_asked_for(
 
 
 def test_a_document_that_fits_is_one_passage_without_a_front() -> None:
-    assert cut_tokens(128, 10, Passages(tokens=128, overlap=64)).ranges == (range(128),)
-    assert cut_tokens(128, 10, Passages(tokens=128, overlap=64)).front == 0
-    assert cut_tokens(0, 0, Passages(tokens=16)).ranges == (range(0),)
+    assert cut_tokens(128, 10, 128, 64).ranges == (range(128),)
+    assert cut_tokens(128, 10, 128, 64).front == 0
+    assert cut_tokens(0, 0, 16, 0).ranges == (range(0),)
 
 
 def test_the_title_stands_in_front_of_each_passage() -> None:
-    cut = cut_tokens(300, 10, Passages(tokens=110, overlap=20))
+    cut = cut_tokens(300, 10, 110, 20)
     assert (cut.front, cut.ranges) == (10, (range(10, 110), range(90, 190), range(170, 270), range(250, 300)))
-    assert cut_tokens(300, 10, Passages(tokens=110, overlap=20), most=2).ranges == cut.ranges[:2]
+    assert cut_tokens(300, 10, 110, 20, most=2).ranges == cut.ranges[:2]
 
 
 def test_a_passage_is_a_substring_of_the_text() -> None:
