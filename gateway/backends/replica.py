@@ -33,6 +33,7 @@ from services.chassis.background_tasks import Supervisor
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
 from services.chassis.requests.caching import NO_STORE, no_store_requested, pass_on_lookups
+from services.chassis.requests.callers import CLIENT_HEADER
 from services.chassis.requests.telemetry import REQUEST_ID_HEADER, request_id
 from services.contracts.base import Wire
 from services.contracts.problem import Problem
@@ -62,6 +63,7 @@ class Call:
     timeout_s: float
     body: Wire | None = None
     reads: bool = False
+    client: str = ""  # named to the backend, if it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,8 @@ async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Va
 def _request(peer: Peer, call: Call, timeout_s: float) -> Outgoing:
     authorization = peer.authorization
     headers = {DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))), REQUEST_ID_HEADER: request_id(), **authorization}
+    if call.client:
+        headers[CLIENT_HEADER] = call.client
     if no_store_requested():
         headers["cache-control"] = NO_STORE
     content: bytes | None = None

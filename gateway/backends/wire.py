@@ -105,8 +105,7 @@ class Backend:
 
     async def poll(self, call: Call, answer: type[Answer]) -> Answer:
         """Sends a call even while breakers are open: background polls must notice when a backend returns. Retries once,
-        on another replica. Raises BackendFailed.
-        """
+        on another replica. Raises BackendFailed."""
         first = self._for_poll()
         if first is None:
             raise self._unavailable()
@@ -183,8 +182,7 @@ class Backend:
 
     def _chosen(self, half_open: Literal["first", "last", "never"], than: Replica | None = None) -> Replica | None:
         """Returns the replica for a call, among equals the one with the fewest in flight, or None if every breaker
-        refuses it. With `than`, it is another one, known to answer.
-        """
+        refuses it. With `than`, it is another one, known to answer."""
         if than is None:
             replicas = self._round_robin()
         else:
@@ -318,9 +316,11 @@ async def explain(backend: Backend, generation: str, request: ExplainRequest, ti
     return await _read(backend, generation, "/explain", request, ExplainAnswer, timeout_s)
 
 
-async def score(backend: Backend, request: ScoreRequest | StoredScoreRequest, timeout_s: float) -> ScoreAnswer:
-    """Scores passages, or documents whose vectors the backend has stored, for a query."""
-    return await backend.request(Call("POST", "/v1/score", timeout_s, request, reads=True), ScoreAnswer)
+async def score(
+    backend: Backend, request: ScoreRequest | StoredScoreRequest, timeout_s: float, client: str
+) -> ScoreAnswer:
+    """Scores passages, or documents whose vectors the backend has stored, for the query of a client."""
+    return await backend.request(Call("POST", "/v1/score", timeout_s, request, True, client), ScoreAnswer)
 
 
 async def fetch_documents(

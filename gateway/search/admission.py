@@ -46,15 +46,16 @@ class Admission:
         self._rerankers: dict[str, Limiter] = {}
         self._instruments = instruments
 
-    def reranking(self, backend: str, within_s: float) -> AbstractAsyncContextManager[Held]:
+    def reranking(self, backend: str, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
         """Holds a slot for a re-ranking by this backend. Raises Overloaded at once where it has as many as it can do.
 
         None waits: its search answers without it, and its texts are not read. The limit follows what the backend does.
+        A client has its part of it, although others have taken all.
         """
         if backend not in self._rerankers:
             limit = AdaptiveLimit(CONNECTIONS, CONNECTIONS)
             self._rerankers[backend] = Limiter(backend, limit, 0, self._instruments)
-        return self._rerankers[backend].slot(within_s)
+        return self._rerankers[backend].slot(within_s, client=client)
 
     def slot(self, cost: float, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
         """Holds a slot for a search that must have retrieved within `within_s` seconds. Raises Overloaded."""

@@ -38,7 +38,8 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
         timeout_s = context.timeout_s(backend.name, RERANKING, later, hits=context.request.top, calls=2)
         ends_at = time.monotonic() + timeout_s
         may_skip = stage.on_failure == "skip"
-        async with context.admission.reranking(backend.name, timeout_s) if may_skip else nullcontext(Held()) as held:
+        slot = context.admission.reranking(backend.name, timeout_s, context.client) if may_skip else nullcontext(Held())
+        async with slot as held:
             held.overloaded = False  # a slow reranker is not overloaded: one that is answers so
             try:
                 scores: dict[str, float] = {}
@@ -104,7 +105,7 @@ async def _scores(
     if left_s < LEAST_CALL_S:
         raise BackendFailed(backend.name, "deadline", "the texts took its time; send a larger X-Deadline-Ms.")
     try:
-        answer = await wire.score(backend, request, left_s)
+        answer = await wire.score(backend, request, left_s, context.client)
     except BackendFailed as failure:
         if failure.unknown_generation:
             raise not_held(backend.name, context.generation) from failure

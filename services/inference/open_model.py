@@ -133,8 +133,8 @@ class OpenModel:
         return in_request_order(batches, results)
 
     def token_budget(self, deadline: Deadline) -> float:
-        """Estimates the padded tokens that one thread has time for, sharing it with all requests that wait now."""
-        share_s = deadline.remaining_s / (1 + self._workers.waiting_requests)
+        """Estimates the padded tokens that one thread has time for, sharing it with what waits now."""
+        share_s = deadline.remaining_s * self._workers.share
         token_s = self._token_time.seconds_per_token
         return share_s / token_s if token_s else math.inf
 

@@ -3,6 +3,7 @@
 Owns the threads, the queues and their bounds; what a task computes is left to open_model. There are as many threads as
 cores, and each runs one task at a time, a micro-batch. Small requests go first, and requests of about the same size
 take turns by task, so that ten passages wait only for the micro-batches that already run, not for a thousand passages.
+Clients take turns by task too, before sizes count (current_client).
 Aging prevents starvation: one turn in eight goes to the request served least recently. A free thread takes the next
 task at once: no timer waits for a fuller batch. Between two tasks, a request is dropped when its deadline has passed or
 its caller is cancelled. After a second without requests, each thread returns its freed memory.
@@ -17,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
+from services.chassis.admission.client_turns import MOST_ABSENT, current_client
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded, Unavailable
 from services.inference.glibc_memory import trim_memory
@@ -43,6 +45,7 @@ class _Request:
 
     def __init__(self, tasks: Sequence[Callable[[], object]], deadline: Deadline | None, *, urgent: bool) -> None:
         self.urgent = urgent
+        self.client = current_client()
         self.waiting = deque(enumerate(tasks))
         self.results: dict[int, object] = {}
         self.total = len(tasks)
@@ -103,6 +106,7 @@ class Workers:
         self._on_idle, self._idle_s = on_idle, idle_s
         self._niceness = niceness
         self._turns_taken = 0
+        self._last_turns: dict[str, int] = {}  # by client
         self._closed = False
         self._threads = [
             threading.Thread(
@@ -120,9 +124,12 @@ class Workers:
             return sum(len(request.waiting) for queue in (self._urgent, self._regular) for request in queue)
 
     @property
-    def waiting_requests(self) -> int:
-        """Number of requests, without urgent ones, that have tasks waiting for a thread now."""
-        return len(self._regular)
+    def share(self) -> float:
+        """Part of the threads' turns that a new request gets which is not urgent, of the current client."""
+        client = current_client()
+        with self._condition:
+            clients = [request.client for request in self._regular]
+        return 1 / (len({client, *clients}) * (1 + clients.count(client)))
 
     async def run(
         self, tasks: Sequence[Callable[[], T]], deadline: Deadline | None = None, *, urgent: bool = False
@@ -183,8 +190,10 @@ class Workers:
             if self._closed:
                 raise _closed()
             queue = self._queue(request)
-            # Counts only requests that go before this one: a thousand waiting passages must not refuse ten.
-            ahead = sum(len(other.waiting) for other in queue if other.size <= request.size)
+            # Counts only requests that go before this one: a thousand waiting passages must not refuse ten, nor those
+            # of one client another.
+            own = (other for other in queue if other.client == request.client)
+            ahead = sum(len(other.waiting) for other in own if other.size <= request.size)
             if ahead >= self._max_pending:
                 raise Overloaded(f"{ahead} batches are waiting for this model already; try again later.")
             queue.append(request)
@@ -215,8 +224,11 @@ class Workers:
             queue = self._urgent or self._regular
             self._turns_taken += 1
             # Ordered by last turn: the head was served least recently, and of equal sizes `min` takes the first.
-            aging = self._turns_taken % AGING_INTERVAL == 0
-            request = queue[0] if aging else min(queue, key=lambda waiting: waiting.size)
+            aging, turns = self._turns_taken % AGING_INTERVAL == 0, self._last_turns
+            request = queue[0] if aging else min(queue, key=lambda one: (turns.get(one.client, 0), one.size))
+            turns[request.client] = self._turns_taken
+            if len(turns) > MOST_ABSENT:
+                turns.clear()
             queue.remove(request)
             place, task = request.waiting.popleft()
             request.running += 1

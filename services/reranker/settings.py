@@ -30,7 +30,7 @@ class RerankerSettings(KeyedSettings):
     )
     max_batch_tokens: int = Field(512, ge=8, description="Padded tokens in one call of the model, at most.")
     max_waiting_batches: int = Field(
-        256, ge=1, description="Micro-batches that may wait before those of a request; with more, 429."
+        256, ge=1, description="A client's micro-batches that may wait before those of a request; with more, 429."
     )
     passage_cache_mb: int = Field(
         32, ge=0, le=65_536, description="Memory for the token ids of passages that come again, in MB; 0: none."

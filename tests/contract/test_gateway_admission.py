@@ -87,3 +87,10 @@ async def test_a_refusal_by_a_service_shrinks_the_limit_at_once_whatever_time_is
         await two_searches(stack)
         assert time.monotonic() - started < 0.9  # less than the second that the refusals say to wait
         assert search_limit((await stack.client.get("/metrics")).text) < before
+
+
+async def test_a_reranker_learns_for_whom_it_is_asked_from_the_gateway_and_from_no_caller() -> None:
+    async with opened_stack() as stack:
+        stack.client.headers["x-client"] = "somebody else"
+        await stack.search("fruit")
+        assert stack.reranker.clients == ["127.0.0.1"]

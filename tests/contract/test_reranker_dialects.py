@@ -225,11 +225,16 @@ SENTENCES: dict[str, Sentence] = {
 }
 
 
+async def full_service(client: httpx.AsyncClient, path: str) -> httpx.Response:
+    body = {"texts": ["b"]} if path == "/rerank" else {"documents": ["b"], "model": "any"}
+    return await overloaded(client, path, "work", query="a", **body)
+
+
 @pytest.mark.parametrize("path", SENTENCES)
 async def test_every_fault_is_told_in_the_vendors_own_shape(path: str) -> None:
     small = RerankerSettings(scorer="overlap", max_in_flight=1, max_waiting=0, max_body_bytes=1_024)
     async with connected(build_app(small)) as client:
-        full = await overloaded(client, path)
+        full = await full_service(client, path)
         late = await too_late(client, path)
         large = await too_large(client, path)
         bad = await not_json(client, path)
@@ -247,7 +252,7 @@ async def test_every_fault_is_told_in_the_vendors_own_shape(path: str) -> None:
 async def test_tei_kinds_of_error_are_its_own() -> None:
     small = RerankerSettings(scorer="overlap", max_in_flight=1, max_waiting=0, max_body_bytes=1_024)
     async with connected(build_app(small)) as client:
-        answers = [await fault(client, "/rerank") for fault in (overloaded, too_late, too_large)]
+        answers = [await fault(client, "/rerank") for fault in (full_service, too_late, too_large)]
     assert [one.json()["error_type"] for one in answers] == ["Overloaded", "Backend", "Validation"]
 
 

@@ -106,9 +106,7 @@ EXPECTED = {
     "late_interaction": [*OF_COLLECTIONS, FINISHING, VECTORS, EXPLAINING, ("POST", "/v1/score", WORK)],
     "reranker": [
         ("POST", "/v1/score", Handling("own")),
-        ("POST", "/v1/rerank", BULK),
-        ("POST", "/v2/rerank", BULK),
-        ("POST", "/rerank", BULK),
+        *(("POST", path, Handling("own", slow=True)) for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
         MODELS,
     ],
 }

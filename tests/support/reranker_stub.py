@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 
 from services.chassis.app import create_app, router
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.requests.callers import CLIENT_HEADER
 from services.chassis.requests.handling import handled
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.health import Check
@@ -29,6 +30,7 @@ class RerankerStub:
     most: int | None = None
     needs_ms: float | None = None
     asked: list[ScoreRequest] = field(default_factory=list)
+    clients: list[str | None] = field(default_factory=list)  # for whom it was asked
 
     def scores(self, request: ScoreRequest) -> tuple[float | None, ...]:
         self.asked.append(request)
@@ -47,7 +49,8 @@ class RerankerStub:
 
             @routes.post("/v1/score")
             @handled(scope="search")
-            async def score(request: ScoreRequest) -> ScoreAnswer:
+            async def score(request: ScoreRequest, received: Request) -> ScoreAnswer:
+                self.clients.append(received.headers.get(CLIENT_HEADER))
                 needs_ms = self.needs_ms if request.partial else None
                 return ScoreAnswer(model=self.model, weight=self.weight, scores=self.scores(request), needs_ms=needs_ms)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 from fastapi import FastAPI
@@ -21,35 +22,13 @@ async def connected(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def overloaded(client: httpx.AsyncClient, path: str) -> httpx.Response:
+async def overloaded(client: httpx.AsyncClient, path: str, lane: str = "bulk", **body: object) -> httpx.Response:
     """Returns the answer of a service with one slot and no queue while another request holds the slot."""
-    taken, release = asyncio.Event(), asyncio.Event()
     transport = client._transport
     assert isinstance(transport, httpx.ASGITransport)
-    scope = {
-        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
-        "headers": [(b"content-type", b"application/json")], "scheme": "http", "server": ("service", 80),
-        "root_path": "", "http_version": "1.1",
-    }  # fmt: skip
-    arrived = [{"type": "http.request", "body": b"{}", "more_body": False}]
-
-    async def receive() -> dict[str, object]:
-        if arrived:
-            return arrived.pop()
-        await release.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: object) -> None:
-        taken.set()
-        await release.wait()
-
-    first = asyncio.ensure_future(transport.app(scope, receive, send))
-    await taken.wait()
-    try:
-        return await client.post(path, json={})
-    finally:
-        release.set()
-        await first
+    app: Any = transport.app
+    async with app.state.lanes[lane].slot(60.0):
+        return await client.post(path, json=body)
 
 
 async def too_late(client: httpx.AsyncClient, path: str) -> httpx.Response:

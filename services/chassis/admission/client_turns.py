@@ -2,11 +2,24 @@
 
 import asyncio
 from collections import deque
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 # Clients without a request in the lane that are remembered, so that who sends one costly request after the other
 # does not come anew each time.
 MOST_ABSENT = 1_000
+
+_client: ContextVar[str] = ContextVar("client", default="")
+
+
+def set_client(client: str) -> None:
+    """Sets who takes turns with others in the threads that the current request asks."""
+    _client.set(client)
+
+
+def current_client() -> str:
+    """Returns whom `set_client` has named; empty where nobody was."""
+    return _client.get()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +101,10 @@ class ClientTurns:
         elif len(self._starts) > MOST_ABSENT + len(self._working) + len(self._queues):
             present = self._working.keys() | self._queues.keys()
             self._starts = {client: start for client, start in self._starts.items() if client in present}
+
+    def has_part_left(self, client: str, limit: float) -> bool:
+        """Returns whether one request more leaves this client within its part of the limit on those in flight."""
+        return self._working.get(client, 0) + 1 <= limit / len(self._working.keys() | {client})
 
     def ahead_of(self, client: str) -> float:
         """Returns the cost that is admitted before a new ordinary request of this client, of all that waits."""

@@ -6,6 +6,8 @@ from starlette.types import Scope
 
 from services.access.key_ring import Principal
 
+# By it the gateway names the client whose request it passes on. Read on routes of the scope `internal` alone.
+CLIENT_HEADER = "x-client"
 _CALLER = "caller"
 _COLLECTION = re.compile(r"/v1/collections/([^/]+)")
 

@@ -6,7 +6,7 @@ An option that is not supported is refused by name. An option that has no effect
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field, FiniteFloat, JsonValue
 
 from services.chassis.app import router
@@ -149,12 +149,12 @@ def cohere_v1_router(scorer: Scorer) -> APIRouter:
     routes = router(CohereOrJinaError)
 
     @routes.post("/v1/rerank", response_model_exclude_none=True)
-    @handled("bulk", scope="search", slow=True)
-    async def rerank_v1(asked: RerankV1, response: Response) -> AnswerV1:
+    @handled("own", scope="search", slow=True)
+    async def rerank_v1(asked: RerankV1, response: Response, received: Request) -> AnswerV1:
         check_requested_model(asked.model, scorer.model)
         check_truncation(asked.truncation, asked.truncate_prompt_tokens, scorer.max_tokens)
         texts = asked.texts
-        found = await rank(scorer, asked.query, texts)
+        found = await rank(received, scorer, asked.query, texts)
         read = sum(min(length, scorer.max_tokens) for length in await lengths(scorer, asked.query, texts))
         response.headers[MODEL_HEADER] = scorer.model
         return AnswerV1(
@@ -173,12 +173,12 @@ def cohere_v2_router(scorer: Scorer) -> APIRouter:
     routes = router(CohereError)
 
     @routes.post("/v2/rerank", response_model_exclude_none=True)
-    @handled("bulk", scope="search", slow=True)
-    async def rerank_v2(asked: RerankV2, response: Response) -> AnswerV2:
+    @handled("own", scope="search", slow=True)
+    async def rerank_v2(asked: RerankV2, response: Response, received: Request) -> AnswerV2:
         check_requested_model(asked.model, scorer.model)
         if asked.max_tokens_per_doc is not None and asked.max_tokens_per_doc < scorer.max_tokens:
             raise BadInput(f"max_tokens_per_doc: must be at least {scorer.max_tokens}, where this model cuts anyway.")
-        found = await rank(scorer, asked.query, asked.texts)
+        found = await rank(received, scorer, asked.query, asked.texts)
         response.headers[MODEL_HEADER] = scorer.model
         return AnswerV2(
             id=request_id(), results=_results(asked, found), meta=_meta("2", asked, asked.model, scorer.model)

@@ -4,9 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fastapi import Request
+
+from services.chassis.admission.lanes import client_of
 from services.chassis.deadlines import current_deadline
 from services.chassis.requests.telemetry import timed
 from services.reranker.scorer import Scorer
+from services.reranker.turns import slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +22,15 @@ class RankedText:
     relevance: float
 
 
-async def rank(scorer: Scorer, query: str, texts: Sequence[str]) -> list[RankedText]:
-    """Scores all texts and returns them best first; equal scores keep the order of the request.
+async def rank(received: Request, scorer: Scorer, query: str, texts: Sequence[str]) -> list[RankedText]:
+    """Scores all texts in their client's turn. Returns them best first; equal scores keep the order of the request.
 
-    Raises DeadlineExceeded unless all are scored in time: a vendor's answer cannot carry a document without a score.
+    Raises Overloaded, and DeadlineExceeded unless all are scored in time: a vendor's answer cannot carry a document
+    without a score.
     """
-    with timed("score"):
-        scores = await scorer.score(query, texts, current_deadline())
+    async with slot(received, client_of(received.scope), len(texts)):
+        with timed("score"):
+            scores = await scorer.score(query, texts, current_deadline())
     found = [
         RankedText(index, score, score if scorer.bounded else sigmoid(score)) for index, score in enumerate(scores)
     ]

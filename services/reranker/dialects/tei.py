@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import FiniteFloat
 
 from services.chassis.app import router
@@ -44,11 +44,11 @@ def tei_router(scorer: Scorer) -> APIRouter:
     routes = router(TeiError)
 
     @routes.post("/rerank", response_model_exclude_none=True)
-    @handled("bulk", scope="search", slow=True)
-    async def rerank(asked: TeiRerank, response: Response) -> list[Rank]:
+    @handled("own", scope="search", slow=True)
+    async def rerank(asked: TeiRerank, response: Response, received: Request) -> list[Rank]:
         if asked.truncate is False:
             await _refuse_long(scorer, asked)
-        found = await rank(scorer, asked.query, asked.texts)
+        found = await rank(received, scorer, asked.query, asked.texts)
         response.headers[MODEL_HEADER] = scorer.model
         return [
             Rank(
