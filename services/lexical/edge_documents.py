@@ -4,7 +4,7 @@ import functools
 import json
 import math
 import uuid
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import qdrant_edge as edge
 
@@ -20,7 +20,6 @@ from services.contracts.documents import (
     StoredPart,
 )
 from services.contracts.retrieval import Sort
-from services.contracts.scored import Ranking, paired
 from services.lexical.analysis import joined_words_of, words_of
 from services.lexical.edge_query import TermFields, term_fields
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
@@ -32,14 +31,8 @@ from services.storage.fields import fields_of
 from services.storage.point_ids import point_id
 from services.storage.write_order import newer_versions, overtaken
 
-# Caches the caller's ids of points that were hits. A point's id is computed from the caller's id, so entries never
-# become stale. 1,000 ids take 7 ms from payloads, 0.3 ms from here.
-KnownIds = MutableMapping["edge.PointId", str]
 # Where a document stands in a sorted list: by a number, then by its id.
 Place = tuple[float, str]
-# Ids of a generation above which the cache is emptied before a search: reading them again costs that search what its
-# first one cost.
-MOST_KNOWN_IDS = 50_000
 
 
 class EdgeDocuments:
@@ -105,18 +98,6 @@ class EdgeDocuments:
             parts = {part: json.loads(kept[part]) for part in ("metadata", "expansions") if part in kept}
             found.append(Document(id=payload["id"], **texts, **parts))
         return found
-
-    def query(self, request: edge.QueryRequest, known: KnownIds) -> Ranking:
-        """Returns hits in Edge's order: best first, equal scores in any order."""
-        points = self._shard.query(request)
-        if len(known) > MOST_KNOWN_IDS:
-            known.clear()
-        unknown = [point.id for point in points if point.id not in known]
-        if unknown:
-            for record in self._shard.retrieve(unknown, with_payload=["id"], with_vector=False):
-                if record.payload is not None:
-                    known[record.id] = record.payload["id"]
-        return paired((known[point.id], point.score) for point in points)
 
     def _payloads(self, ids: Sequence[str], keys: list[str]) -> Iterator["edge.Payload"]:  # a name of the stubs alone
         points: list[edge.PointId] = [point_id(one) for one in dict.fromkeys(ids)]

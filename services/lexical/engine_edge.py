@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 import qdrant_edge as edge
 
@@ -21,7 +20,7 @@ from services.contracts.scored import Ranking, Scored
 from services.lexical.analysis import known_version, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions
 from services.lexical.edge_counting import count_matches, with_words
-from services.lexical.edge_documents import SCHEMA, EdgeDocuments, KnownIds, Place, page_of_ids, page_to_sort
+from services.lexical.edge_documents import SCHEMA, EdgeDocuments, Place, page_of_ids, page_to_sort
 from services.lexical.edge_query import bm25_request
 from services.lexical.facets import checked_facets
 from services.lexical.presets import chosen_preset
@@ -52,7 +51,6 @@ class EdgeEngine:
         """Opens the directory and every generation in it (blocking). Raises Unavailable if it is in use."""
         # Edge holds the GIL during its calls, so more threads would only wait for each other.
         self._held = EdgeDirectory(directory, SCHEMA, limits, threads=1, clock=clock)
-        self._known_ids: WeakKeyDictionary[EdgeGeneration, KnownIds] = WeakKeyDictionary()
 
     async def check(self) -> Check:
         """Returns the state of the directory; an open one stays usable."""
@@ -168,11 +166,9 @@ class EdgeEngine:
         words = words_of(asked.query, preset.language)
         if not words:
             return ()
-        known = self._known_ids.setdefault(held, {})
 
         async def fetch(limit: int) -> Sequence[Scored]:
-            request = bm25_request(preset, words, where, limit)
-            return await held.read(lambda shard: EdgeDocuments(held.record, shard).query(request, known))
+            return await held.ranking(bm25_request(preset, words, where, limit))
 
         return await settle_ties(fetch, asked.top)
 

@@ -17,12 +17,14 @@ import qdrant_edge as edge
 from services.chassis.errors import ProblemError, UnknownCollection
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.content_digest import ContentDigest
+from services.contracts.scored import Ranking
 from services.files.regular_file import read_regular
 from services.storage import edge_subprocess
 from services.storage.edge_disk_space import DiskSpace, FolderSize, disk_usage
 from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import LAYOUT, RECORD, GenerationRecord, has_text, replace_file, sync_folder
 from services.storage.edge_folders import MARKER, claim_folder, confirm_claim, move_aside, remove
+from services.storage.known_ids import KnownIds
 from services.storage.stamps import with_more_backends
 
 T = TypeVar("T")
@@ -78,6 +80,7 @@ class EdgeGeneration:
     ) -> None:
         self.record = record
         self.size = FolderSize(folder)
+        self.known_ids = KnownIds()
         self._folder = folder
         self._shard = shard
         self._disk = disk
@@ -148,6 +151,10 @@ class EdgeGeneration:
     async def read(self, work: Callable[[Shard], T]) -> T:
         """Runs `work` on the shard, in a thread."""
         return await self._run(lambda: work(self._shard))
+
+    async def ranking(self, request: edge.QueryRequest) -> Ranking:
+        """Returns the hits of a request, in a thread. Edge's order: best first, equal scores in any order."""
+        return await self._run(lambda: self.known_ids.ranking(self._shard, request))
 
     async def write(self, work: Callable[[Shard, ContentDigest], T]) -> T:
         """Runs `work` on the shard, in a thread, excluding other writers. Waits while a copy is being optimised.

@@ -116,7 +116,7 @@ def edge_vector(vector: Vector, representation: Representation) -> "edge.Vector"
 def search_request(
     vector: Vector, representation: Representation, limit: int, where: edge.Filter | None, beam: int | None
 ) -> edge.QueryRequest:
-    """Returns the search for a checked vector that gives `limit` ids and scores; exact where `beam` is None."""
+    """Returns the search for a checked vector that gives `limit` points; exact where `beam` is None."""
     params = edge.SearchParams(exact=beam is None, hnsw_ef=beam)
     if isinstance(vector, SparseVector):
         query, candidates = edge.Query.Nearest(_sparse(vector), using=SPARSE), None
@@ -129,9 +129,7 @@ def search_request(
             candidates = [edge.Prefetch(max(beam, limit), query=pooled, params=params, filter=where)]
             # Edge would score some of the candidates anew by the vectors on the disk: how many depends on `limit`.
             params = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False))
-    return edge.QueryRequest(
-        limit, query=query, prefetches=candidates, filter=where, params=params, with_payload=["id"]
-    )
+    return edge.QueryRequest(limit, query=query, prefetches=candidates, filter=where, params=params)
 
 
 def _sparse(vector: SparseVector) -> edge.SparseVector:

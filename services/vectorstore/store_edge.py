@@ -9,7 +9,7 @@ import qdrant_edge as edge
 from services.contracts.collections import Unusable
 from services.contracts.content_digest import ContentDigest
 from services.contracts.health import Check
-from services.contracts.scored import Ranking, Scored, paired
+from services.contracts.scored import Ranking, Scored
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
 from services.storage.edge_fields import edge_filter, field_indexes, ids_filter
 from services.storage.edge_files import GenerationRecord
@@ -169,7 +169,7 @@ class EdgeStore:
 
         async def fetch(limit: int) -> Sequence[Scored]:
             request = search_request(vector, representation, limit, where, None if query.exact else query.beam)
-            return await opened.read(lambda shard: _hits(shard.query(request)))
+            return await opened.ranking(request)
 
         return await settle_ties(fetch, query.top)
 
@@ -183,7 +183,7 @@ class EdgeStore:
         if not present:
             return present
         request = search_request(checked, representation, len(present), ids_filter(present), beam=None)
-        hits = await opened.read(lambda shard: _hits(shard.query(request)))
+        hits = await opened.ranking(request)
         return present | {hit.id: hit.score for hit in hits}
 
     async def finish(self, generation: str) -> None:
@@ -250,7 +250,3 @@ def _older_contents(
     held = [record.payload for record in found if record.payload is not None]
     newer = newer_versions({payload["id"]: payload.get("version", 0) for payload in held}, version)
     return [(payload["id"], payload["content"]) for payload in held if payload["id"] not in newer], newer
-
-
-def _hits(points: Sequence[edge.ScoredPoint]) -> Ranking:
-    return paired((point.payload["id"], point.score) for point in points if point.payload is not None)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import Unavailable
-from services.lexical import edge_documents
+from services.lexical.edge_documents import SCHEMA
 from services.lexical.edge_query import bm25_request
 from services.lexical.engine import LexicalEngine
 from services.lexical.engine_edge import EdgeEngine
 from services.lexical.presets import chosen_preset
+from services.storage import known_ids
 from services.storage.edge_directory import DEFAULT_LIMITS, EdgeDirectory
 from services.storage.edge_files import RECORD
 from tests.contract.lexical_engine import LexicalEngineSuite
@@ -71,27 +72,20 @@ async def test_acknowledged_writes_survive_a_kill(opener: EdgeOpener) -> None:
 
 
 async def test_the_ids_that_searches_keep_are_bounded(opener: EdgeOpener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_documents, "MOST_KNOWN_IDS", 10)
+    monkeypatch.setattr(known_ids, "MOST_KNOWN_IDS", 10)
     engine = await opener.open()
     await filled(engine, documents({f"d{number}": f"brake w{number}" for number in range(100)}))
     await engine.close()
-    held = EdgeDirectory(opener.directory, edge_documents.SCHEMA, DEFAULT_LIMITS, threads=1)
+    held = EdgeDirectory(opener.directory, SCHEMA, DEFAULT_LIMITS, threads=1)
     generation = held.held("notes@1")
-    known: edge_documents.KnownIds = {}
     beir = chosen_preset(ALL_PRESETS, "beir")
 
     async def found_ids(word: str) -> list[str]:
-        request = bm25_request(beir, [word], None, 10)
-        return [
-            hit.id
-            for hit in await generation.read(
-                lambda shard: edge_documents.EdgeDocuments(generation.record, shard).query(request, known)
-            )
-        ]
+        return [hit.id for hit in await generation.ranking(bm25_request(beir, [word], None, 10))]
 
     for number in range(100):
         assert await found_ids(f"w{number}") == [f"d{number}"]
-        assert len(known) <= 11
+        assert len(generation.known_ids) <= 11
     await held.close()
 
 
