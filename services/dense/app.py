@@ -6,15 +6,18 @@ from collections.abc import Callable
 from fastapi import FastAPI
 
 from services.chassis.requests.rendering import Wordings
+from services.chassis.settings.configuration import ConfigurationError, variable
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router
 from services.dense.encoder import DenseEncoder
 from services.dense.encoder_cached import CachedEncoder, QueryVectorCache
+from services.dense.encoder_passages import PassageEncoder
 from services.dense.settings import DenseSettings
 from services.dialects.embedded_texts import served_model
 from services.dialects.openai import models_router, openai_wording
 from services.dialects.tei_errors import tei_wording
 from services.vectorservice.compose import build_vector_app
+from services.vectorservice.encoder import Encoder
 
 MB = 1_000_000
 
@@ -53,5 +56,16 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
 
 def build_app(settings: DenseSettings, clock: Callable[[], float] = time.time) -> FastAPI:
     """Builds the ASGI app. `clock` returns Unix seconds."""
+
+    def of_documents(encoder: DenseEncoder) -> Encoder:
+        if settings.passages is None:
+            return encoder
+        if (tokens := settings.passages.tokens) > (most := encoder.max_tokens):
+            name = variable(type(settings), "passages")
+            raise ConfigurationError(f"{name}.tokens: {settings.model} reads {most}; set at most that, not {tokens}.")
+        return PassageEncoder(encoder, settings.passages)
+
     dialects = (openai_router, tei_router, lambda encoder: models_router(served_model(encoder.stamp)))
-    return build_vector_app("dense", settings, lambda: open_encoder(settings), dialects, WORDINGS, clock)
+    return build_vector_app(
+        "dense", settings, lambda: open_encoder(settings), dialects, WORDINGS, clock, of_documents=of_documents
+    )

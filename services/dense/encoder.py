@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
+from services.contracts.passages import Passages
 from services.vectorstore.representation import Dense, DenseVector
 
 Vectors = NDArray[np.float32]  # [texts, dimension]
@@ -38,6 +39,16 @@ class DenseEncoder(Protocol):
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
         """Encodes one row for each passage, in their order: fp32 [passages, dimension]."""
+        ...
+
+    async def cut(
+        self, documents: Sequence[tuple[str, str]], passages: Passages, deadline: Deadline
+    ) -> Sequence[Sequence[str]]:
+        """Cuts documents, each a title and a text, into passages of at most `passages.tokens`, as `lengths` counts.
+
+        A document that fits is one passage, `<title> <text>`. In others the title stands in front of each. A word that
+        is cut in two may have more tokens in its passages.
+        """
         ...
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:

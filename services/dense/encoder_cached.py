@@ -12,6 +12,7 @@ from cachetools import LRUCache
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.chassis.requests.caching import no_store_requested, record_lookups
+from services.contracts.passages import Passages
 from services.dense.encoder import DenseEncoder, Role, Vectors
 from services.vectorstore.representation import DenseVector
 
@@ -88,6 +89,12 @@ class CachedEncoder:
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
         """Encodes one row for each passage, uncached: fp32 [passages, dimension]."""
         return await self._inner.encode_passages(texts, deadline)
+
+    async def cut(
+        self, documents: Sequence[tuple[str, str]], passages: Passages, deadline: Deadline
+    ) -> Sequence[Sequence[str]]:
+        """Cuts documents into passages."""
+        return await self._inner.cut(documents, passages, deadline)
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
         """Counts the tokens of each text before truncation."""

@@ -9,7 +9,9 @@ import numpy as np
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.contracts.passages import Passages
 from services.dense.encoder import Role, Vectors
+from services.inference.passages import cut_words
 from services.inference.word_splitting import count_words, lowercase_words
 from services.vectorstore.representation import Dense, DenseVector
 
@@ -38,6 +40,12 @@ class HashingEncoder:
         _refuse_late(deadline)
         vectors = await asyncio.to_thread(lambda: [_vector(text) for text in texts])
         return np.array(vectors, dtype=np.float32).reshape(-1, DIMENSION)
+
+    async def cut(
+        self, documents: Sequence[tuple[str, str]], passages: Passages, deadline: Deadline
+    ) -> list[list[str]]:
+        """Cuts documents, each a title and a text, into passages of so many words."""
+        return await asyncio.to_thread(lambda: [cut_words(*one, passages) for one in documents])
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of each text."""

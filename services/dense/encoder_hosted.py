@@ -18,8 +18,10 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable, UpstreamFailed
 from services.chassis.settings.configuration import variable
 from services.chassis.settings.trust import certificate_fault, context_for
+from services.contracts.passages import Passages
 from services.dense.encoder import Role, Vectors, normalised
 from services.dense.settings import DenseSettings
+from services.inference.passages import cut_words
 from services.inference.word_splitting import count_words
 from services.vectorstore.representation import Dense, DenseVector
 
@@ -76,6 +78,12 @@ class HostedEncoder:
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
         """Encodes the passages: fp32 [passages, dimension]."""
         return await self._encode(texts, "passage", self._passage_slots, deadline)
+
+    async def cut(
+        self, documents: Sequence[tuple[str, str]], passages: Passages, deadline: Deadline
+    ) -> list[list[str]]:
+        """Cuts documents, each a title and a text, into passages of so many words."""
+        return await asyncio.to_thread(lambda: [cut_words(*one, passages) for one in documents])
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of each text."""

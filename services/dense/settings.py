@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from services.chassis.settings.addresses import Address, may_carry_secret, plain_refusal
 from services.chassis.settings.configuration import variable
 from services.chassis.settings.service_settings import HostName, StoreKey
+from services.contracts.passages import Passages
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
 from services.vectorstore.qdrant_parameters import HNSW_EF_CONSTRUCT, HNSW_M
 
@@ -51,6 +52,11 @@ class DenseSettings(VectorServiceSettings):
         description="`int8`: `qdrant` and `elasticsearch` find candidates by codes of 8 bits, and score them by the "
         "vectors; another needs a new build.",
     )
+    passages: Passages | None = Field(
+        None,
+        description="Cuts documents into passages of so many tokens (of an API: words), each with a vector; the best "
+        'one counts. As JSON: {"tokens": 128, "overlap": 32}; another needs a new build.',
+    )
     query_cache_mb: int = Field(
         0, ge=0, le=65_536, description="Memory for vectors of queries that come again, in MB; 0: none are kept."
     )
@@ -85,6 +91,15 @@ class DenseSettings(VectorServiceSettings):
             if self.api_key and self.api_url and not may_carry_secret(self.api_url, self.trusted_plain):
                 key, trusted = (variable(type(self), field) for field in ("api_key", "trusted_plain"))
                 raise ValueError(plain_refusal(key, self.api_url, trusted))
+        return self
+
+    @model_validator(mode="after")
+    def _can_serve_passages(self) -> Self:
+        if self.passages is not None:
+            for field, refused in (("store", "elasticsearch"), ("quantisation", "int8")):
+                if getattr(self, field) == refused:
+                    passages, name = (variable(type(self), one) for one in ("passages", field))
+                    raise ValueError(f"{passages}: not for {name}={refused}; leave one of them out.")
         return self
 
     @property

@@ -34,6 +34,7 @@ from services.inference.token_time import TokenTime
 from services.inference.workers import MAX_PENDING, StopRequest, Workers
 
 Float32 = NDArray[np.float32]
+S = TypeVar("S")
 T = TypeVar("T")
 # Gets the output of one batch, [rows, ...], and its rows; returns one result a row, of any shapes. It runs on the
 # model's threads.
@@ -91,7 +92,7 @@ class OpenModel:
         trim_memory()  # opening a graph frees large buffers
 
     async def map_texts(
-        self, texts: Sequence[str], convert: Callable[[list[str]], list[T]], deadline: Deadline | None, *, urgent: bool
+        self, texts: Sequence[S], convert: Callable[[list[S]], list[T]], deadline: Deadline | None, *, urgent: bool
     ) -> list[T]:
         """Returns what `convert` makes of each text (a row, a length); runs it in chunks on the model's threads."""
         chunks = [list(texts[start : start + TEXTS_PER_CHUNK]) for start in range(0, len(texts), TEXTS_PER_CHUNK)]

@@ -7,6 +7,9 @@ Neural Language Modeling" (SIGIR 2019), section 3.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from services.contracts.passages import Passages
+from services.inference.word_splitting import word_offsets
+
 Offsets = Sequence[tuple[int, int]]  # of each token: its first character, and the one behind its last
 
 
@@ -43,3 +46,21 @@ def count_title_tokens(offsets: Offsets, title: int) -> int:
 def passage_text(text: str, offsets: Offsets, tokens: range) -> str:
     """Returns the substring of these tokens: from the first character of the first to the last one of the last."""
     return text[offsets[tokens.start][0] : offsets[tokens.stop - 1][1]] if tokens else ""
+
+
+def cut_text(text: str, offsets: Offsets, title: int, size: int, overlap: int) -> list[str]:
+    """Cuts a text, whose first `title` characters are its title, into passages of at most `size` tokens.
+
+    A text that fits is one passage, as it is. In others the title stands in front, as `cut_tokens` says.
+    """
+    cut = cut_tokens(len(offsets), count_title_tokens(offsets, title), size, overlap)
+    if len(cut.ranges) == 1:
+        return [text]
+    front = passage_text(text, offsets, range(cut.front))
+    return [f"{front} {passage_text(text, offsets, one)}".strip() for one in cut.ranges]
+
+
+def cut_words(title: str, text: str, passages: Passages) -> list[str]:
+    """Cuts a document as `cut_text` does, where no model says what a token is: by words."""
+    whole = f"{title} {text}".strip()
+    return cut_text(whole, word_offsets(whole), len(title.strip()), passages.tokens, passages.overlap)

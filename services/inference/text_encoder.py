@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
+from services.contracts.passages import Passages
 from services.inference.graph import Arithmetic
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
+from services.inference.passages import cut_text
 from services.inference.profiles import TOKENIZER, EncoderProfile
 from services.vectorstore.representation import Dense
 
@@ -48,6 +50,23 @@ class TextEncoder:
         rows = await self._model.map_texts(prefixed, self._rows, deadline, urgent=False)
         vectors = await self._model.infer(rows, self._pool, deadline, urgent=False)
         return np.array(vectors, dtype=np.float32)
+
+    async def cut(
+        self, documents: Sequence[tuple[str, str]], passages: Passages, deadline: Deadline | None = None
+    ) -> list[list[str]]:
+        """Cuts documents, each a title and a text, as the dense service's port says. Raises like encode_query."""
+        tokenizer = self._model.tokenizer
+        (prefix,) = tokenizer.ids([self._profile.passage_prefix])
+        size = passages.tokens - tokenizer.single_length(prefix)
+
+        def cut_chunk(chunk: list[tuple[str, str]]) -> list[list[str]]:
+            texts = [f"{title} {text}".strip() for title, text in chunk]
+            return [
+                cut_text(whole, offsets, len(title.strip()), size, passages.overlap)
+                for whole, (title, _), (_, offsets) in zip(texts, chunk, tokenizer.located(texts), strict=True)
+            ]
+
+        return await self._model.map_texts(documents, cut_chunk, deadline, urgent=False)
 
     async def lengths(
         self, texts: Sequence[str], role: Literal["query", "passage"], deadline: Deadline | None = None

@@ -11,6 +11,11 @@ def lowercase_words(text: str) -> Iterator[str]:
     return (found[0] for found in _WORD.finditer(text.lower()))
 
 
+def word_offsets(text: str) -> list[tuple[int, int]]:
+    """Returns the first character of each word, and the one behind its last."""
+    return [found.span() for found in _WORD.finditer(text)]
+
+
 def count_words(text: str) -> int:
     """Counts the words of a text."""
     return sum(1 for _ in _WORD.finditer(text))

@@ -68,11 +68,13 @@ def build_vector_app(
     wordings: Wordings = MappingProxyType({}),
     clock: Callable[[], float] = time.time,
     routers: Sequence[Callable[[VectorStore, E], APIRouter]] = (),
+    of_documents: Callable[[E], Encoder] = lambda encoder: encoder,
 ) -> FastAPI:
     """Builds the ASGI app of a vector service. At start it opens the store and the encoder, and encodes one query.
 
     `dialects` build routers that need only the encoder, `routers` those that also need the store; `wordings` are the
-    shapes of errors by path; `clock` returns Unix seconds.
+    shapes of errors by path; `clock` returns Unix seconds. `of_documents` makes the encoder of collections from that of
+    single texts.
     """
 
     @asynccontextmanager
@@ -80,8 +82,9 @@ def build_vector_app(
         async with AsyncExitStack() as stack:
             store = open_store(settings, clock)
             stack.push_async_callback(store.close)
-            encoder = open_encoder()
-            stack.push_async_callback(encoder.close)
+            of_texts = open_encoder()
+            stack.push_async_callback(of_texts.close)
+            encoder = of_documents(of_texts)
             if not (check := await store.ready()).ok:
                 logger.warning("The store cannot be used yet: %s", check.detail)
             await encoder.encode_query("warm up", Deadline.after_ms(30_000))
@@ -97,7 +100,7 @@ def build_vector_app(
             own = [collection_router(store, encoder, order, clock), document_router(store, encoder, order)]
             if isinstance(encoder, ExplainingEncoder):
                 own.append(explanation_router(store, encoder))
-            own += (build(store, encoder) for build in routers)
-            yield (*own, *(dialect(encoder) for dialect in dialects)), readiness
+            own += (build(store, of_texts) for build in routers)
+            yield (*own, *(dialect(of_texts) for dialect in dialects)), readiness
 
     return create_app(service, settings, Instruments(), opened, wordings)

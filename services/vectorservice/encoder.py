@@ -1,11 +1,13 @@
 """Defines the port of a vector service: Encoder, which encodes texts as vectors of one representation.
 
-ExplainingEncoder, one that can also explain scores, has a route of its own."""
+DocumentEncoder encodes documents by their parts. ExplainingEncoder, which can explain scores, has a route of its own.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from services.chassis.deadlines import Deadline
+from services.contracts.documents import Document
 from services.contracts.explanation import Match
 from services.vectorstore.representation import Representation, Vector
 
@@ -39,6 +41,15 @@ class Encoder(Protocol):
 
     async def close(self) -> None:
         """Stops the threads. No other method may be called afterwards."""
+        ...
+
+
+@runtime_checkable
+class DocumentEncoder(Encoder, Protocol):
+    """An Encoder of which a document's vector depends on its title and its text, not on its passage alone."""
+
+    async def encode_documents(self, documents: Sequence[Document], deadline: Deadline) -> Iterable[Vector]:
+        """Encodes one vector for each document, in their order. Raises BadInput before it encodes any of them."""
         ...
 
 

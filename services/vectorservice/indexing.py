@@ -4,7 +4,7 @@ Of a document without a vector, two hashes decide. Equal content hash: it is unc
 the model reads: its vector is copied, from this generation or from another one of the same stamp.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.chassis.deadlines import Deadline
@@ -17,13 +17,14 @@ from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
 from services.vectorservice.collections import require_own
-from services.vectorservice.encoder import Encoder
+from services.vectorservice.encoder import DocumentEncoder, Encoder
 from services.vectorservice.given_vectors import given_vector, is_same
 from services.vectorstore.representation import Vector
 from services.vectorstore.store import GenerationSpec, Point, StoredPoint, VectorStore
 
-# Documents encoded and stored together: after a passed deadline, earlier chunks are not encoded again.
-CHUNK = 64
+# Documents encoded and stored together, and the characters of several: after a passed deadline, earlier chunks are not
+# encoded again.
+CHUNK, CHUNK_CHARACTERS = 64, 400_000
 
 
 async def index(
@@ -46,13 +47,12 @@ async def index(
     accepted = [document for document in compared.changed if document.id in fields]
     late = dict(compared.overtaken)
     encoded = indexed = 0
-    for start in range(0, len(accepted), CHUNK):
-        batch = accepted[start : start + CHUNK]
+    for batch in _chunks(accepted):
         without = [document for document in batch if document.id not in given]
         with timed("copy"):
             own, vectors = await _stored_vectors(store, spec, without, compared.held)
         with timed("encode"):
-            missing = {one.passage_hash: one.passage for one in without if one.passage_hash not in vectors}
+            missing = {one.passage_hash: one for one in without if one.passage_hash not in vectors}
             new, unreadable = await _encode(encoder, missing, deadline)
         encoded += len(new)
         vectors = {**vectors, **new}
@@ -80,6 +80,18 @@ async def index(
         encoded=encoded,
         latest_version=max(late.values(), default=None),
     )
+
+
+def _chunks(documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
+    start = characters = 0
+    for place, document in enumerate(documents):
+        size = len(document.text)
+        if start < place and (place - start == CHUNK or characters + size > CHUNK_CHARACTERS):
+            yield documents[start:place]
+            start, characters = place, 0
+        characters += size
+    if documents:
+        yield documents[start:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,20 +254,24 @@ def _by_passage(points: Mapping[str, StoredPoint]) -> dict[str, Vector]:
 
 
 async def _encode(
-    encoder: Encoder, texts: Mapping[str, str], deadline: Deadline
+    encoder: Encoder, documents: Mapping[str, Document], deadline: Deadline
 ) -> tuple[dict[str, Vector], dict[str, str]]:
-    """Encodes passages by their hash; returns the vectors, and why the encoder refuses the others."""
-    if not texts:
+    """Encodes documents by the hash of their passage; returns the vectors, and why the encoder refuses the others."""
+    if not documents:
         return {}, {}
     try:
-        return dict(zip(texts, await encoder.encode_passages(tuple(texts.values()), deadline), strict=True)), {}
-    except BadInput as error:  # of an API, for all of them although one is at fault
-        if len(texts) == 1:
-            return {}, dict.fromkeys(texts, error.detail)
-    hashes = list(texts)
+        if isinstance(encoder, DocumentEncoder):
+            encoded = await encoder.encode_documents(tuple(documents.values()), deadline)
+        else:
+            encoded = await encoder.encode_passages([one.passage for one in documents.values()], deadline)
+        return dict(zip(documents, encoded, strict=True)), {}
+    except BadInput as error:  # for all of them although one is at fault
+        if len(documents) == 1:
+            return {}, dict.fromkeys(documents, error.detail)
+    hashes = list(documents)
     middle = len(hashes) // 2
     parts = [
-        await _encode(encoder, {one: texts[one] for one in half}, deadline)
+        await _encode(encoder, {one: documents[one] for one in half}, deadline)
         for half in (hashes[:middle], hashes[middle:])
     ]
     (first, refused), (second, refused_too) = parts

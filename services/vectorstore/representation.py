@@ -52,12 +52,13 @@ class Sparse:
 class MultiVector:
     """One vector per token of a text, [tokens, dimension], scored by MaxSim (ColBERT, Khattab and Zaharia 2020).
 
-    MaxSim is the sum, over the query's tokens, of the largest dot product with any token of the document.
+    MaxSim is the sum, over the query's tokens, of the largest dot product with any token of the document. With a query
+    of one vector and one per passage, that is the best passage's score (MaxP).
 
-    Storage "fp32" is that of earlier releases: an HNSW graph over the token vectors. The others round token vectors to
-    fp16 and keep a pooled vector beside them, by which an approximate search finds its candidates. "int8" and "bits"
-    also keep codes of 8 bits or 1 bit a component (TurboQuant, Zandieh et al. 2026) in memory, and the rounded vectors
-    on the disk.
+    Storage "fp32" is that of passages, and of earlier releases: an HNSW graph over the vectors. The others round token
+    vectors to fp16 and keep a pooled vector beside them, by which an approximate search finds its candidates. "int8"
+    and "bits" also keep codes of 8 bits or 1 bit a component (TurboQuant, Zandieh et al. 2026) in memory, and the
+    rounded vectors on the disk.
     """
 
     dimension: Annotated[int, Field(ge=1)]

@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.contracts.passages import Passages
 from services.dense.encoder import DenseEncoder
 from tests.support.passages import LONG, PASSAGES, QUERY, responsive_event_loop, soon
 from tests.support.times import repeated_when_late
@@ -42,6 +44,22 @@ class EncoderSuite:
         lengths = await encoder.lengths(PASSAGES, "passage", soon())
         assert lengths[3] >= 400 > lengths[0] > lengths[1] > lengths[2] >= 0
         assert encoder.max_tokens > 0
+
+    async def test_a_document_that_fits_is_one_passage(self, encoder: DenseEncoder) -> None:
+        documents = [("Wheels", "Mend them."), ("", "Rocks fall."), ("Only a title", ""), ("", "")]
+        cut = await encoder.cut(documents, Passages(tokens=16), soon())
+        assert cut == [["Wheels Mend them."], ["Rocks fall."], ["Only a title"], [""]]
+
+    async def test_a_long_document_is_cut_into_passages_with_its_title_in_front(self, encoder: DenseEncoder) -> None:
+        words = [str(number) for number in range(100, 300)]
+        passages = Passages(tokens=32, overlap=8)
+        cut, short = await encoder.cut([("Wheels: how to", " ".join(words)), ("", "short")], passages, soon())
+        assert short == ["short"]
+        assert all(one.startswith(("Wheels: how to 1", "Wheels: how to 2")) for one in cut)
+        assert max(await encoder.lengths(cut, "passage", soon())) <= 32
+        assert set(words) <= set(" ".join(cut).split())
+        for one, following in pairwise(cut):
+            assert len(set(one.split()[3:]) & set(following.split()[3:])) >= 3
 
     @pytest.mark.integration  # takes seconds
     @repeated_when_late

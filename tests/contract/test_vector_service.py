@@ -12,6 +12,7 @@ import pytest
 from pydantic_settings import SettingsConfigDict
 
 from services.chassis.deadlines import Deadline
+from services.chassis.errors import DeadlineExceeded
 from services.vectorservice.compose import build_vector_app
 from services.vectorservice.encoder import Encoder
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
@@ -157,6 +158,27 @@ async def test_a_new_generation_takes_over_the_vectors_of_unchanged_passages(
         deleted = await ok(client.post("/v1/collections/notes@2/documents/delete", json={"ids": ["both", "never"]}))
         assert deleted["deleted"] == 1
         assert "both" not in dict(await search(client, "notes@2"))
+
+
+class OnceInTime(TermCounts):
+    """Has time to encode for once."""
+
+    encoded = 0
+
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Iterable[SparseVector]:
+        self.encoded += 1
+        if self.encoded > 1:
+            raise DeadlineExceeded("too late")
+        return await super().encode_passages(texts, deadline)
+
+
+async def test_of_long_documents_those_that_were_encoded_in_time_stay(tmp_path: Path) -> None:
+    async with service(tmp_path, OnceInTime()) as client:
+        await ok(client.put("/v1/collections/notes@1", json={}))
+        books = [{"id": one, "text": "word " * 60_000} for one in ("first", "second")]
+        late = await client.post("/v1/collections/notes@1/documents", json={"documents": books})
+        assert late.status_code == 504
+        assert [one for one, _ in await search(client, query="word")] == ["first"]
 
 
 async def test_vectors_of_another_model_or_representation_are_refused(tmp_path: Path) -> None:

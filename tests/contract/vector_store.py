@@ -16,19 +16,23 @@ from services.vectorstore.representation import MultiVector, SparseVector
 from services.vectorstore.store import VectorQuery, VectorStore
 from tests.contract.vector_filters import FilterSuite
 from tests.contract.vector_writes import VectorWritesSuite
+from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
 from tests.support.vectors import (
     COSINE,
     DECLARED,
     DENSE,
     INT8,
+    MULTI_VECTOR,
     SAMPLES,
     SPARSE,
     Sample,
     axis,
     drawn,
+    passages_of,
     point,
     same,
     sparse,
+    unit_rows,
 )
 
 # What is the same for every vector is tried where points differ: one vector without a name, one with, and two.
@@ -131,6 +135,21 @@ class VectorStoreSuite(FilterSuite, VectorWritesSuite):
             await notes.finish("notes@1")
         assert await notes.scores("notes@1", ["never"], wanted) == {}
         assert await notes.scores("notes@1", [], wanted) == {}
+
+    async def test_a_query_of_one_vector_scores_documents_by_their_best_vector(self, store: VectorStore) -> None:
+        points = passages_of(400, 384)
+        await store.create(replace(MULTI_VECTOR.spec, representation=MultiVector(384, "fp32")))
+        await store.upsert("notes@1", points)
+        queries = list(unit_rows(np.random.default_rng(3), 20, 384)[:, np.newaxis])
+        for _ in range(2):
+            for query in queries:
+                best = {one.id: MULTI_VECTOR.score(query, one.vector) or 0.0 for one in points}
+                hits = await store.search("notes@1", VectorQuery(query, top=50, exact=True))
+                assert [hit.id for hit in hits] == sorted(best, key=lambda one: (-best[one], one))[:50]
+                assert [hit.score for hit in hits] == pytest.approx([best[hit.id] for hit in hits], abs=1e-5)
+            assert await found_share(store, "notes@1", queries, beam=256) > 0.95
+            await assert_depth_changes_no_first_hit(store, "notes@1", queries)
+            await store.finish("notes@1")
 
     @pytest.mark.parametrize("sample", [SPARSE], ids=["sparse"])
     async def test_a_sparse_search_finds_those_that_share_a_term_and_no_others(

@@ -218,3 +218,9 @@ def drawn(sample: Sample, count: int) -> list[Point]:
     """Points with random vectors of a representation."""
     random = np.random.default_rng(7)
     return [point(f"d{place:05d}", sample.random(random)) for place in range(count)]
+
+
+def passages_of(count: int, dimension: int) -> list[Point]:
+    """Points with 1 to 8 vectors of length 1 each."""
+    random = np.random.default_rng(7)
+    return [point(f"d{place:05d}", unit_rows(random, 1 + place % 8, dimension)) for place in range(count)]
