@@ -21,6 +21,7 @@ from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog, reloading_on_hangup
 from gateway.search.execute import Executor
+from gateway.search.long_answers import LongAnswers
 from gateway.search_page.rendering import page_files
 from gateway.search_page.routes import page_routes
 from gateway.settings import BackendAddress, GatewaySettings
@@ -55,6 +56,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
     instruments = Instruments()
     files = page_files(settings.authenticates, settings.evaluator_url) if settings.page else None
     admission = Admission(settings.max_in_flight, settings.max_waiting, instruments)
+    long_answers = LongAnswers(lambda: admission.ordinary.begun)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
@@ -81,12 +83,13 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             pages = () if files is None else (page_routes(executor, catalog, generations, files),)
             routes = (
                 *pages,
-                search_routes(executor),
+                search_routes(executor, long_answers),
                 pipeline_routes(catalog),
                 collection_routes(
                     Collections(backends, generations, locks, additions, publications),
                     Indexing(backends, generations, pauses, clock),
                     publishing,
+                    long_answers,
                 ),
             )
 

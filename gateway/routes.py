@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
@@ -13,8 +14,11 @@ from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
 from gateway.search.catalog import Catalog, reload
 from gateway.search.execute import Executor
+from gateway.search.long_answers import LongAnswers, Reading
+from gateway.search.walked import reads_documents
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
+from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, NotFound
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import NDJSON, handled
@@ -70,7 +74,11 @@ AS_LINES = {
 }
 
 
-def search_routes(executor: Executor) -> APIRouter:
+# Part of a search's time for which it may wait to read documents.
+WAITING_SHARE = 0.5
+
+
+def search_routes(executor: Executor, long_answers: LongAnswers) -> APIRouter:
     """Returns the route for searches."""
     routes = router()
 
@@ -78,9 +86,17 @@ def search_routes(executor: Executor) -> APIRouter:
     @handled("own", scope="search")
     async def search(collection: CollectionName, request: SearchRequest, received: Request) -> Response:
         """Returns the best documents for a query, by a pipeline."""
-        answer = await executor.search(collection, request, client_of(received.scope))
-        # Serialised here: FastAPI would validate every hit a second time. Parts not asked for are left out.
-        return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
+        client = client_of(received.scope)
+        within_s = WAITING_SHARE * current_deadline().remaining_s
+        reads = reads_documents(request)
+        async with (
+            long_answers.reading(client, within_s, searches=True) if reads else nullcontext(Reading()) as reading
+        ):
+            answer = await executor.search(collection, request, client)
+            # Serialised here: FastAPI would validate every hit a second time. Parts not asked for are left out.
+            body = answer.model_dump_json(exclude_none=True)
+            reading.length = len(body)
+        return Response(body, media_type="application/json")
 
     return routes
 
@@ -110,7 +126,9 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
     return routes
 
 
-def collection_routes(collections: Collections, indexing: Indexing, publishing: Publishing) -> APIRouter:
+def collection_routes(
+    collections: Collections, indexing: Indexing, publishing: Publishing, long_answers: LongAnswers
+) -> APIRouter:
     """Returns the routes for collections and their documents."""
     routes = router()
 
@@ -200,10 +218,12 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
 
     @routes.post("/v1/collections/{collection}/documents/get", response_model=DocumentsAnswer, tags=["documents"])
     @handled(scope="search")
-    async def get_documents(collection: CollectionName, ids: IdsRequest) -> Response:
+    async def get_documents(collection: CollectionName, ids: IdsRequest, received: Request) -> Response:
         """Returns documents by their ids."""
-        answer = await indexing.get_documents(collection, ids)
-        return Response(answer.model_dump_json(), media_type="application/json")  # as in a search: not validated twice
+        async with long_answers.reading(client_of(received.scope), 0.0) as reading:  # none waits: it holds a slot
+            body = (await indexing.get_documents(collection, ids)).model_dump_json()
+            reading.length = len(body)
+        return Response(body, media_type="application/json")  # as in a search: not validated twice
 
     @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
     @handled("write", scope="index")
@@ -218,10 +238,13 @@ def collection_routes(collections: Collections, indexing: Indexing, publishing: 
     async def get_document(collection: CollectionName, document_id: OneId, received: Request) -> Response:
         """Returns one document."""
         asked = _id_in_path(received)
-        answer = await indexing.get_documents(collection, asked)
-        if not answer.documents:
-            raise NotFound(f"Collection '{collection}' has no document {asked.ids[0]!r}.")
-        return Response(answer.documents[0].model_dump_json(), media_type="application/json")
+        async with long_answers.reading(client_of(received.scope), 0.0) as reading:
+            answer = await indexing.get_documents(collection, asked)
+            if not answer.documents:
+                raise NotFound(f"Collection '{collection}' has no document {asked.ids[0]!r}.")
+            body = answer.documents[0].model_dump_json()
+            reading.length = len(body)
+        return Response(body, media_type="application/json")
 
     @routes.delete(one_document, tags=["documents"])
     @handled("write", scope="index")

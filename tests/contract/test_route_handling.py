@@ -22,9 +22,9 @@ from services.vectorservice.routes import collection_router, document_router, ex
 # Routers alone: nothing behind them is asked for a declaration.
 ROUTERS: dict[str, tuple[APIRouter, ...]] = {
     "gateway": (
-        search_routes(None),
+        search_routes(None, None),
         pipeline_routes(None),
-        collection_routes(None, None, None),
+        collection_routes(None, None, None, None),
         page_routes(None, None, None, None),
     ),
     "lexical": (lexical_router(None),),
