@@ -107,6 +107,7 @@ class Limiter:
         # re-ranked later has half.
         self._work_share = MostOfLate()
         self._usual_s = MostOfLate()  # the time that a request had
+        self._rejected = instruments.rejected.labels(lane)
         instruments.limit.labels(lane).set(limit.value)
 
     @asynccontextmanager
@@ -303,7 +304,7 @@ class Limiter:
         return Overloaded(detail, retry_after_s=max(1, math.ceil(wait_s)), pauses=self._rest is not None)
 
     def _counted(self, refusal: Overloaded) -> Overloaded:
-        self._instruments.rejected.labels(self._lane).inc()
+        self._rejected.inc()
         return refusal
 
 

@@ -1,8 +1,8 @@
 """Owns the id and the timed stages of the current request, and what its scope keeps for the connection."""
 
 import re
+import secrets
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,7 +31,7 @@ def request_id() -> str:
 
 def assign_request_id(offered: str) -> str:
     """Sets the id of the current request: the offered one if it is well formed, else a generated one. Returns it."""
-    identity = offered if _ACCEPTABLE_ID.match(offered) else uuid.uuid4().hex
+    identity = offered if _ACCEPTABLE_ID.match(offered) else secrets.token_hex(16)
     _request_id.set(identity)
     return identity
 

@@ -53,30 +53,29 @@ class EarlyRefusals:
             if handling.page and isinstance(denied, Unauthenticated):
                 return None  # the app sends a browser to log in
             return self._answer(scope, handling, denied)
-        if scope["path"] in PROBES or not any(limiter.refuses for limiter in self._lanes.values()):
+        limiter = None if scope["path"] in PROBES else self._lanes.get(handling.lane)
+        if limiter is None or not limiter.refuses:
             return None
-        refusal = self._overload(scope, handling)
+        refusal = _overload(scope, handling, limiter)
         return None if refusal is None else self._answer(scope, handling, refusal)
-
-    def _overload(self, scope: Scope, handling: Handling) -> Overloaded | None:
-        limiter = self._lanes.get(handling.lane)
-        if limiter is None:
-            return None
-        try:
-            header, default_ms = Headers(scope=scope).get(DEADLINE_HEADER), MOST_MS if handling.slow else DEFAULT_MS
-            deadline = parse_deadline(header, default_ms, received_at(scope))
-        except Malformed:
-            return None  # the reader of the whole request refuses it
-        return limiter.early_refusal(deadline.remaining_s, client_of(scope))
 
     def _answer(self, scope: Scope, handling: Handling, refusal: ProblemError) -> Response:
         headers = Headers(scope=scope)
         identity = assign_request_id(headers.get(REQUEST_ID_HEADER, ""))
         response = render(refusal, self._wording_of(scope))
-        response.headers[REQUEST_ID_HEADER] = identity
+        response.raw_headers.append((REQUEST_ID_HEADER.encode(), identity.encode()))
         if self._cross_origin is not None:
             self._cross_origin.add_headers(response, headers.get("origin"))
         took_s = time.monotonic() - received_at(scope)
         self._instruments.observe(scope["method"], "refused-early", response.status_code, took_s, {})
         write_audit(scope, handling, response.status_code)
         return response
+
+
+def _overload(scope: Scope, handling: Handling, limiter: Limiter) -> Overloaded | None:
+    header, default_ms = Headers(scope=scope).get(DEADLINE_HEADER), MOST_MS if handling.slow else DEFAULT_MS
+    try:
+        deadline = parse_deadline(header, default_ms, received_at(scope))
+    except Malformed:
+        return None  # the reader of the whole request refuses it
+    return limiter.early_refusal(deadline.remaining_s, client_of(scope))
