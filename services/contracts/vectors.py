@@ -34,7 +34,8 @@ TokenRows = Annotated[
 class DocumentVector(Wire):
     """A document's vector in one backend, by the model of this name (`model` of the backend's stamp).
 
-    It is `dense` [dimension], or ascending `terms` [n] and their `weights` [n], or `tokens` [tokens, dimension].
+    It is `dense` [dimension], or ascending `terms` [n] and their `weights` [n], or `tokens` [rows, dimension]: a row a
+    token, or a passage where documents are cut.
     """
 
     model: Annotated[str, Field(min_length=1, max_length=256)]

@@ -1,4 +1,4 @@
-"""The dense service with passages: a document's best passage counts. Over HTTP, with real storage on disk."""
+"""The dense service with passages: a document's best passage counts. Over HTTP, on Edge and on the double of Qdrant."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,8 +12,10 @@ from pydantic import ValidationError
 from services.chassis.settings.configuration import ConfigurationError
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
+from tests.contract.test_dense_on_qdrant import free_port, serving
 from tests.support.models import ENCODER, fetched
 
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 PASSAGES: Mapping[str, object] = {"tokens": 64, "overlap": 16}
 PATH = "/v1/collections/notes@1/documents"
 # Some 400 tokens, of which the model reads 256.
@@ -36,9 +38,11 @@ async def service(directory: Path, **settings: object) -> AsyncIterator[httpx.As
             yield client
 
 
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with service(tmp_path) as client:
+@pytest.fixture(params=["edge", "qdrant"])
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    port = free_port()
+    on_server = {"store": "qdrant", "qdrant_url": f"http://127.0.0.1:{port}"} if request.param == "qdrant" else {}
+    async with serving(port), service(tmp_path, **on_server) as client:
         await client.put("/v1/collections/notes@1", json={})
         await index(client, DOCUMENTS)
         yield client
