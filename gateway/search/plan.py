@@ -3,7 +3,7 @@
 Owns every decision that depends on the kind of a stage, made once, when a pipeline is read. Runs nothing.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
@@ -77,9 +77,8 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
         count = sum(isinstance(one.stage, kind) for one in pipeline.identified)
         if count > most:
             raise PipelineError(f"{count} {kind.__name__.lower()} stages, at most {most} are allowed")
-    alone = isinstance(pipeline.identified.source.stage, Retrieve) and not pipeline.identified.later
-    source = _source(pipeline.identified.source, backends, alone=alone)
     later = tuple(_later(one, backends) for one in pipeline.identified.later)
+    source = _source(pipeline.identified.source, backends, pipeline.identified.later)
     explaining = {
         one.id: one.stage.backend
         for one in pipeline.identified
@@ -92,7 +91,7 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
 
 def plan_browsing(backends: Addresses) -> WalkPlan | None:
     """Returns the plan of searches without a query: one retrieve of the document store; None where there is none."""
-    store = next((name for name, backend in backends.items() if FAMILIES[backend.family].document_store), None)
+    store = _document_store(backends)
     if store is None:
         return None
     # As deep as any search, so that the order is that of the store alone.
@@ -108,12 +107,26 @@ def absent_backends(pipeline: Pipeline, backends: Addresses) -> tuple[str, ...]:
     return tuple(name for name in pipeline.backends if name not in backends and name in STARTABLE)
 
 
-def _source(identified: IdentifiedStage[SourceStage], backends: Addresses, *, alone: bool = False) -> PlannedSource:
-    """Plans a source. `alone`: no stage follows it, nor any that fuses it with another one."""
+def _document_store(backends: Addresses) -> str | None:
+    return next((name for name, backend in backends.items() if FAMILIES[backend.family].document_store), None)
+
+
+def _source(
+    identified: IdentifiedStage[SourceStage],
+    backends: Addresses,
+    later: Sequence[IdentifiedStage[LaterStage]] | None = None,
+) -> PlannedSource:
+    """Plans a source. `later`: the stages that follow it; None where another one fuses it."""
     match identified.stage:
         case Retrieve() as stage:
             family = _checked_retrieve(identified.id, stage, backends)
-            planned = PlannedRetrieve(stage, family.approximate and not stage.exact, alone)
+            planned = PlannedRetrieve(
+                stage,
+                approximate=family.approximate and not stage.exact,
+                alone=later is not None and not later,
+                stores=stage.backend == _document_store(backends),
+                reranker=_texts_reader(stage.top, later[0].stage, backends) if later else None,
+            )
             run = partial(retrieve, identified.id, planned)
             return PlannedSource(identified.id, run, family.least_score, (planned,))
         case Fuse() as stage:
@@ -135,6 +148,13 @@ def _later(identified: IdentifiedStage[LaterStage], backends: Addresses) -> Plan
             return PlannedStage(identified.id, partial(_cut, stage))
         case _:
             assert_never(identified.stage)
+
+
+def _texts_reader(top: int, stage: LaterStage, backends: Addresses) -> str | None:
+    """Returns the backend to which a stage sends the texts of so many candidates. One that retrieves has vectors."""
+    if not isinstance(stage, Rerank) or stage.top < top or FAMILIES[backends[stage.backend].family].retrieves:
+        return None
+    return stage.backend
 
 
 async def _cut(stage: Cut, _context: WalkContext, before: Walked, _later: float) -> Walked:

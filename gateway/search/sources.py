@@ -13,6 +13,7 @@ from gateway.backends.service_timings import collected_parts
 from gateway.search.search_depths import PlannedRetrieve
 from gateway.search.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
 from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
+from services.contracts.documents import Document
 from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
 from services.contracts.retrieval import BrowseRequest, RetrievalRequest
@@ -56,25 +57,30 @@ async def retrieve(identity: str, planned: PlannedRetrieve, context: WalkContext
         # A stage that must not fail gets the time of later stages too: without it they do not run.
         timeout_s = context.timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
         with collected_parts() as parts:
-            candidates, deeper = await _searched(planned, context, timeout_s)
+            candidates, deeper, documents = await _searched(planned, context, timeout_s)
     except BackendFailed as failed:
         failure = not_held(backend.name, context.generation) if failed.unknown_generation else failed
         await _require_skippable(identity, stage, context, failure)
         return Sourced(None, {identity: elapsed_ms(started)}, {identity: failure})
     beyond = None if deeper is None else Found(deeper, {identity: deeper})
     found = Found(candidates, {identity: candidates}, beyond)
-    return Sourced(found, {identity: elapsed_ms(started)}, {}, {identity: parts})
+    return Sourced(found, {identity: elapsed_ms(started)}, {}, {identity: parts}, documents)
 
 
-async def _searched(planned: PlannedRetrieve, context: WalkContext, timeout_s: float) -> tuple[Ranking, Ranking | None]:
-    """Returns the stage's candidates and, where more hits are asked for and there are more, the deeper ranking."""
+async def _searched(
+    planned: PlannedRetrieve, context: WalkContext, timeout_s: float
+) -> tuple[Ranking, Ranking | None, tuple[Document, ...]]:
+    """Returns the stage's candidates and, where more hits are asked for and there are more, the deeper ranking; and the
+    documents that came with them."""
     stage, asked, backend = planned.stage, context.request, context.backends[planned.stage.backend]
+    # A re-ranking that is refused reads no texts.
+    refused = planned.reranker is not None and context.admission.refuses_reranking(planned.reranker)
 
-    async def search(top: int) -> Ranking:
+    async def search(top: int) -> tuple[Ranking, tuple[Document, ...]]:
         if not asked.query:
             listing = BrowseRequest(top=top, filter=asked.filter, exclude_ids=asked.exclude_ids, sort=asked.sort)
             listed = await wire.browse(backend, context.generation, listing, timeout_s)
-            return paired((identity, 0.0) for identity in listed.ids)
+            return paired((identity, 0.0) for identity in listed.ids), ()
         request = RetrievalRequest(
             query=asked.query,
             top=top,
@@ -83,17 +89,19 @@ async def _searched(planned: PlannedRetrieve, context: WalkContext, timeout_s: f
             beam=stage.beam,
             filter=asked.filter,
             exclude_ids=asked.exclude_ids,
+            include=() if refused else planned.beside(asked),
         )
         answer = await wire.search(backend, context.generation, request, timeout_s)
-        return ranked(answer.hits)
+        return ranked(answer.hits), answer.documents
 
     depths = planned.depths(context.request)
     if depths[-1] <= stage.top:
-        return await search(depths[-1]), None
-    found = await _at_once(*map(search, depths))
-    candidates, deeper = found[0][: stage.top], found[-1]
+        found, documents = await search(depths[-1])
+        return found, None, documents
+    rankings = [ranking for ranking, _ in await _at_once(*map(search, depths))]
+    candidates, deeper = rankings[0][: stage.top], rankings[-1]
     # Fewer than may be there are all: an approximate search could find others in a wider beam.
-    return candidates, deeper if len(candidates) == stage.top else None
+    return candidates, deeper if len(candidates) == stage.top else None, ()
 
 
 async def fuse(

@@ -1,6 +1,6 @@
 """Reads documents of one generation from the document store for a walk: only the needed ones, each only once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -13,14 +13,15 @@ from services.contracts.highlights import HighlightRequest, Highlights
 
 # The re-ranker accepts bodies of 8 MB; the difference is for JSON escapes and the query.
 MOST_BYTES = 7_000_000
+PASSAGE: frozenset[Included] = frozenset(("title", "text"))
 
 
 @dataclass(frozen=True, slots=True)
 class WalkTexts:
-    """The titles and texts of one generation that a walk has read, and the store to read more from.
+    """The documents of one generation that a walk has read, and the store to read more from.
 
-    `cut`: the ids of documents whose text was cut. `store_failure`: why an earlier stage could not read; the
-    store is not called again.
+    `parts`: those that were read of each. `cut`: the ids of documents whose text was cut. `store_failure`: why an
+    earlier stage could not read; the store is not called again.
     """
 
     store: Backend | None
@@ -28,6 +29,7 @@ class WalkTexts:
     store_failure: BackendFailed | None = None
     read: Mapping[str, Document] = field(default_factory=dict)
     cut: frozenset[str] = frozenset()
+    parts: frozenset[Included] = PASSAGE
 
     def with_failures(self, failures: Iterable[BackendFailed]) -> Self:
         """Returns a copy that does not call the store again if one of the failures is the store's."""
@@ -39,13 +41,14 @@ class WalkTexts:
 
         The store cuts the texts if they exceed MOST_BYTES together. Raises BackendFailed (no_document_store).
         """
-        wanted = tuple(identity for identity in ids if identity not in self.read)
+        before = self._having(PASSAGE)
+        wanted = tuple(identity for identity in ids if identity not in before)
         if not wanted:
             return self
         request = FetchRequest(ids=wanted, include=("title", "text"), cut_to_bytes=MOST_BYTES)
         answer = await self._fetched(request, timeout_s)
-        read = {**self.read, **{document.id: document for document in answer.documents}}
-        return replace(self, read=read, cut=self.cut.union(answer.cut))
+        read = {**before, **{document.id: document for document in answer.documents}}
+        return replace(self, read=read, cut=self.cut.union(answer.cut), parts=PASSAGE)
 
     def passages(self, ids: Sequence[str]) -> dict[str, str]:
         """Returns the passages for a re-ranker by id, of those documents that were read."""
@@ -68,10 +71,11 @@ class WalkTexts:
 
     def already_read(self, ids: Sequence[str], include: Sequence[Included]) -> dict[str, Document]:
         """Returns the documents of which these parts have been read uncut."""
-        if "metadata" in include:
-            return {}
-        known = self.read.keys() - self.cut
-        return {identity: self.read[identity] for identity in ids if identity in known}
+        known = self._having(include)
+        return {identity: known[identity] for identity in ids if identity in known and identity not in self.cut}
+
+    def _having(self, parts: Collection[Included]) -> Mapping[str, Document]:
+        return self.read if self.parts.issuperset(parts) else {}
 
     async def _fetched(self, request: FetchRequest, timeout_s: float) -> FetchedDocuments:
         store = expected_store(self.store)

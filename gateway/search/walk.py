@@ -53,7 +53,7 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
         refused = any(failure.reason == "overloaded" for failure in sourced.failures.values())
         held.overloaded = refused or _queued_s(sourced) > QUEUED_SHARE * within_s
         held.tells = held.overloaded or not sourced.failures
-    walked = _after_source(context, sourced)
+    walked = _after_source(context, plan, sourced)
     if counted is not None:
         walked = counted.added_to(walked)
     for number, stage in enumerate(plan.later, start=1):
@@ -105,10 +105,13 @@ async def include(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walke
     return replace(flagged, documents=documents, highlights=highlights).timed("include", started, parts_ms)
 
 
-def _after_source(context: WalkContext, given: Sourced) -> Walked:
+def _after_source(context: WalkContext, plan: WalkPlan, given: Sourced) -> Walked:
     if given.found is None:
         raise no_retriever_left(given.failures)
     texts = WalkTexts(context.backends.document_store, context.generation).with_failures(given.failures.values())
+    if given.documents:
+        parts = frozenset(plan.source.retrieves[0].beside(context.request))
+        texts = replace(texts, read={document.id: document for document in given.documents}, parts=parts)
     found = given.found
     timings = given.timings_ms, given.parts_ms
     walked = Walked(context.generation, found.ranking, found.outputs, *timings, texts, found.beneath())

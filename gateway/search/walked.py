@@ -69,7 +69,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """What a source gave. `found` is None where all of its retrieves failed. Mappings are by stage id."""
+    """What a source gave. `found` is None where all of its retrieves failed. Mappings are by stage id.
+
+    `documents` are those that came with the hits.
+    """
 
     found: Found | None
     timings_ms: Mapping[str, float]
@@ -77,6 +80,7 @@ class Sourced:
     parts_ms: Mapping[str, Mapping[str, float]] = field(
         default_factory=dict
     )  # what the services reported of their time
+    documents: tuple[Document, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

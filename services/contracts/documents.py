@@ -42,6 +42,8 @@ ALL_PARTS: tuple[StoredPart, ...] = ("title", "text", "metadata", "expansions")
 # Most bytes of all documents in one answer; a single document may exceed it. Twice the largest request body, so that
 # all documents of a batch can be fetched together.
 MOST_ANSWER_BYTES = 16_000_000
+# Most bytes of the documents that come with hits: as many as a re-ranker takes, so that none would have to be cut.
+MOST_BESIDE_HITS_BYTES = 7_000_000
 # Most metadata values of one answer, twice what a body may have: 16 MB hold millions, which take seconds to parse.
 MOST_ANSWER_VALUES = 200_000
 

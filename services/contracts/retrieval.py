@@ -1,7 +1,7 @@
 """Owns the wire of one retrieval by one service."""
 
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import itemgetter, not_
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, FiniteFloat, GetCoreSchemaHandler, model_validator
@@ -15,6 +15,7 @@ from pydantic_core.core_schema import (
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
 from services.contracts.base import Depth, DocumentId, FieldName, Name, QueryText, Wire
+from services.contracts.documents import Document, Included
 from services.contracts.filters import Filter
 from services.contracts.generations import Generation
 from services.contracts.lists import Items
@@ -32,10 +33,11 @@ ExcludedIds = Annotated[tuple[DocumentId, ...], Items(0, 10)]
 
 
 class RetrievalRequest(Wire):
-    """Asks for the `top` best documents. `preset` is for lexical services, `exact` and `beam` are for vectors.
+    """Asks for the `top` best documents. `preset` and `include` are for lexical services, `exact` and `beam` are for
+    vectors; the other services refuse them.
 
-    The other services refuse them. Vectors are searched with a beam of DEFAULT_BEAM where none is given; an engine
-    keeps at least as many candidates as it has to return.
+    `include`: parts of documents that come with the hits. Vectors are searched with a beam of DEFAULT_BEAM where none
+    is given; an engine keeps at least as many candidates as it has to return.
     """
 
     query: QueryText
@@ -45,6 +47,7 @@ class RetrievalRequest(Wire):
     beam: Beam | None = None
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()
+    include: Annotated[tuple[Included, ...], Items(0, 3), Field(exclude_if=not_)] = ()
 
     @model_validator(mode="after")
     def _beam_is_used(self) -> Self:
@@ -110,7 +113,11 @@ WireRanking = Annotated[Ranking, _Hits()]
 
 
 class RetrievalAnswer(Wire):
-    """Hits best first, with scores on the scale of their service; equal scores are in ascending order of id."""
+    """Hits best first, with scores on the scale of their service; equal scores are in ascending order of id.
+
+    `documents`: what the request includes of the hits, where all of it fits (MOST_BESIDE_HITS_BYTES); else none.
+    """
 
     generation: Generation
     hits: WireRanking
+    documents: Annotated[tuple[Document, ...], Field(exclude_if=not_)] = ()

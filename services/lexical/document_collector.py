@@ -1,6 +1,7 @@
 """Collects the documents of one answer within its bounds: refuses larger ones, or cuts texts to equal shares. Pure."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from services.chassis.errors import AnswerTooLarge
@@ -8,6 +9,7 @@ from services.contracts.documents import (
     ALL_PARTS,
     MOST_ANSWER_BYTES,
     MOST_ANSWER_VALUES,
+    MOST_BESIDE_HITS_BYTES,
     Document,
     FetchedDocuments,
     FetchRequest,
@@ -22,10 +24,11 @@ _PUNCTUATION_BYTES = 48
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Which parts of documents to read. `cut_to_bytes` cuts texts instead of refusing an answer that is too large."""
+    """Which parts of documents to read, and when all together are too many: `cut_to_bytes` cuts their texts then."""
 
     include: tuple[StoredPart, ...] = ALL_PARTS
     cut_to_bytes: int | None = None
+    most_bytes: int = MOST_ANSWER_BYTES
 
     @classmethod
     def from_request(cls, request: FetchRequest) -> "ReadOptions":
@@ -35,6 +38,11 @@ class ReadOptions:
 
 
 WHOLE = ReadOptions()
+
+
+def beside_hits(include: tuple[StoredPart, ...]) -> ReadOptions:
+    """Returns the options to read these parts of the documents of hits."""
+    return ReadOptions(include, most_bytes=MOST_BESIDE_HITS_BYTES)
 
 
 def wire_bytes(document: Document) -> int:
@@ -48,9 +56,10 @@ def wire_bytes(document: Document) -> int:
 class DocumentCollector:
     """Collects the requested documents. Counts bytes document by document, so nothing is serialised twice."""
 
-    def __init__(self, ids: tuple[str, ...], cut_to_bytes: int | None) -> None:
+    def __init__(self, ids: Iterable[str], reading: ReadOptions) -> None:
         self.ids = tuple(dict.fromkeys(ids))
-        self._cut_to_bytes = cut_to_bytes
+        self._cut_to_bytes = reading.cut_to_bytes
+        self._most_bytes = reading.most_bytes
         self._found: dict[str, Document] = {}
         self._cut_ids: set[str] = set()
         self._bytes = 0
@@ -81,7 +90,7 @@ class DocumentCollector:
 
     def _refuse_too_large(self) -> None:
         for size, most, unit in (
-            (self._bytes, MOST_ANSWER_BYTES, "bytes"),
+            (self._bytes, self._most_bytes, "bytes"),
             (self._values, MOST_ANSWER_VALUES, "metadata values"),
         ):
             if size > most and len(self._found) > 1:

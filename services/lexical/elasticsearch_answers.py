@@ -1,8 +1,10 @@
 """Models the parts of Elasticsearch's answers that only this service reads."""
 
+from pydantic import Field
+
 from services.contracts.documents import MetadataValue
 from services.contracts.expansions import Expansions
-from services.storage.elasticsearch.answers import ElasticsearchAnswer, SearchedAnswer
+from services.storage.elasticsearch.answers import ElasticsearchAnswer, SearchedAnswer, SortedHit
 
 
 class Source(ElasticsearchAnswer):
@@ -12,6 +14,24 @@ class Source(ElasticsearchAnswer):
     text: str = ""
     metadata: dict[str, MetadataValue] = {}
     expansions: Expansions | None = None
+
+
+class SourceHit(SortedHit):
+    """A hit, and the requested parts of its document; without any where it has none of them."""
+
+    source: Source = Field(Source(), alias="_source")
+
+
+class SourceHits(ElasticsearchAnswer):
+    """Absent when there is no hit, because of the filter_path."""
+
+    hits: tuple[SourceHit, ...] = ()
+
+
+class SourcesAnswer(SearchedAnswer):
+    """The hits of a search, with documents."""
+
+    hits: SourceHits = SourceHits()
 
 
 class SizeOnly(ElasticsearchAnswer):

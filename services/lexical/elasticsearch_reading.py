@@ -1,15 +1,20 @@
 """Reads documents of an index in parts of bounded size, which bounds memory in the server and here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from elasticsearch import AsyncElasticsearch
 
+from services.chassis.errors import AnswerTooLarge
 from services.contracts.documents import Document, FetchedDocuments
-from services.lexical.document_collector import DocumentCollector, ReadOptions, wire_bytes
-from services.lexical.elasticsearch_answers import LargestAnswer, SizeOnly, Source
+from services.contracts.retrieval import RetrievalRequest
+from services.contracts.scored import Ranking, paired
+from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits, wire_bytes
+from services.lexical.elasticsearch_answers import LargestAnswer, SizeOnly, Source, SourcesAnswer
 from services.storage.elasticsearch.answers import FetchedAnswer
 from services.storage.elasticsearch.client import within_deadline
 from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
+from services.storage.elasticsearch.indices import Json
+from services.storage.elasticsearch.searching import ORDER, search_all
 
 PART_BYTES = 8_000_000
 # For documents stored before sizes were: 16 make a part until some of them have been read.
@@ -35,7 +40,7 @@ async def get_documents(
     client: AsyncElasticsearch, index: str, ids: Sequence[str], reading: ReadOptions, largest: int | None
 ) -> FetchedDocuments:
     """Reads documents by realtime get, also unrefreshed ones. `largest` bounds the size of each document, if known."""
-    collector = DocumentCollector(tuple(ids), reading.cut_to_bytes)
+    collector = DocumentCollector(ids, reading)
     if largest is not None and largest * len(collector.ids) <= PART_BYTES:
         sizes: dict[str, int | None] = dict.fromkeys(collector.ids, largest)
     else:
@@ -57,6 +62,28 @@ async def get_documents(
                     seen = 4 * wire_bytes(document)  # the next ones may be longer, but few of them by more
                     assumed = seen if one.id == part[0] else max(assumed, seen)
     return collector.answer()
+
+
+async def ranked_documents(
+    client: AsyncElasticsearch,
+    index: str,
+    generation: str,
+    query: Json,
+    asked: RetrievalRequest,
+    params: Mapping[str, str],
+) -> tuple[Ranking, tuple[Document, ...]]:
+    """Returns the hits of a query and their documents, read in one request. Raises as `search_all`."""
+    body = {"query": query, "size": asked.top, "sort": ORDER, "_source": asked.include, "track_total_hits": False}
+    parts = "hits.hits.sort,hits.hits._source"
+    found = (await search_all(client, index, generation, body, parts, params, SourcesAnswer)).hits.hits
+    hits = paired((hit.sort[1], hit.sort[0]) for hit in found)
+    collector = DocumentCollector((hit.sort[1] for hit in found), beside_hits(asked.include))
+    try:
+        for hit in found:
+            collector.add(Document(id=hit.sort[1], **dict(hit.source)))
+    except AnswerTooLarge:
+        return hits, ()
+    return hits, collector.answer().documents
 
 
 def _part_length(sizes: Sequence[int]) -> int:

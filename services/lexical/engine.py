@@ -119,6 +119,16 @@ class LexicalEngine(Protocol):
         """Returns the best documents for `asked.query` by `asked.preset`, or by the first declared preset."""
         ...
 
+    async def search_with_documents(
+        self, generation: str, asked: RetrievalRequest
+    ) -> tuple[Ranking, tuple[Document, ...]]:
+        """Returns the hits of `search`, and what `asked.include` names of their documents, in the same order.
+
+        There are no documents where all together have more than MOST_BESIDE_HITS_BYTES or MOST_ANSWER_VALUES, or could
+        have or be late.
+        """
+        ...
+
     async def browse(self, generation: str, asked: BrowseRequest) -> tuple[str, ...]:
         """Returns the ids of the first documents that pass the filter, in the order that a BrowseRequest describes.
 

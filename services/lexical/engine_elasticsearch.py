@@ -4,7 +4,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
-from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
+from services.contracts.documents import (
+    MOST_BESIDE_HITS_BYTES,
+    DeleteReport,
+    Document,
+    FetchedDocuments,
+    IdPage,
+    IdPageRequest,
+    IndexReport,
+)
 from services.contracts.generations import in_order
 from services.contracts.health import Check
 from services.contracts.matches import CountRequest, Matches
@@ -23,7 +31,7 @@ from services.lexical.elasticsearch_mapping import (
     stamp_of_new,
 )
 from services.lexical.elasticsearch_query import copy_preference, filter_query, search_query
-from services.lexical.elasticsearch_reading import get_documents, largest_document
+from services.lexical.elasticsearch_reading import get_documents, largest_document, ranked_documents
 from services.lexical.facets import checked_facets
 from services.lexical.presets import chosen_preset
 from services.storage.builds import refuse_other_build
@@ -34,6 +42,7 @@ from services.storage.elasticsearch.indices import (
     GenerationIndices,
     HeldGeneration,
     IndexSize,
+    Json,
 )
 from services.storage.elasticsearch.searching import ranked
 from services.storage.fields import expect_sortable, requirements_of
@@ -163,13 +172,23 @@ class ElasticsearchEngine:
 
     async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
         """Searches ids and scores in one request."""
-        declaration = (await self._usable(generation)).declaration
-        preset = chosen_preset(declaration, asked.preset)
-        requirements = requirements_of(asked.filter, declaration.metadata)
-        query = {"query": search_query(preset, asked.query, requirements, asked.exclude_ids)}
+        query, params = _query(await self._usable(generation), asked)
         with self._indices.forget_if_gone(generation):
-            params = {**EVERY_SHARD_ALIKE, "preference": copy_preference(asked.query)}
-            return await ranked(self._reading, self._indices.index(generation), generation, query, asked.top, params)
+            index = self._indices.index(generation)
+            return await ranked(self._reading, index, generation, {"query": query}, asked.top, params)
+
+    async def search_with_documents(
+        self, generation: str, asked: RetrievalRequest
+    ) -> tuple[Ranking, tuple[Document, ...]]:
+        """Reads all in one request, or no documents if so many of the largest one would be too large."""
+        held = await self._usable(generation)
+        query, params = _query(held, asked)
+        with self._indices.forget_if_gone(generation):
+            largest = await self._largest_of(generation) if held.published else None
+            if largest is None or largest * asked.top > MOST_BESIDE_HITS_BYTES:
+                return await self.search(generation, asked), ()
+            index = self._indices.index(generation)
+            return await ranked_documents(self._reading, index, generation, query, asked, params)
 
     async def browse(self, generation: str, asked: BrowseRequest) -> tuple[str, ...]:
         """Sorts by the field, then by id."""
@@ -226,6 +245,14 @@ class ElasticsearchEngine:
 
     async def _engine(self) -> str:
         return f"elasticsearch {await self._indices.version()}"
+
+
+def _query(held: Held, asked: RetrievalRequest) -> tuple[Json, dict[str, str]]:
+    """Returns the query of a search, and parameters of its URL."""
+    preset = chosen_preset(held.declaration, asked.preset)
+    requirements = requirements_of(asked.filter, held.declaration.metadata)
+    query = search_query(preset, asked.query, requirements, asked.exclude_ids)
+    return query, {**EVERY_SHARD_ALIKE, "preference": copy_preference(asked.query)}
 
 
 def _state(held: Held, size: IndexSize, engine: str) -> CollectionState:

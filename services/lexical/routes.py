@@ -125,8 +125,11 @@ def lexical_router(engine: LexicalEngine, clock: Callable[[], float] = time.time
         if asked.beam is not None:
             raise BadInput("beam: a lexical search is always exact and has none; leave it out (it is for vectors).")
         with timed("bm25"):
-            hits = await engine.search(generation, asked)
-        answer = RetrievalAnswer.model_construct(generation=generation, hits=hits)
+            if asked.include:
+                hits, documents = await engine.search_with_documents(generation, asked)
+            else:
+                hits, documents = await engine.search(generation, asked), ()
+        answer = RetrievalAnswer.model_construct(generation=generation, hits=hits, documents=documents)
         return Response(answer.model_dump_json(), media_type=JSON)
 
     @routes.post(f"{one}/browse")

@@ -115,6 +115,8 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
     async def search(generation: Generation, asked: RetrievalRequest) -> Response:
         if asked.preset is not None:
             raise BadInput("preset: lexical presets mean nothing to a vector backend; leave it out.")
+        if asked.include:
+            raise BadInput("include: a vector backend stores no documents; leave it out.")
         spec = await collections.require_own(store, encoder, generation)
         where = requirements_of(asked.filter, spec.declaration.metadata)
         with timed("encode"):

@@ -3,11 +3,25 @@
 import pytest
 
 from services.chassis.errors import AnswerTooLarge, BadInput
-from services.contracts.documents import MOST_ANSWER_BYTES, MOST_ANSWER_VALUES, Document, IdPage, IdPageRequest
+from services.contracts.documents import (
+    MOST_ANSWER_BYTES,
+    MOST_ANSWER_VALUES,
+    Document,
+    IdPage,
+    IdPageRequest,
+    Included,
+)
 from services.contracts.filters import Condition, Filter
 from services.lexical.document_collector import ReadOptions, wire_bytes
 from services.lexical.engine import LexicalEngine
-from tests.support.lexical_notes import ALL_PRESETS, WITH_FIELDS
+from tests.support.lexical_notes import (
+    ALL_PRESETS,
+    TIED_QUERIES,
+    WITH_FIELDS,
+    filled,
+    request_for,
+    tied_documents,
+)
 
 # Points are no words, so long texts of them are indexed quickly.
 LONG = "." * 6_000_000
@@ -55,6 +69,39 @@ class ReadingSuite:
         assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(held[:2])
         titles = await engine.get("notes@1", ["a", "b", "c"], ReadOptions(include=("title",)))
         assert [document.title for document in titles.documents] == ["Apple"] * 3
+
+    async def test_what_comes_with_hits_is_what_would_be_read_after_them(self, engine: LexicalEngine) -> None:
+        held = [
+            one.model_copy(update={"metadata": {"number": number, "tags": ("a", "b")} if number % 2 else {}})
+            for number, one in enumerate(tied_documents())
+        ]
+        generation = await filled(engine, held)
+        await engine.publish(generation)
+        includes: list[tuple[Included, ...]] = [("title",), ("text", "title"), ("metadata",), ("title", "metadata")]
+        for query, include in zip(TIED_QUERIES, [*includes, *includes], strict=False):
+            for preset, top in (("beir", 7), ("anserini-flat", 200)):
+                asked = request_for(query, preset=preset, top=top, include=include)
+                hits, sent = await engine.search_with_documents(generation, asked)
+                assert hits == await engine.search(generation, asked)
+                assert len(hits) > 5
+                read = await engine.get(generation, [hit.id for hit in hits], ReadOptions(include))
+                assert sent == read.documents
+        nothing = request_for("unheard", include=["text"])
+        assert await engine.search_with_documents(generation, nothing) == ((), ())
+
+    async def test_documents_that_are_too_large_together_do_not_come_with_hits(self, engine: LexicalEngine) -> None:
+        words = {f"f{number}": ("a",) * 10_000 for number in range(9)}
+        many = [Document(id=f"m{number}", title="Many", metadata=words) for number in range(3)]
+        await engine.begin("notes@1", ALL_PRESETS)
+        for document in [*HELD, *many]:
+            await engine.index("notes@1", [document])
+        await engine.finish("notes@1")
+        await engine.publish("notes@1")
+        for query, include, top in (("apple bread", "text", 2), ("many", "metadata", 3)):
+            asked = request_for(query, include=[include], top=top)
+            assert await engine.search_with_documents("notes@1", asked) == (await engine.search("notes@1", asked), ())
+        _, sent = await engine.search_with_documents("notes@1", request_for("salt", include=["text"], top=1))
+        assert sent == (Document(id="small", text="white and fine"),)
 
     async def test_the_pages_of_ids_have_every_document_once(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", ALL_PRESETS)

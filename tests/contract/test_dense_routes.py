@@ -159,6 +159,7 @@ async def test_excluded_ids_and_top_hold(notes: httpx.AsyncClient) -> None:
     ("asked", "said"),
     [
         ({"preset": "beir"}, "preset"),
+        ({"include": ["title"]}, "include: a vector backend stores no documents"),
         ({"beam": 300, "exact": True}, "leave out beam or exact"),
         ({"beam": 0}, "beam"),
         ({"filter": {"all": [{"field": "author", "op": "exists"}]}}, "declared are: topic, year"),

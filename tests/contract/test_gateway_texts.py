@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.contracts.documents import MOST_ANSWER_BYTES
-from tests.support.backends import Stack, opened_stack
+from tests.support.backends import DOCUMENTS, Stack, StoreStub, opened_stack
 
 DEMO = "/v1/collections/demo"
 LONG = " " + "x" * 7_000_000
@@ -65,3 +65,62 @@ async def test_metadata_after_a_re_ranking_is_read_for_the_hits_alone() -> None:
         fetched = [(len(asked.ids), asked.include) for asked in stack.lexical.fetched]
     assert [hit["metadata"]["kind"] for hit in answer["hits"]] == ["plant", "fruit"]
     assert fetched[-1] == (2, ("metadata", "title"))
+
+
+STORED = [one["id"] for one in DOCUMENTS]
+ALL_PARTS = ["title", "text", "metadata"]
+FUSED = {
+    "name": "fused",
+    "stages": [{"kind": "fuse", "inputs": [{"kind": "retrieve", "backend": one} for one in ("lexical", "dense")]}],
+}
+SOME_RERANKED = {
+    "name": "some",
+    "stages": [{"kind": "retrieve", "backend": "lexical"}, {"kind": "rerank", "top": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "more"),
+    [
+        ("bm25", {"include": ["title"]}),
+        ("bm25", {"include": ALL_PARTS, "explain": True}),
+        ("bm25-rerank", {}),
+        ("bm25-rerank", {"include": ["title", "text"], "explain": "candidates"}),
+    ],
+)
+async def test_documents_come_with_the_hits_and_the_answer_is_that_of_two_requests(
+    pipeline: str, more: dict[str, object]
+) -> None:
+    async with opened_stack() as stack:
+        answers = []
+        for withheld in ((), ("tree",), STORED):
+            stack.lexical.withheld = withheld
+            answer = (await stack.search("fruit trees", pipeline, **more)).json()
+            stack.lexical.fetched, fetched = [], [one for asked in stack.lexical.fetched for one in asked.ids]
+            assert set(fetched) == {*withheld} & {"apple", "banana", "tree"}
+            answers.append([answer[part] for part in ("hits", "degraded", "models")])
+        assert answers[0] == answers[1] == answers[2]
+        assert answers[0][1] == []
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "more"),
+    [
+        ("bm25", {}),
+        ("bm25", {"include": ["text"], "offset": 0}),
+        ("bm25", {"include": ["text"], "top": 200}),
+        ("bm25", {"include": ["text"], "explain": "candidates"}),
+        ("bm25-rerank", {"top": 200}),
+        (FUSED, {"include": ["text"]}),
+        (SOME_RERANKED, {}),
+        ({"name": "other", "stages": [{"kind": "retrieve", "backend": "no-store"}]}, {"include": ["text"]}),
+    ],
+)
+async def test_no_document_comes_with_hits_where_not_all_of_them_are_read(
+    pipeline: object, more: dict[str, object]
+) -> None:
+    other = StoreStub("lexical")
+    async with opened_stack(stores={"no-store": other}) as stack:
+        answer = (await stack.search("fruit trees", pipeline, **more)).json()
+        assert answer["degraded"] == []
+        assert {asked.include for asked in (*stack.lexical.asked, *other.asked)} == {()}

@@ -4,11 +4,13 @@ import asyncio
 import json
 import logging
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from services.chassis.deadlines import Deadline, set_deadline
 from services.chassis.errors import Unavailable
 from services.lexical.edge_documents import SCHEMA
 from services.lexical.edge_query import bm25_request
@@ -19,7 +21,7 @@ from services.storage import known_ids
 from services.storage.edge_directory import DEFAULT_LIMITS, EdgeDirectory
 from services.storage.edge_files import RECORD
 from tests.contract.lexical_engine import LexicalEngineSuite
-from tests.support.lexical_notes import ALL_PRESETS, NOTES, EngineOpener, documents, filled, found
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, EngineOpener, documents, filled, found, request_for
 from tests.support.scratch import scratch
 
 
@@ -98,6 +100,21 @@ async def test_searches_go_on_while_a_batch_is_indexed(opener: EdgeOpener) -> No
     assert await found(engine, "notes@1", "squeals") == ["n1"]
     assert not indexing.done()
     assert (await indexing).indexed == 256
+    await engine.close()
+
+
+async def test_documents_that_would_be_late_hold_no_hits_back(opener: EdgeOpener) -> None:
+    engine = await opener.open()
+    await filled(engine, documents(NOTES))
+    set_deadline(Deadline.after_ms(1_000))
+    searching = asyncio.create_task(engine.search_with_documents("notes@1", request_for("pad", include=["text"])))
+    await asyncio.sleep(0)  # its search is in the queue of the only thread
+    freed = threading.Event()
+    occupying = asyncio.create_task(engine._held.held("notes@1").read(lambda _: freed.wait()))
+    hits, sent = await searching
+    freed.set()
+    await occupying
+    assert ({hit.id for hit in hits}, sent) == ({"n1", "n4"}, ())
     await engine.close()
 
 

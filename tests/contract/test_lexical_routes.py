@@ -56,6 +56,17 @@ async def test_a_search_answers_ids_and_scores_and_its_time(filled: httpx.AsyncC
     assert "bm25;dur=" in answer.headers["server-timing"]
 
 
+async def test_documents_come_with_hits_where_they_are_asked_for(filled: httpx.AsyncClient) -> None:
+    plain = (await search(filled, query="brakes")).json()
+    body = (await search(filled, query="brakes", include=["title", "metadata"])).json()
+    assert plain.keys() == {"generation", "hits"}
+    assert body.pop("documents") == [
+        {"id": "c", "title": "", "text": "", "metadata": {}},
+        {"id": "a", "title": "Brakes", "text": "", "metadata": {"year": 2019}},
+    ]
+    assert body == plain
+
+
 async def test_collections_report_their_state(filled: httpx.AsyncClient) -> None:
     state = (await filled.post(f"{GENERATION}/publish", json={})).json()
     assert (state["generation"], state["published"], state["documents"]) == ("notes@1", True, 3)

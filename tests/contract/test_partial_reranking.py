@@ -79,6 +79,8 @@ async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack)
     assert reasons.count([]) == 1
     assert reasons.count(["overloaded"]) == 5
     assert len(stack.reranker.asked) == asked_before + 1
+    await stack.search("fruit trees", "bm25-rerank")
+    assert stack.lexical.asked[-1].include == ()  # nor do its texts come with the hits
 
 
 async def test_deadlines_that_are_too_short_by_themselves_leave_the_rerankings_of_others_alone(stack: Stack) -> None:
@@ -130,7 +132,7 @@ async def test_documents_without_a_text_and_those_without_a_score_are_told_apart
 
 
 async def test_a_leg_that_must_not_fail_may_take_the_time_of_what_needs_it(stack: Stack) -> None:
-    stack.wires["lexical"].delay_s = 0.65
+    stack.wires["lexical"].delay_s = stack.wires["reranker"].delay_s = 0.65
     body = (await stack.search("fruit trees", "bm25-rerank", deadline_ms=1_000)).json()
     assert {"apple", "tree"} == set(ids(body)[:2])
     assert body["degraded"][0]["stage"] == "rerank"

@@ -2,8 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI
 from gateway.app import build_app
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress, GatewaySettings
 from services.chassis.app import create_app
-from services.chassis.errors import BadInput, UnknownCollection
+from services.chassis.errors import AnswerTooLarge, BadInput, UnknownCollection
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.settings.service_settings import ServiceSettings
@@ -22,6 +22,7 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import (
     DeleteReport,
     Document,
+    FetchedDocuments,
     FetchRequest,
     IdsRequest,
     IndexReport,
@@ -32,6 +33,7 @@ from services.contracts.health import Check
 from services.contracts.problem import Problem
 from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
+from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits
 from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
 from services.storage.write_order import overtaken
@@ -76,6 +78,7 @@ class StoreStub:
         self.refuse_ids: set[str] = set()
         self.asked: list[RetrievalRequest] = []
         self.fetched: list[FetchRequest] = []
+        self.withheld: Collection[str] = ()  # documents that do not come with hits
 
     def held(self, generation: str) -> HeldGeneration:
         if generation not in self.generations:
@@ -120,7 +123,22 @@ class StoreStub:
             Scored(id=document.id, score=self.score(request.query, document)) for document in passing(held, request)
         ]
         found = [hit for hit in found if self.family != "lexical" or hit.score > 0]
-        return RetrievalAnswer(generation=generation, hits=tuple(in_rank_order(found)[: request.top]))
+        hits = tuple(in_rank_order(found)[: request.top])
+        documents: tuple[Document, ...] = ()
+        with suppress(AnswerTooLarge):
+            if request.include:
+                sent = [hit.id for hit in hits if hit.id not in self.withheld]
+                documents = self.read(generation, sent, beside_hits(request.include)).documents
+        return RetrievalAnswer(generation=generation, hits=hits, documents=documents)
+
+    def read(self, generation: str, ids: Sequence[str], reading: ReadOptions) -> FetchedDocuments:
+        documents = self.held(generation).documents
+        collector = DocumentCollector(ids, reading)
+        for identity in collector.ids:
+            if identity in documents:
+                parts = {part: getattr(documents[identity], part) for part in reading.include}
+                collector.add(Document(id=identity, **parts))
+        return collector.answer()
 
     def browse(self, generation: str, request: BrowseRequest) -> BrowseAnswer:
         if request.sort is not None:

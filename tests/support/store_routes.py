@@ -11,7 +11,6 @@ from services.chassis.requests.handling import handled
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
     DeleteReport,
-    Document,
     FetchedDocuments,
     FetchRequest,
     IdsRequest,
@@ -20,7 +19,7 @@ from services.contracts.documents import (
 )
 from services.contracts.generations import name_of
 from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
-from services.lexical.document_collector import DocumentCollector
+from services.lexical.document_collector import ReadOptions
 from services.storage.builds import refuse_other_build, refuse_published
 
 if TYPE_CHECKING:
@@ -85,13 +84,7 @@ async def delete(
 async def get(request: Request, generation: str, asked: FetchRequest) -> FetchedDocuments:
     store = store_of(request)
     store.fetched.append(asked)
-    documents = store.held(generation).documents
-    collector = DocumentCollector(asked.ids, asked.cut_to_bytes)
-    for identity in collector.ids:
-        if identity in documents:
-            parts = {part: getattr(documents[identity], part) for part in asked.include}
-            collector.add(Document(id=identity, **parts))
-    return collector.answer()
+    return store.read(generation, asked.ids, ReadOptions.from_request(asked))
 
 
 @STORE_ROUTES.post(f"{GENERATION}/finish")
