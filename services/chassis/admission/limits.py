@@ -40,7 +40,7 @@ MOST_REST_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Bounds a lane to a `share` of the time while another lane works, as far as MOST_REST_S does.
+    """Bounds a lane while another lane works: to one request at a time, and a `share` of the time up to MOST_REST_S.
 
     `begun_beside` returns how many requests the other lane has begun so far.
     """
@@ -95,6 +95,7 @@ class Limiter:
         self._rest = rest
         self._resting: asyncio.TimerHandle | None = None
         self._rests_until = 0.0
+        self._gives_way = False  # whether the other lane worked beside what ended last
         self._begun_beside = 0  # requests that the other lane had begun when the work in flight began
         self._lane = lane
         self._limit = limit
@@ -142,6 +143,7 @@ class Limiter:
             raise
         finally:
             if self._rest is not None:
+                self._gives_way = self._rest.begun_beside() != beside
                 self._begin_rest(self._rest.seconds_after(time.monotonic() - began, beside))
             hurried = had_s < HURRIED_SHARE * self._usual_s.value
             self._end(ticket, began, held, excused=hurried or (alone and self.begun == begun))
@@ -236,7 +238,8 @@ class Limiter:
         ticket.admitted.set_exception(self._counted(self._too_many(self.expected_wait_s(ticket.client))))
 
     def _fits(self, ticket: Ticket) -> bool:
-        if self._resting is not None or (self._in_flight and self._in_flight + ticket.cost > self._limit.value):
+        most = 0.0 if self._gives_way else self._limit.value
+        if self._resting is not None or (self._in_flight and self._in_flight + ticket.cost > most):
             # Where nobody waits there are no turns: a client gets its part although others have taken all.
             return not self._most_waiting and self._turns.has_part_left(ticket.client, self._limit.value)
         return True

@@ -165,6 +165,27 @@ async def test_a_lane_that_gives_way_rests_after_work_while_the_other_one_works(
     assert deep.began == ["alone", "at once", "beside another", "rested"]
 
 
+@pytest.mark.parametrize(("others", "at_once"), [(1, 1), (0, 4)])
+async def test_a_lane_that_gives_way_works_on_one_request_at_a_time_while_the_other_one_works(
+    others: int, at_once: int
+) -> None:
+    beside, working, most = 0, 0, 0
+    limiter = Limiter("deep", AdaptiveLimit(4, 4, 4), 100, Instruments(), Rest(lambda: beside, 0.999))
+
+    async def ask() -> None:
+        nonlocal beside, working, most
+        async with limiter.slot(60.0):
+            beside += others
+            working += 1
+            most = max(most, working)
+            await asyncio.sleep(0)
+            working -= 1
+
+    await ask()
+    await asyncio.gather(*(ask() for _ in range(8)))
+    assert most == at_once
+
+
 async def test_a_refusal_of_a_lane_that_gives_way_pauses_its_connection_and_no_other_does() -> None:
     for rest, pauses in ((Rest(lambda: 0, 0.25), True), (None, False)):
         requests = Requests(Limiter("deep", AdaptiveLimit(1, 1, 1), 0, Instruments(), rest))
