@@ -4,6 +4,7 @@ refuses the rest at once with 429."""
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -104,6 +105,9 @@ class Limiter:
         self._in_flight = 0.0
         self._turns = ClientTurns()
         self._refused_at = float("-inf")
+        # Requests by client that `early_refusal` has let pass since the last one came or ended. A busy event loop reads
+        # many before the first of them comes.
+        self._coming: Counter[str] = Counter()
         # The share of its time left that a request had for its work here, of those that had to wait. A search that is
         # re-ranked later has half.
         self._work_share = MostOfLate()
@@ -159,17 +163,22 @@ class Limiter:
         None unless the lane refuses requests anyway: `slot` looks again where callers have just disconnected. What a
         request costs, and how much of its time its work has, is not known before it is read.
         """
-        if not self.refuses or not (self._turns.waiting or self._in_flight >= self._limit.value):
+        if not self.refuses:
             return None
-        wait_s = self.expected_wait_s(client)
+        coming = self._coming[client]
+        self._coming[client] += 1
+        if not self._turns.waiting and self._in_flight + coming < self._limit.value:
+            return None
+        wait_s = self.expected_wait_s(client, coming)
         spare_s = self._work_share.value * remaining_s - self._limit.expected_s
         if self._has_place(client) and not 0.0 < wait_s >= EARLY_SHARE * SPARE_SHARE * spare_s:
             return None
+        self._coming[client] -= 1
         return self._counted(self._too_many(wait_s))
 
-    def expected_wait_s(self, client: str = "") -> float:
-        """Returns the seconds that a new request of this client is expected to wait."""
-        ahead = self._turns.ahead_of(client) if self._turns.waiting else 0.0
+    def expected_wait_s(self, client: str = "", coming: int = 0) -> float:
+        """Returns the seconds that a new request of this client is expected to wait, after so many of it."""
+        ahead = coming + (self._turns.ahead_of(client) if self._turns.waiting else 0.0)
         return max(self._limit.expected_wait_s(ahead), self._rest_ahead_s())
 
     def _rest_ahead_s(self) -> float:
@@ -186,6 +195,7 @@ class Limiter:
 
     async def _admitted(self, ticket: Ticket) -> None:
         refusal: Overloaded | None = None
+        self._coming.clear()
         for _ in range(LOOP_ITERATIONS):  # requests whose caller has just disconnected still wait
             if not self._turns.waiting and self._fits(ticket):
                 self._begin(ticket)
@@ -274,6 +284,7 @@ class Limiter:
             took_s = now - began
             self._limit.ended(took_s, ticket.cost, now, overloaded=overloaded, others_wait=others_wait, excused=excused)
             self._instruments.limit.labels(self._lane).set(self._limit.value)
+        self._coming.clear()
         self._in_flight -= ticket.cost
         self._turns.end(ticket)
         if not self._turns.in_flight:

@@ -219,6 +219,21 @@ async def test_a_lane_that_has_refused_refuses_the_next_before_it_is_read_until_
     assert not early(requests.limiter, 0.3)
 
 
+async def test_requests_that_are_read_at_once_count_before_they_come() -> None:
+    requests = await learnt(lane(slots=4.0), 0.2)
+    tasks = await requests.queued([("", str(number)) for number in range(5)])
+    await refused(requests, 0.3)
+    read = [early(requests.limiter, 2.0) for _ in range(200)]
+    assert not read[0]
+    assert read[-1]
+    assert read == sorted(read)
+    assert not early(requests.limiter, 2.0, "another client")
+    tasks += await requests.queued([("", "comes")])
+    assert not early(requests.limiter, 2.0)  # what came of them waits now
+    requests.go.set()
+    await asyncio.gather(*tasks)
+
+
 async def test_an_impatient_request_does_not_make_a_patient_one_be_refused_before_it_is_read() -> None:
     requests = await learnt(lane(slots=8.0), 0.2)
     set_deadline(Deadline.after_ms(10_000))
