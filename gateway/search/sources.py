@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 from gateway.backends import wire
 from gateway.backends.failures import BackendFailed, as_problem, not_held
 from gateway.backends.service_timings import collected_parts
+from gateway.backends.wire import Backend
 from gateway.search.search_depths import PlannedRetrieve
 from gateway.search.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
 from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
 from services.contracts.documents import Document
 from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
-from services.contracts.retrieval import BrowseRequest, RetrievalRequest
+from services.contracts.retrieval import BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Ranking, paired
 from services.ranking.fusion import AlignedLegs, Leg, ranked
 from services.ranking.stages import fused
@@ -91,7 +92,8 @@ async def _searched(
             exclude_ids=asked.exclude_ids,
             include=() if refused else planned.beside(asked),
         )
-        answer = await wire.search(backend, context.generation, request, timeout_s)
+        search_by = _with_documents if request.include else wire.search
+        answer = await search_by(backend, context.generation, request, timeout_s)
         return ranked(answer.hits), answer.documents
 
     depths = planned.depths(context.request)
@@ -102,6 +104,20 @@ async def _searched(
     candidates, deeper = rankings[0][: stage.top], rankings[-1]
     # Fewer than may be there are all: an approximate search could find others in a wider beam.
     return candidates, deeper if len(candidates) == stage.top else None, ()
+
+
+async def _with_documents(
+    backend: Backend, generation: str, request: RetrievalRequest, timeout_s: float
+) -> RetrievalAnswer:
+    """Searches, and again without documents where the service refuses: that of an earlier release sends none."""
+    ends_at = time.monotonic() + timeout_s
+    try:
+        return await wire.search(backend, generation, request, timeout_s)
+    except BackendFailed as failure:
+        if not failure.caller_erred:
+            raise
+    bare = request.model_copy(update={"include": ()})
+    return await wire.search(backend, generation, bare, ends_at - time.monotonic())
 
 
 async def fuse(
