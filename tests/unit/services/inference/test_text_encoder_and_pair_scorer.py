@@ -17,7 +17,7 @@ from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
-from services.inference.text_encoder import TextEncoder
+from services.inference.text_encoder import TextEncoder, pool
 from services.inference.token_time import TRIAL_S, TokenTime
 from tests.support.models import (
     CROSS_ENCODER,
@@ -107,6 +107,16 @@ def cached_and_uncached(tmp_path_factory):
     yield scorers
     for scorer in scorers:
         asyncio.run(scorer.close())
+
+
+@pytest.mark.parametrize("dimension", [384, 100])
+def test_vectors_of_every_release_have_the_same_bits(dimension: int) -> None:
+    profile = load_encoder(MODELS_FILE, ENCODER).model_copy(update={"dimension": dimension})
+    lengths = list(range(2, 60))
+    hidden = np.random.default_rng(3).standard_normal((len(lengths), 60, 384)).astype(np.float32)
+    # As earlier releases computed them, and the indexes that they left.
+    means = np.stack([hidden[place, :length].mean(axis=0) for place, length in enumerate(lengths)])[:, :dimension]
+    assert np.array_equal(pool(hidden, lengths, profile), means / np.linalg.norm(means, axis=1, keepdims=True))
 
 
 @pytest.fixture
