@@ -34,7 +34,7 @@ SOAKS = (
 )
 
 
-async def soaked(name: str, seed: int, size: int | None, options: dict[str, Path]) -> Outcome:
+async def soaked(name: str, seed: int, size: int | None, options: dict[str, Path | int]) -> Outcome:
     """Runs one soak in full, or at `size`; passes on the `options` that it has as parameters."""
     run = importlib.import_module(f"tests.soak.{name}").run
     taken = {key: value for key, value in options.items() if key in inspect.signature(run).parameters}
@@ -50,17 +50,22 @@ def main() -> int:
     parser.add_argument("--size", type=int, help="cases in place of the full number; no page is written")
     parser.add_argument("--root", type=Path, help="the checkout whose services run, in place of this one")
     parser.add_argument("--against", type=Path, help="cost: the checkout to compare with")
+    parser.add_argument("--hold", type=int, help="overload: seconds at twice what is carried; give --size too")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "soak", help="where the pages go")
     asked = parser.parse_args()
-    options = {key: value.resolve() for key in ("root", "against") if (value := getattr(asked, key)) is not None}
+    options: dict[str, Path | int] = {
+        key: value.resolve() for key in ("root", "against") if (value := getattr(asked, key)) is not None
+    }
+    if asked.hold is not None:
+        options["hold"] = asked.hold
     held = True
     for name in asked.names or SOAKS:
         print(f"{name}, seed {asked.seed} ...", flush=True)
         started = time.monotonic()
         outcome = asyncio.run(soaked(name, asked.seed, asked.size, options))
-        sized = "" if asked.size is None else f" --size {asked.size}"
+        sized = "".join(f" --{one} {value}" for one in ("size", "hold") if (value := getattr(asked, one)) is not None)
         command = f".venv/bin/python -m tests.soak {name} --seed {asked.seed}{sized}"
-        text = page(outcome, options.get("root", ROOT), time.monotonic() - started, command)
+        text = page(outcome, (asked.root or ROOT).resolve(), time.monotonic() - started, command)
         print(text, flush=True)
         if asked.size is None:
             asked.to.mkdir(parents=True, exist_ok=True)

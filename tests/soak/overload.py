@@ -13,10 +13,12 @@ from evaluator.load.points.figures import load_percentiles
 from evaluator.load.sending.drives import run_closed, run_point
 from evaluator.load.sending.samples import LoadSample
 from evaluator.load.sending.traffic import LoadTarget
+from services.chassis.admission.cores import available_cores
 from services.contracts.query import SearchRequest
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import COLLECTION, LoadedStack, loaded_stack, text
+from tests.support import vitals
 from tests.support.processes import ROOT
 
 SECONDS = 30
@@ -34,13 +36,18 @@ AFTER = 0.5
 RECOVERY_S = 2.0
 DEEP, DEEP_IN_FLIGHT, DEEP_TOP = "hybrid", 16, 1_000
 MOST_SLOWER = 1.5
+# Of a long load at twice what is carried: the seconds of a part, whose samples are then dropped, and how much more
+# memory a process may have after the last part than after the first half.
+PART_S = 60
+MOST_MEMORY = 1.1
 PLAN = LoadPlan(rates=(1.0,), deadline_ms=DEADLINE_MS)
 SAYS = (
     "Embedded engines and the default models. What a pipeline carries is found with "
     f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more; then requests arrive (Poisson) at "
     f"that rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
-    "deadline. *Peak*: the most answers in time a second, of that search and of the three loads. Refusals are timed by "
-    "the gateway from the head of a request, and judged at twice and at four times. "
+    "deadline. *Peak*: the most answers in time a second, of that search and of the three loads. *Of the rest*: by the "
+    "cores that the generators leave at that load and at the peak, which they take from the stack. Refusals are timed "
+    "by the gateway from the head of a request, and judged at twice and at four times. "
     f"After the four times the load falls to {AFTER:g} of what is carried; what is sent "
     f"more than {RECOVERY_S:g} s later counts. *Degraded*: answers, by the reasons of their degraded stages. *Opened*: "
     f"breakers of the gateway meanwhile, by its own count. At last ordinary searches at {AFTER:g} of what is carried, "
@@ -58,6 +65,7 @@ COLUMNS = (
     "degraded",
     "opened",
     "else",
+    "generators' cores",
 )
 # What load alone may lose or degrade an answer for. Texts that came too late are reported as `no_document_store`.
 LATE = ("late", "timeout", "backend late")
@@ -87,6 +95,12 @@ class Drive:
     samples: Sequence[LoadSample]
     seconds: float
     told: Told
+    generators: float  # cores that they took
+
+    def of_the_rest(self, peak: float) -> float:
+        """Returns the goodput for a core that the generators leave, relative to that at the peak."""
+        cores, each = available_cores(), self.generators * self.seconds / max(1, len(self.samples))
+        return self.goodput / (cores - self.generators) * (cores - each * peak) / peak
 
     @property
     def refused_in_time(self) -> float:
@@ -129,7 +143,8 @@ class Drive:
         times = ("-" if (ms := time.unchecked_ms) is None else f"{ms:.0f}" for time in (answered.p50, answered.p99))
         within = f"{self.refused_in_time:.1%}" if refused else "-"
         told = (_counted(one) for one in (self.degraded(), self.told.opened, self.errors()))
-        return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, *told)
+        ours = f"{self.generators:.2f}"
+        return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, *told, ours)
 
 
 def _lost_as(sample: LoadSample) -> str:
@@ -145,13 +160,18 @@ def _counted(kinds: Counter[str]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())) or "-"
 
 
-async def run(seed: int, size: int = SECONDS, root: Path = ROOT, pipelines: Sequence[str] = PIPELINES) -> Outcome:
-    """Drives every load for `size` seconds."""
+async def run(
+    seed: int, size: int = SECONDS, root: Path = ROOT, pipelines: Sequence[str] = PIPELINES, hold: int = 0
+) -> Outcome:
+    """Drives every load for `size` seconds; with `hold` none of them, but for so long twice what is carried."""
     rows: list[tuple[str, ...]] = []
     bars: list[Bar] = []
     broken: list[str] = []
     async with loaded_stack(seed, root, models=True) as stack:
         target = _target(stack, seed)
+        if hold:
+            rows, bars = await _held(stack, target, seed, size, hold)
+            return Outcome("overload", SAYS, seed, COLUMNS, tuple(rows), tuple(bars), ())
         for pipeline in pipelines:
             found_rows, found_bars, found_broken = await _overloaded(stack, target, pipeline, seed, size)
             rows += found_rows
@@ -180,7 +200,7 @@ async def _overloaded(
     bars = [
         Bar(
             f"{pipeline}: goodput at {factor:g}x is {least:.0%} of its peak",
-            f"{drives[factor].goodput / peak:.1%}",
+            f"{drives[factor].goodput / peak:.1%} ({drives[factor].of_the_rest(peak):.1%} of the rest)",
             drives[factor].goodput >= least * peak,
             needs_cores=True,
         )
@@ -211,6 +231,26 @@ async def _overloaded(
         )
     )
     return rows, bars, [f"{pipeline}, {count} times: {detail}" for detail, count in broken.most_common()]
+
+
+async def _held(
+    stack: LoadedStack, target: LoadTarget, seed: int, seconds: int, hold: int
+) -> tuple[list[tuple[str, ...]], list[Bar]]:
+    rate = 2 * await _carried(target, DEEP, seed, seconds)
+    before, rows = await _told(stack), []
+    memory: list[dict[str, float]] = []
+    for number in range(max(2, hold // PART_S)):
+        drive = await _driven(stack, target, DEEP, rate, seed + number, PART_S)
+        rows.append(drive.row(DEEP, f"2x, part {number + 1}", rate))
+        memory.append({name: vitals.rss_mib(process.pid) for name, process in stack.processes.items()})
+    opened = (await _told(stack)).since(before).opened
+    half, last = memory[(len(memory) - 1) // 2], memory[-1]
+    grown = {name: last[name] / half[name] for name in last}
+    told = ", ".join(f"{name} {last[name]:.0f} MiB ({ratio:.2f}x)" for name, ratio in grown.items())
+    return rows, [
+        Bar("no backend is set aside", _counted(opened), not opened, needs_cores=True),
+        Bar(f"memory grows by less than {MOST_MEMORY - 1:.0%}", told, max(grown.values()) < MOST_MEMORY),
+    ]
 
 
 async def _beside_deep_ones(
@@ -263,7 +303,8 @@ async def _driven(
         target, pipeline, rate, seconds - skipped_s, PLAN, seed=seed, part=f"{rate}", warmup_seconds=skipped_s
     )
     samples = [one for one in point.samples if one.phase == "measured"]
-    return Drive(samples, seconds - skipped_s, (await _told(stack)).since(before))
+    generators = sum(one.cpu_s / one.seconds for one in point.generators if one.seconds)
+    return Drive(samples, seconds - skipped_s, (await _told(stack)).since(before), generators)
 
 
 async def _told(stack: LoadedStack) -> Told:
