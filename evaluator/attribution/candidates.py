@@ -29,7 +29,7 @@ class AskedLeg(Wire):
 
 
 class CandidatesReport(StepFile):
-    """candidates.json, the last file of the step. `rerankers`: backends whose scores are in the lines."""
+    """candidates.json, the last file of the step. `rerankers`: those whose scores are in the lines, by name."""
 
     made_from: dict[str, str]
     pipelines: dict[str, Pipeline]
@@ -64,7 +64,7 @@ class QueryCandidates(Wire):
     legs: dict[str, StageCandidates] = {}  # by name of the leg, as deep as it was asked
     leg_ms: dict[str, FiniteFloat] = {}  # how long that took, by the gateway's clock
     exact: dict[str, StageCandidates] = {}  # by name of an approximate leg: the exact search
-    scores: dict[str, ModelScores] = {}  # by backend
+    scores: dict[str, ModelScores] = {}  # by name of the re-ranker
     errors: tuple[str, ...] = ()  # of requests for legs and scores
 
 

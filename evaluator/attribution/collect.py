@@ -3,7 +3,7 @@
 Legs asked alone are timed, for the costs of a replay, and ask for no-store; the other answers may come from caches.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.attribution.candidates import (
@@ -40,13 +40,16 @@ RERANKED = 100  # candidates of every leg and of their fusion whose scores are c
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """Pipelines that are asked beside those of the run: legs alone, as deep as they go, and re-rankings of legs."""
+    """Pipelines that are asked beside those of the run: legs alone, as deep as they go, and re-rankings of legs.
+
+    `rerankers` are by `reranker_name`.
+    """
 
     legs: tuple[AskedLeg, ...]
-    rerankers: tuple[str, ...]
+    rerankers: Mapping[str, Rerank]
 
     def rerankings(self) -> Iterator[tuple[str, Pipeline]]:
-        """Yields pipelines that score the first RERANKED of every leg and of fusions of all, by backend.
+        """Yields pipelines that score the first RERANKED of every leg and of fusions of all, by re-ranker.
 
         A fusion takes MOST_INPUTS legs, so more are fused in several.
         """
@@ -54,10 +57,9 @@ class Probes:
         sources: list[Retrieve | Fuse] = [_changed(leg, top=min(leg.top, RERANKED)) for leg in legs]
         groups = [tuple(legs[start : start + MOST_INPUTS]) for start in range(0, len(legs), MOST_INPUTS)]
         sources += [Fuse(kind="fuse", inputs=group) for group in groups if len(group) > 1]
-        for backend in self.rerankers:
-            stage = Rerank(kind="rerank", backend=backend, top=RERANKED)
+        for name, stage in self.rerankers.items():
             for source in sources:
-                yield backend, Pipeline(name="probe", stages=(source, stage))
+                yield name, Pipeline(name="probe", stages=(source, stage))
 
     def every(self) -> Iterator[Pipeline]:
         """Yields all pipelines that are asked."""
@@ -77,14 +79,24 @@ def probes_of(pipelines: Sequence[Pipeline], vector_backends: frozenset[str]) ->
         if isinstance(stage, Retrieve):
             key = (stage.backend, stage.preset, stage.exact, stage.beam)
             legs.setdefault(key, _asked_leg(stage, stage.backend in vector_backends and not stage.exact))
-    rerankers = dict.fromkeys(stage.backend for stage in stages if isinstance(stage, Rerank))
-    return Probes(tuple(legs.values()), tuple(rerankers))
+    rerankers = {
+        reranker_name(stage): Rerank(kind="rerank", backend=stage.backend, top=RERANKED, passages=stage.passages)
+        for stage in stages
+        if isinstance(stage, Rerank)
+    }
+    return Probes(tuple(legs.values()), rerankers)
 
 
 def leg_name(leg: Retrieve) -> str:
     """Returns the name by which legs with the same candidates are known."""
     parts = [leg.backend, leg.preset or "", "exact" if leg.exact else "", "" if leg.beam is None else f"beam{leg.beam}"]
     return "-".join(filter(None, parts))
+
+
+def reranker_name(stage: Rerank) -> str:
+    """Returns the name by which re-rankings with the same scores of the model are known: of a backend and passages."""
+    passages = stage.passages
+    return stage.backend if passages is None else f"{stage.backend}-passages{passages.tokens}-{passages.overlap}"
 
 
 def _asked_leg(stage: Retrieve, approximate: bool) -> AskedLeg:
@@ -126,7 +138,7 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
             made_from=folder.hashes("experiment.json", "manifest.json", "rank.json"),
             pipelines={arm.name: arm.pipeline for arm in ready.arms},
             legs=probes.legs,
-            rerankers=probes.rerankers,
+            rerankers=tuple(probes.rerankers),
             top=top,
             queries=len(ready.queries.measured),
             failed=0,
@@ -192,19 +204,20 @@ async def _query_candidates(
             legs[leg.name], leg_ms[leg.name] = found
         if leg.exact is not None and (found := await asker.stage(_alone(leg.exact))) is not None:
             exact[leg.name], _ = found
-    scores: dict[str, dict[str, float]] = {backend: {} for backend in probes.rerankers}
+    scores: dict[str, dict[str, float]] = {name: {} for name in probes.rerankers}
     weights: dict[str, float] = {}
     for arm in arms:
-        reranks = {one.id: one.stage.backend for one in arm.pipeline.identified if isinstance(one.stage, Rerank)}
+        identified = arm.pipeline.identified
+        reranks = {one.id: reranker_name(one.stage) for one in identified if isinstance(one.stage, Rerank)}
         for stage, given in own[arm.name].stages.items():
             if stage in reranks and given.weight is not None:
                 scores[reranks[stage]] |= given.model_scores or {}
                 weights[reranks[stage]] = given.weight
-    for backend, pipeline in probes.rerankings():
+    for name, pipeline in probes.rerankings():
         probed = await asker.stage(pipeline)
         if probed is not None and probed[0].weight is not None:
-            scores[backend] |= probed[0].model_scores or {}
-            weights[backend] = probed[0].weight
+            scores[name] |= probed[0].model_scores or {}
+            weights[name] = probed[0].weight
     known = {name: ModelScores(weight=weights[name], scores=scores[name]) for name in weights}
     return QueryCandidates(
         query=query, arms=own, legs=legs, leg_ms=leg_ms, exact=exact, scores=known, errors=tuple(asker.errors)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from evaluator.attribution.collect import leg_name
+from evaluator.attribution.collect import leg_name, reranker_name
 from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, Pipeline, Rerank, Retrieve, SourceStage
 
 FUSION = "(fusion)"  # no name of a backend
@@ -107,7 +107,7 @@ def stage_work(pipeline: Pipeline, bounds: LegBounds) -> Iterator[StageWork]:
             case Cut() as stage:
                 left = min(stage.top, left)
             case Rerank() as stage:
-                yield StageWork(one.id, stage.backend, min(stage.top, left))
+                yield StageWork(one.id, reranker_name(stage), min(stage.top, left))
             case _:
                 assert_never(one.stage)
         hits[one.id] = left

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from evaluator.attribution.candidates import AskedLeg, CandidatesReport
-from evaluator.attribution.collect import leg_name
+from evaluator.attribution.collect import leg_name, reranker_name
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
 from services.chassis.settings.strict_yaml import parse_yaml
@@ -159,10 +159,10 @@ def _rerankings(
 ) -> Iterator[Rerank | None]:
     yield None
     most = source.top if isinstance(source, Retrieve) else sum(one.top for one in _retrieves(source))
-    for backend in found.rerankers:
+    for name in found.rerankers:
         for depth in dict.fromkeys(min(depth, most) for depth in grid.rerank_depths):
             for weight in grid.rerank_weights:
-                yield settings.rerank(backend, depth, weight, fused=isinstance(source, Fuse))
+                yield settings.rerank(name, depth, weight, fused=isinstance(source, Fuse))
 
 
 def _retrieves(source: Fuse) -> list[Retrieve]:
@@ -184,12 +184,12 @@ class _OwnSettings:
                 if isinstance(one.stage, Retrieve):
                     self._legs.setdefault((leg_name(one.stage), fused), one.stage)
                 elif isinstance(one.stage, Rerank):
-                    self._rerankers.setdefault((one.stage.backend, fused), one.stage)
+                    self._rerankers.setdefault((reranker_name(one.stage), fused), one.stage)
 
     def leg(self, leg: AskedLeg, top: int, *, fused: bool) -> Retrieve:
         own = self._legs.get((leg.name, fused)) or self._legs[leg.name, not fused]
         return Retrieve.model_validate({**own.model_dump(), "id": None, "top": min(top, leg.retrieve.top)})
 
-    def rerank(self, backend: str, top: int, weight: float | None, *, fused: bool) -> Rerank:
-        own = self._rerankers.get((backend, fused)) or self._rerankers[backend, not fused]
+    def rerank(self, name: str, top: int, weight: float | None, *, fused: bool) -> Rerank:
+        own = self._rerankers.get((name, fused)) or self._rerankers[name, not fused]
         return Rerank.model_validate({**own.model_dump(), "id": None, "top": top, "weight": weight})

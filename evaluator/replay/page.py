@@ -5,7 +5,7 @@ from typing import assert_never
 
 import yaml
 
-from evaluator.attribution.collect import leg_name
+from evaluator.attribution.collect import leg_name, reranker_name
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Listing, Prose, Sentence, Table, Verdict
 from evaluator.pages.step_page import StepPage
 from evaluator.pages.svg_chart import Drawing, Scale, chart_number
@@ -129,7 +129,7 @@ def in_words(pipeline: Pipeline) -> str:
         match one.stage:
             case Rerank() as stage:
                 weight = "" if stage.weight is None else f", weight {stage.weight:g}"
-                words.append(f"{stage.backend} {stage.top}{weight}")
+                words.append(f"{reranker_name(stage)} {stage.top}{weight}")
             case Cut() as stage:
                 words.append(f"cut {stage.top}")
             case _:

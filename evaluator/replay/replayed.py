@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from evaluator.attribution.candidates import ModelScores, QueryCandidates
-from evaluator.attribution.collect import leg_name
+from evaluator.attribution.collect import leg_name, reranker_name
 from services.contracts.pipelines import Cut, Fuse, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
 from services.contracts.scored import Ranking
 from services.ranking.fusion import AlignedLegs, Leg, Mixture
@@ -127,12 +127,13 @@ class _Reranking:
     def _reranked(self, stage: Rerank, before: Ranking, top: int) -> Ranking:
         if not before:
             return before
-        model = self._scores.get(stage.backend)
+        name = reranker_name(stage)
+        model = self._scores.get(name)
         if model is None:
-            raise NotCollected(stage.backend)
+            raise NotCollected(name)
         if before is not self._source:
             return reranked(stage, _mixture(stage, before, model), model.weight, top)
-        key = stage.backend, stage.top
+        key = name, stage.top
         if key not in self._mixtures:
             self._mixtures[key] = _mixture(stage, before, model)
         return reranked(stage, self._mixtures[key], model.weight, top)

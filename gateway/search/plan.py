@@ -217,6 +217,11 @@ def refuse_missing_bounds(plan: WalkPlan, generation: str, unbounded: Collection
 
 def _check_rerank(identity: str, stage: Rerank, backends: Addresses) -> None:
     family = FAMILIES[_checked_family(identity, stage.backend, lambda family: family.reranks, backends)]
+    if family.retrieves and stage.passages is not None:
+        raise PipelineError(
+            f"stage '{identity}': passages are for texts, and backend '{stage.backend}' scores stored vectors; "
+            "leave passages out, or name a re-ranker"
+        )
     if not family.retrieves and not any(FAMILIES[backend.family].document_store for backend in backends.values()):
         stores = family_names(lambda family: family.document_store)
         raise PipelineError(f"stage '{identity}': re-ranking needs a {stores} backend, the document store")

@@ -45,7 +45,7 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
                 scores: dict[str, float] = {}
                 scorable, unscored = 0, head
                 if FAMILIES[backend.family].retrieves:
-                    answer, scores = await _scores(stage, context, head, {}, ends_at)
+                    answer, scores = await _scores(stage, context, head, {}, (), ends_at)
                     scorable, unscored = len(scores), [one for one in head if one not in scores]
                 if unscored:
                     # Kept even if the scores fail, so that `include` does not read these texts again.
@@ -56,7 +56,8 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
                         what = "it has none of the candidates; send the documents again."
                         raise BackendFailed("document store", "no_document_store", what, status=404)
                     if passages:
-                        answer, further = await _scores(stage, context, tuple(passages), passages, ends_at)
+                        titles = () if stage.passages is None else walked.texts.title_lengths(passages)
+                        answer, further = await _scores(stage, context, tuple(passages), passages, titles, ends_at)
                         scores |= further
             except BackendFailed as failure:
                 held.overloaded = failure.status == Overloaded.status
@@ -84,7 +85,12 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
 
 
 async def _scores(
-    stage: Rerank, context: WalkContext, ids: Sequence[str], passages: Mapping[str, str], ends_at: float
+    stage: Rerank,
+    context: WalkContext,
+    ids: Sequence[str],
+    passages: Mapping[str, str],
+    titles: tuple[int, ...],
+    ends_at: float,
 ) -> tuple[ScoreAnswer, dict[str, float]]:
     """Returns the backend's answer, and the scores in it by id.
 
@@ -100,7 +106,7 @@ async def _scores(
             query=query, generation=context.generation, ids=tuple(ids), passages=by_id, partial=partial
         )
     else:
-        request = ScoreRequest(query=query, passages=texts, partial=partial)
+        request = ScoreRequest(query=query, passages=texts, partial=partial, split=stage.passages, title_lengths=titles)
     left_s = ends_at - time.monotonic()
     if left_s < LEAST_CALL_S:
         raise BackendFailed(backend.name, "deadline", "the texts took its time; send a larger X-Deadline-Ms.")

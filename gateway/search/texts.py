@@ -54,6 +54,10 @@ class WalkTexts:
         """Returns the passages for a re-ranker by id, of those documents that were read."""
         return {identity: self.read[identity].passage for identity in ids if identity in self.read}
 
+    def title_lengths(self, ids: Iterable[str]) -> tuple[int, ...]:
+        """Returns the characters of the title at the beginning of each passage."""
+        return tuple(len(self.read[identity].title.lstrip()) for identity in ids)
+
     async def read_uncut(
         self, ids: Sequence[str], include: Sequence[Included], highlight: HighlightRequest | None, timeout_s: float
     ) -> tuple[dict[str, Document], Mapping[str, Highlights]]:

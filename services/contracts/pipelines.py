@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from services.contracts.base import Depth, Name, Number, Weight, Wire
 from services.contracts.lists import Items
+from services.contracts.passages import Passages
 from services.contracts.retrieval import Beam
 
 LONGEST_ID = 64
@@ -77,7 +78,8 @@ class Fuse(Wire):
 class Rerank(Wire):
     """Sorts the first `top` candidates by `weight * z(reranker) + (1 - weight) * z(first stage)`; the rest follow them.
 
-    Without `weight` the model's recommended one is used.
+    Without `weight` the model's recommended one is used. With `passages`, a document longer than one is cut into them,
+    and its best passage counts (MaxP; services/inference/passages.py).
     """
 
     kind: Literal["rerank"]
@@ -85,6 +87,7 @@ class Rerank(Wire):
     backend: Name = "reranker"
     top: Depth = 100
     weight: Weight | None = None
+    passages: Annotated[Passages | None, Field(exclude_if=lambda passages: passages is None)] = None
     on_failure: OnFailure = "fail"
 
 

@@ -25,19 +25,22 @@ def count_reachable(costs: Sequence[int], threads: int, budget: float) -> int:
     return len(costs)
 
 
-def split_into_tiers(costs: Sequence[int], threads: int, budget: float) -> list[range]:
-    """Splits the places of `costs` into ranges that are scored one after the other.
+def split_into_tiers(row_costs: Sequence[int], sizes: Sequence[int], threads: int, budget: float) -> list[range]:
+    """Splits the rows of candidates, each of as many consecutive ones as `sizes` says, into ranges that are scored one
+    after the other. No candidate is in two of them.
 
     Returns one range if half the budget suffices for all rows. Otherwise a range ends where the budget is expected to
     end, at every doubling of that place, and at TIER_ENDS.
     """
+    rows = [0, *itertools.accumulate(sizes)]
+    costs = [sum(row_costs[start:end]) for start, end in itertools.pairwise(rows)]
     total = len(costs)
     if count_reachable(costs, threads, budget / 2) == total:
-        return [range(total)]
+        return [range(rows[-1])]
     expected = max(1, count_reachable(costs, threads, budget))
     ends = {*TIER_ENDS, *_doublings(TIER_ENDS[-1], total), *_doublings(expected, total), total}
     edges = [0, *sorted(end for end in ends if end <= total)]
-    return [range(start, end) for start, end in itertools.pairwise(edges)]
+    return [range(rows[start], rows[end]) for start, end in itertools.pairwise(edges)]
 
 
 def batch_cap(max_padded_tokens: int, budget: float) -> int:

@@ -110,6 +110,11 @@ class ModelTokenizer:
             ],
         )
 
+    def pair_room(self, first: list[int]) -> int:
+        """Returns how many tokens of a long second text `pair` keeps beside the first."""
+        budget = self._max_tokens - self._pair.length
+        return truncated_pair_lengths(len(first), budget, budget)[1]
+
     def token_id(self, token: str) -> int:
         """Returns the id of a token of the vocabulary. Raises ModelError if it has none."""
         found = self._tokenizer.token_to_id(token)

@@ -156,19 +156,21 @@ class OpenModel:
         self,
         rows: Sequence[Row],
         postprocess: Postprocess,
+        sizes: Sequence[int],
         deadline: Deadline,
         *,
         trial: bool = False,
     ) -> list[Float32 | None]:
         """Returns results like `infer`, with None for rows that the deadline cut off; later rows are cut off first.
 
+        A candidate has as many consecutive rows as `sizes` says; no tier ends within one.
         A micro-batch that is expected to miss the deadline is not begun, and none after it; in a `trial` they are begun
         all the same, until the deadline: it measures the time that this expectation is made from.
         """
         lengths, budget = [len(row.ids) for row in rows], self.token_budget(deadline)
         batches = form_batches_by_tier(
             lengths,
-            split_into_tiers(lengths, self._threads, budget),
+            split_into_tiers(lengths, sizes, self._threads, budget),
             batch_cap(cap_for_all_threads(lengths, self._threads, self._max_padded_tokens), budget),
             batchable=self._session.batchable,
         )

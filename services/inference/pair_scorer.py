@@ -1,8 +1,10 @@
 """Scores query-passage pairs with a cross-encoder. Owns pairing and activation; running the graph is open_model's."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import accumulate, chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +12,19 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.contracts.passages import Passages
 from services.contracts.rerank import LEAST_SCORED
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.partial_scores import PartialScores
 from services.inference.passage_id_cache import PassageIdCache
+from services.inference.passages import CHARACTERS_PER_TOKEN, MOST_PASSAGES, Split, cut_tokens
 from services.inference.profiles import CrossEncoderProfile
 
 Float32 = NDArray[np.float32]
 
-# English has 4 to 5 characters a token. By twice as many, counts of tokens are lower bounds, and about twice as many
-# passages are tokenised as can be scored.
-CHARACTERS_PER_TOKEN = 4
+# Twice CHARACTERS_PER_TOKEN: by so many, counts of tokens are lower bounds, and about twice as many passages are
+# tokenised as can be scored.
 MAX_CHARACTERS_PER_TOKEN = 8
 # Re-ranking takes every core for as long as it is given. On a machine that also retrieves, retrieval goes first: an
 # answer can do without a re-ranking, not without candidates. A tenth of the weight of an ordinary thread.
@@ -48,42 +51,50 @@ class PairScorer:
         self.bounded = profile.activation == "sigmoid"
         self.max_tokens = profile.max_tokens
 
-    async def score(self, query: str, passages: Sequence[str], deadline: Deadline | None = None) -> tuple[float, ...]:
+    async def score(
+        self, query: str, passages: Sequence[str], deadline: Deadline | None = None, split: Split | None = None
+    ) -> tuple[float, ...]:
         """Scores each passage, higher is better: a logit, or its sigmoid where the profile asks for it.
 
+        With `split` the score is that of its best part (MaxP, services/inference/passages.py). Where the query leaves
+        less room than a part may have, parts are shorter, so that no token of them is truncated.
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
         if not passages:
             return ()
-        rows = await self._model.map_texts(passages, partial(self._rows, query), deadline, urgent=True)
-        scores = await self._model.infer(rows, self._postprocess, deadline, urgent=False)
-        return tuple(float(score) for score in scores)
+        parts = await self._parts(query, passages, split, deadline)
+        scores = iter(await self._model.infer([*chain(*parts)], self._postprocess, deadline, urgent=False))
+        return tuple(float(max(islice(scores, len(rows)))) for rows in parts)
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
+    async def score_until(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> PartialScores:
         """Scores as many passages as the deadline leaves time for, earlier ones first.
 
         None if fewer than LEAST_SCORED of more can be reached: the time goes to other requests. What can be reached is
         an upper bound, because tokens are counted from below: passages may be begun of which fewer are then scored.
+        With `split`, a passage costs the tokens of all its parts, and has no score if one of them has none.
         Returns at the deadline at the latest. Raises ModelError, Overloaded, Unavailable (while shutting down).
         """
         least = min(LEAST_SCORED, len(passages))
         scores: list[float | None] = [None] * len(passages)
         # Passages that the deadline leaves no time for are not tokenised either.
-        at_least = self._tokens(query, passages, MAX_CHARACTERS_PER_TOKEN)
-        reachable = self._model.count_reachable(at_least, deadline)
+        at_least = self._tokens(query, passages, MAX_CHARACTERS_PER_TOKEN, split)
+        rows_reachable = self._model.count_reachable([*chain(*at_least)], deadline)
+        reachable = bisect_right([*accumulate(map(len, at_least))], rows_reachable)
         trial = reachable < least and deadline.remaining_s >= TRIAL_LEAST_S and self._model.take_trial()
         if trial:
             reachable = least
         if reachable >= least:
             with suppress(DeadlineExceeded):
-                first = passages[:reachable]
-                rows = await self._model.map_texts(first, partial(self._rows, query), deadline, urgent=True)
-                found = await self._model.infer_until(rows, self._postprocess, deadline, trial=trial)
-                scores[: len(found)] = [None if score is None else float(score) for score in found]
+                parts = await self._parts(query, passages[:reachable], split and split.of(range(reachable)), deadline)
+                rows, sizes = [*chain(*parts)], [len(one) for one in parts]
+                found = iter(await self._model.infer_until(rows, self._postprocess, sizes, deadline, trial=trial))
+                scores[:reachable] = [_best(tuple(islice(found, size))) for size in sizes]
         if len(scores) - scores.count(None) >= least:
             return PartialScores(tuple(scores))
-        needed = self._tokens(query, passages[:least], CHARACTERS_PER_TOKEN)
-        return PartialScores(tuple(scores), self._model.seconds_if_idle(needed))
+        needed = self._tokens(query, passages[:least], CHARACTERS_PER_TOKEN, split)
+        return PartialScores(tuple(scores), self._model.seconds_if_idle([*chain(*needed)]))
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
         """Counts the tokens of each pair before truncation, with special tokens; raises like score."""
@@ -98,9 +109,41 @@ class PairScorer:
         """Stops the threads after their current micro-batches."""
         self._model.close()
 
-    def _tokens(self, query: str, passages: Sequence[str], characters: int) -> list[int]:
-        """Estimates the tokens of each pair, at so many characters a token."""
-        return [min(self.max_tokens, (len(query) + len(passage)) // characters) for passage in passages]
+    def _tokens(self, query: str, passages: Sequence[str], characters: int, split: Split | None) -> list[list[int]]:
+        """Estimates the tokens of the pairs that each passage needs, at so many characters a token."""
+        if split is None:
+            return [[min(self.max_tokens, (len(query) + len(passage)) // characters)] for passage in passages]
+        of_query = min(len(query) // characters, self.max_tokens // 2)
+        size, overlap = min(split.passages.tokens, self.max_tokens - of_query), split.passages.overlap
+        cuts = (
+            cut_tokens(len(passage) // characters, title // characters, size, overlap, MOST_PASSAGES)
+            for passage, title in zip(passages, split.titles, strict=True)
+        )
+        return [[of_query + cut.front + len(one) for one in cut.ranges] for cut in cuts]
+
+    async def _parts(
+        self, query: str, passages: Sequence[str], split: Split | None, deadline: Deadline | None
+    ) -> list[list[Row]]:
+        """Returns the rows of each passage: one, or one for each of its parts."""
+        if split is None:
+            rows = await self._model.map_texts(passages, partial(self._rows, query), deadline, urgent=True)
+            return [[row] for row in rows]
+        titled = list(zip(passages, split.titles, strict=True))
+        return await self._model.map_texts(
+            titled, partial(self._split_rows, query, split.passages), deadline, urgent=True
+        )
+
+    def _split_rows(self, query: str, passages: Passages, titled: list[tuple[str, int]]) -> list[list[Row]]:
+        tokenizer = self._model.tokenizer
+        query_ids, *titles = tokenizer.ids([query, *(text[:title] for text, title in titled)])
+        size = min(passages.tokens, tokenizer.pair_room(query_ids))
+        found = []
+        every = self._passages.token_ids([text for text, _ in titled], MOST_PASSAGES * self.max_tokens)
+        for ids, title in zip(every, titles, strict=True):
+            cut = cut_tokens(len(ids), len(title), size, passages.overlap, MOST_PASSAGES)
+            parts = ([*ids[: cut.front], *ids[one.start : one.stop]] for one in cut.ranges)
+            found.append([tokenizer.pair(query_ids, part) for part in parts])
+        return found
 
     def _rows(self, query: str, passages: list[str]) -> list[Row]:
         (query_ids,) = self._model.tokenizer.ids([query])
@@ -122,6 +165,12 @@ def scores_from_logits(logits: Float32, profile: CrossEncoderProfile) -> Float32
         case "sigmoid":
             # By tanh: 1 / (1 + exp(-x)) overflows for large negative logits.
             return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)), dtype=np.float32)
+
+
+def _best(scores: Sequence[Float32 | None]) -> float | None:
+    """Returns the best score of a passage's parts; None if one was not scored."""
+    known = [float(score) for score in scores if score is not None]
+    return max(known) if len(known) == len(scores) else None
 
 
 def _postprocess(logits: Float32, _rows: Sequence[Row], profile: CrossEncoderProfile) -> Float32:

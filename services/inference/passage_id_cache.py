@@ -17,7 +17,7 @@ ENTRY_BYTES = 345
 class PassageIdCache:
     """Keeps at most `max_bytes` of token ids and evicts the least recently used passage. Thread-safe.
 
-    Keeps at most `max_ids` ids a passage, because the model truncates the rest.
+    Keeps at most `max_ids` ids a passage, because the model truncates the rest, or as many as a call asks for.
     """
 
     def __init__(self, tokenise: Tokenise, max_bytes: int, max_ids: int) -> None:
@@ -31,16 +31,17 @@ class PassageIdCache:
         """Computed size of all entries, in bytes."""
         return int(self._entries.currsize)
 
-    def token_ids(self, passages: Sequence[str]) -> list[list[int]]:
+    def token_ids(self, passages: Sequence[str], max_ids: int | None = None) -> list[list[int]]:
         """Returns the first `max_ids` token ids of each passage, equal to those of a new tokenisation."""
-        keys = [_key(passage) for passage in passages]
+        most = max_ids or self._max_ids
+        keys = [_key(passage, most) for passage in passages]
         with self._lock:
             known = {key: ids for key in keys if (ids := self._entries.get(key)) is not None}
         # Tokenised outside the lock, so that other threads can go on.
         missing = {key: passage for key, passage in zip(keys, passages, strict=True) if key not in known}
         if missing:
             tokenised = self._tokenise(list(missing.values()))
-            fresh = {key: _packed(ids[: self._max_ids]) for key, ids in zip(missing, tokenised, strict=True)}
+            fresh = {key: _packed(ids[:most]) for key, ids in zip(missing, tokenised, strict=True)}
             known |= fresh
             self._store(fresh)
         return [known[key].tolist() for key in keys]
@@ -52,9 +53,10 @@ class PassageIdCache:
                     self._entries[key] = ids
 
 
-def _key(passage: str) -> bytes:
+def _key(passage: str, most: int) -> bytes:
     # surrogatepass: UTF-8 has no lone surrogates, but two texts that differ in one need different keys.
-    return hashlib.blake2b(passage.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    content = passage.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=16, salt=most.to_bytes(8, "little")).digest()
 
 
 def _packed(ids: Sequence[int]) -> "array[int]":

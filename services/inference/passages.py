@@ -4,13 +4,29 @@ The best passage is the document's score, MaxP: Dai and Callan, "Deeper Text Und
 Neural Language Modeling" (SIGIR 2019), section 3.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from services.contracts.passages import Passages
 from services.inference.word_splitting import word_offsets
 
 Offsets = Sequence[tuple[int, int]]  # of each token: its first character, and the one behind its last
+CHARACTERS_PER_TOKEN = 4  # of English, 4 to 5
+# What a re-ranker reads of a document at most: at 256 tokens each, some 30,000 characters of English. Otherwise a book
+# among the first candidates would take the time of all.
+MOST_PASSAGES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a re-ranker cuts documents: `titles` are the characters of each one's title, which it begins with."""
+
+    passages: Passages
+    titles: tuple[int, ...]
+
+    def of(self, places: Iterable[int]) -> "Split":
+        """Returns the split of the documents at these places."""
+        return Split(self.passages, tuple(self.titles[place] for place in places))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,15 @@ from services.chassis.admission.client_turns import set_client
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
 from services.chassis.deadlines import FOR_SCORES, current_deadline
+from services.chassis.errors import BadInput
 from services.chassis.requests.callers import CLIENT_HEADER
 from services.chassis.requests.handling import handled
 from services.chassis.requests.telemetry import timed
+from services.contracts.passages import LEAST_TOKENS
+from services.contracts.problem import FieldError
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from services.inference.partial_scores import PartialScores
+from services.inference.passages import CHARACTERS_PER_TOKEN, MOST_PASSAGES, Split
 from services.reranker.scorer import Scorer
 from services.reranker.turns import slot
 
@@ -22,6 +26,7 @@ def score_router(scorer: Scorer) -> APIRouter:
     @routes.post("/v1/score", response_model_exclude_defaults=True)
     @handled("own", scope="internal")
     async def score(asked: ScoreRequest, received: Request) -> ScoreAnswer:
+        split = _split(asked, scorer.max_tokens)
         # Only our own processes come here, and name whom they ask for.
         client = received.headers.get(CLIENT_HEADER) or client_of(received.scope)
         if asked.partial:
@@ -29,12 +34,35 @@ def score_router(scorer: Scorer) -> APIRouter:
             # No slot: the scorer divides its time among these requests, and leaves out those for which too little is
             # left. Each takes all of its time, which a limit would only read as overload.
             with received.app.state.instruments.in_flight.track_inprogress(), timed("score"):
-                given = await scorer.score_until(asked.query, asked.passages, FOR_SCORES.before(current_deadline()))
+                until = FOR_SCORES.before(current_deadline())
+                given = await scorer.score_until(asked.query, asked.passages, until, split)
         else:
-            async with slot(received, client, len(asked.passages)):
+            async with slot(received, client, _read_passages(asked, scorer.max_tokens)):
                 with timed("score"):
-                    given = PartialScores(await scorer.score(asked.query, asked.passages, current_deadline()))
+                    scores = await scorer.score(asked.query, asked.passages, current_deadline(), split)
+                    given = PartialScores(scores)
         needs_ms = None if given.needs_s is None else round(given.needs_s * 1000, 3)
         return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=given.scores, needs_ms=needs_ms)
 
     return routes
+
+
+def _split(asked: ScoreRequest, max_tokens: int) -> Split | None:
+    """Returns how the passages are cut. Raises BadInput for parts that the model does not read whole."""
+    if asked.split is None:
+        return None
+    if asked.split.tokens > max_tokens:
+        allowed = f"this model reads parts of {LEAST_TOKENS} to {max_tokens} tokens, not {asked.split.tokens}"
+        raise BadInput(
+            f"split.tokens (in a pipeline, passages.tokens): {allowed}.",
+            errors=(FieldError(field="split.tokens", message=allowed),),
+        )
+    return Split(asked.split, asked.title_lengths or (0,) * len(asked.passages))
+
+
+def _read_passages(asked: ScoreRequest, max_tokens: int) -> int:
+    """Estimates of how many passages, each as long as the model reads, the parts of all have the tokens."""
+    if asked.split is None:
+        return len(asked.passages)
+    most = MOST_PASSAGES * asked.split.tokens
+    return sum(-(-max(1, min(most, len(one) // CHARACTERS_PER_TOKEN)) // max_tokens) for one in asked.passages)

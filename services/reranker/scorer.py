@@ -5,6 +5,7 @@ from typing import Protocol
 
 from services.chassis.deadlines import Deadline
 from services.inference.partial_scores import PartialScores
+from services.inference.passages import Split
 
 
 class Scorer(Protocol):
@@ -14,6 +15,10 @@ class Scorer(Protocol):
     their order, or concurrent requests. A passage may be empty. When the deadline passes (DeadlineExceeded) or the
     caller is cancelled, work that has not begun is dropped. When the queue is full, nothing begins (Overloaded).
     Scoring never blocks the event loop, however long the passages are.
+
+    With `split`, which has a title for each passage, a longer one is cut into parts of so many tokens, each with the
+    title in front. Its score is that of its best part, and None unless all were scored; the first MOST_PASSAGES are
+    read. A passage that fits in one part is scored as without `split`.
     """
 
     @property
@@ -36,11 +41,15 @@ class Scorer(Protocol):
         """The most tokens of a pair that the model reads; a longer pair is cut."""
         ...
 
-    async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
+    async def score(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> tuple[float, ...]:
         """Returns one score for each passage."""
         ...
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
+    async def score_until(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> PartialScores:
         """Returns one score for each passage, None for the last ones if time does not suffice for all.
 
         Where these are too few, reports how long enough of them take. Returns before the deadline; never raises

@@ -1,14 +1,19 @@
 """Answers from a cache of scores, and scores only what is missing. Owns the cache, an LRU bounded by bytes."""
 
 import hashlib
+import itertools
+import struct
 from collections.abc import Sequence
+from functools import partial
 
 from cachetools import LRUCache
 
 from services.chassis.deadlines import Deadline
 from services.chassis.requests.caching import no_store_requested, record_lookups
+from services.contracts.passages import Passages
 from services.contracts.rerank import LEAST_SCORED
 from services.inference.partial_scores import PartialScores
+from services.inference.passages import Split
 from services.reranker.scorer import Scorer
 
 # Bytes of one entry: a key of 16 bytes, a float, their part of the cache's two dictionaries (CPython 3.11, 64 bits).
@@ -28,12 +33,13 @@ class ScoreCache:
     def __len__(self) -> int:
         return len(self._scores)
 
-    def keys(self, query: str, passages: Sequence[str]) -> list[bytes]:
+    def keys(self, query: str, passages: Sequence[str], split: Split | None = None) -> list[bytes]:
         """Returns a key of 128 bits for each passage; the chance that two of 2^32 pairs share one is 2^-65."""
         asked = hashlib.blake2b(query.encode("utf-8", "surrogatepass"), digest_size=32, key=self._stamp).digest()
+        salts = itertools.repeat(b"") if split is None else map(partial(_salt, split.passages), split.titles)
         return [
-            hashlib.blake2b(passage.encode("utf-8", "surrogatepass"), digest_size=16, key=asked).digest()
-            for passage in passages
+            hashlib.blake2b(passage.encode("utf-8", "surrogatepass"), digest_size=16, key=asked, salt=salt).digest()
+            for passage, salt in zip(passages, salts, strict=False)
         ]
 
     def lookup(self, keys: Sequence[bytes]) -> list[float | None]:
@@ -44,6 +50,11 @@ class ScoreCache:
         """Adds a score."""
         if self._scores.maxsize:
             self._scores[key] = score
+
+
+def _salt(passages: Passages, title: int) -> bytes:
+    """Returns what a score depends on beside the pair, in the 16 bytes of a salt; never that of no split."""
+    return struct.pack("<IIQ", passages.tokens, passages.overlap, title)
 
 
 class CachedScorer:
@@ -60,27 +71,33 @@ class CachedScorer:
         self.bounded = inner.bounded
         self.max_tokens = inner.max_tokens
 
-    async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
+    async def score(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> tuple[float, ...]:
         """Returns one score for each passage; raises what the inner scorer raises."""
         if no_store_requested():
-            return await self._inner.score(query, passages, deadline)
-        keys, known, missing = self._look_up(query, passages)
+            return await self._inner.score(query, passages, deadline, split)
+        keys, known, missing = self._look_up(query, passages, split)
         if missing:
-            scores = await self._inner.score(query, [passages[place] for place in missing], deadline)
+            unknown = [passages[place] for place in missing]
+            scores = await self._inner.score(query, unknown, deadline, split and split.of(missing))
             self._remember(keys, known, missing, scores)
         return tuple(score for score in known if score is not None)
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
+    async def score_until(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> PartialScores:
         """Returns one score for each passage, None where time does not suffice; cached scores need no time."""
         if no_store_requested():
-            return await self._inner.score_until(query, passages, deadline)
-        keys, known, missing = self._look_up(query, passages)
+            return await self._inner.score_until(query, passages, deadline, split)
+        keys, known, missing = self._look_up(query, passages, split)
         if not missing:
             return PartialScores(tuple(known))
-        partial = await self._inner.score_until(query, [passages[place] for place in missing], deadline)
-        self._remember(keys, known, missing, partial.scores)
+        unknown = [passages[place] for place in missing]
+        found = await self._inner.score_until(query, unknown, deadline, split and split.of(missing))
+        self._remember(keys, known, missing, found.scores)
         enough = len(known) - known.count(None) >= min(LEAST_SCORED, len(passages))
-        return PartialScores(tuple(known), None if enough else partial.needs_s)
+        return PartialScores(tuple(known), None if enough else found.needs_s)
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the tokens of each pair before truncation."""
@@ -90,9 +107,11 @@ class CachedScorer:
         """Closes the inner scorer."""
         await self._inner.close()
 
-    def _look_up(self, query: str, passages: Sequence[str]) -> tuple[list[bytes], list[float | None], list[int]]:
+    def _look_up(
+        self, query: str, passages: Sequence[str], split: Split | None
+    ) -> tuple[list[bytes], list[float | None], list[int]]:
         """Returns the keys, their cached scores, and the positions that have none."""
-        keys = self._cache.keys(query, passages)
+        keys = self._cache.keys(query, passages, split)
         known = self._cache.lookup(keys)
         missing = [place for place, score in enumerate(known) if score is None]
         record_lookups(len(known) - len(missing), len(known))

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, repeat
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.inference.partial_scores import PartialScores
+from services.inference.passages import MOST_PASSAGES, Split, cut_tokens
 from services.inference.word_splitting import count_words, lowercase_words
 
 
@@ -18,23 +19,28 @@ class OverlapScorer:
     bounded = True
     max_tokens = 8_192
 
-    async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
-        """Returns |shared words| / |words of the query| for each passage, 0 to 1."""
+    async def score(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> tuple[float, ...]:
+        """Returns |shared words| / |words of the query| for each passage, or its best part: 0 to 1."""
         if not deadline.remaining_ms:
             raise DeadlineExceeded("The deadline passed before scoring began; send a larger X-Deadline-Ms.")
         asked = frozenset(lowercase_words(query))
 
         def scored() -> tuple[float, ...]:
-            read = (islice(lowercase_words(passage), self.max_tokens) for passage in passages)
-            return tuple(len(asked.intersection(words)) / max(1, len(asked)) for words in read)
+            titles = repeat(0) if split is None else split.titles
+            parts = map(_parts, passages, titles, repeat(split))
+            return tuple(max(len(asked.intersection(one)) for one in of) / max(1, len(asked)) for of in parts)
 
         return await asyncio.to_thread(scored)
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
+    async def score_until(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> PartialScores:
         """Returns all scores, or None for all if the deadline has passed: counting is too fast to be interrupted."""
         if not deadline.remaining_ms:
             return PartialScores((None,) * len(passages))
-        return PartialScores(await self.score(query, passages, deadline))
+        return PartialScores(await self.score(query, passages, deadline, split))
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of the query and each passage together."""
@@ -47,3 +53,13 @@ class OverlapScorer:
 
     async def close(self) -> None:
         """Does nothing: it owns no threads."""
+
+
+def _parts(passage: str, title: int, split: Split | None) -> list[list[str]]:
+    """Returns the words of each part of a passage; a word is a token."""
+    if split is None:
+        return [list(islice(lowercase_words(passage), OverlapScorer.max_tokens))]
+    size = split.passages.tokens
+    words = list(islice(lowercase_words(passage), MOST_PASSAGES * size))
+    cut = cut_tokens(len(words), count_words(passage[:title]), size, split.passages.overlap, MOST_PASSAGES)
+    return [words[: cut.front] + words[one.start : one.stop] for one in cut.ranges]

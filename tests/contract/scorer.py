@@ -8,9 +8,17 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.contracts.passages import Passages
+from services.inference.passages import MOST_PASSAGES, Split
 from services.reranker.scorer import Scorer
 from tests.support.passages import LONG, PASSAGES, QUERY, responsive_event_loop, soon
 from tests.support.times import repeated_when_late
+
+BODY = [f"{word} wheel" for word in ("bread", "dough", "spoke", "rim", "bike", "red", "car", "tree") * 3]
+
+
+def split(tokens: int, overlap: int = 0, *titles: int) -> Split:
+    return Split(Passages(tokens=tokens, overlap=overlap), titles)
 
 
 class ScorerSuite:
@@ -51,6 +59,56 @@ class ScorerSuite:
         partial = await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(0))
         assert partial.scores == (None,) * len(PASSAGES)
 
+    async def test_a_sentence_behind_the_limit_counts_only_in_passages(self, scorer: Scorer) -> None:
+        filler = "bread " * scorer.max_tokens
+        texts = [filler, filler + PASSAGES[0]]
+        without = await scorer.score(QUERY, texts, soon())
+        assert without[0] == pytest.approx(without[1], abs=1e-6)
+        for found in (
+            await scorer.score(QUERY, texts, soon(), split(scorer.max_tokens // 2, 0, 0, 0)),
+            (await scorer.score_until(QUERY, texts, soon(), split(scorer.max_tokens // 2, 0, 0, 0))).scores,
+        ):
+            assert found[1] > max(found[0], without[1])
+
+    async def test_a_passage_that_fits_has_the_score_that_it_has_without_a_split(self, scorer: Scorer) -> None:
+        short = [PASSAGES[place] for place in (0, 1, 2, 4)]
+        whole = await scorer.score(QUERY, short, soon())
+        assert await scorer.score(QUERY, short, soon(), split(100, 50, 6, 0, 0, 6)) == whole
+
+    async def test_the_best_part_counts_each_with_the_title_in_front(self, scorer: Scorer) -> None:
+        words = " ".join(BODY).split()
+        parts = [" ".join(["wheel", *words[start : start + 16]]) for start in range(0, len(words) - 4, 12)]
+        alone = await scorer.score(QUERY, parts, soon())
+        [best] = await scorer.score(QUERY, [" ".join(["wheel", *words])], soon(), split(17, 4, 5))
+        assert best == pytest.approx(max(alone), abs=1e-6)
+
+    async def test_the_score_of_a_split_passage_does_not_depend_on_the_others(self, scorer: Scorer) -> None:
+        texts = [" ".join(BODY[start:] * 3) for start in range(6)]
+        together = await scorer.score(QUERY, texts, soon(), split(20, 10, *range(6)))
+        for place, text in enumerate(texts):
+            assert await scorer.score(QUERY, [text], soon(), split(20, 10, place)) == pytest.approx(
+                together[place : place + 1], abs=1e-6
+            )
+
+    async def test_the_split_and_the_title_are_part_of_what_is_asked(self, scorer: Scorer) -> None:
+        words = ["how", "to", *["bread"] * 10, "true", *["dough"] * 6, "a", *["bread"] * 4, "bent", "wheel"]
+        text = " ".join(words)
+        asked = [None, split(16, 0, 0), split(24, 0, 0), split(16, 8, 0), split(16, 0, 6)]
+        once = [await scorer.score(QUERY, [text], soon(), one) for one in asked]
+        assert [await scorer.score(QUERY, [text], soon(), one) for one in asked] == once
+        assert len(set(once)) >= 4
+
+    async def test_what_stands_behind_the_most_parts_is_not_read(self, scorer: Scorer) -> None:
+        text = "bread " * 16 * MOST_PASSAGES
+        [without, behind] = await scorer.score(QUERY, [text, text + PASSAGES[0]], soon(), split(16, 0, 0, 0))
+        assert behind == pytest.approx(without, abs=1e-6)
+
+    async def test_without_time_no_split_passage_has_a_score(self, scorer: Scorer) -> None:
+        one = split(16, 8, *[0] * len(PASSAGES))
+        assert set((await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(0), one)).scores) == {None}
+        with pytest.raises(DeadlineExceeded):
+            await scorer.score(QUERY, PASSAGES, Deadline.after_ms(0), one)
+
     async def test_the_length_of_a_pair_is_that_before_it_is_cut(self, scorer: Scorer) -> None:
         lengths = await scorer.lengths(QUERY, PASSAGES, soon())
         assert lengths[3] >= 400 > lengths[0] > lengths[2] > 0
@@ -61,6 +119,8 @@ class ScorerSuite:
     async def test_the_loop_turns_while_eight_megabytes_are_scored_and_measured(self, scorer: Scorer) -> None:
         async with responsive_event_loop():
             assert len(await scorer.score(QUERY, LONG, soon())) == len(LONG)
+        async with responsive_event_loop():
+            assert len(await scorer.score(QUERY, LONG, soon(), split(16, 0, 0, 0, 0, 0))) == len(LONG)
         async with responsive_event_loop():
             assert min(await scorer.lengths(QUERY, LONG, soon())) > 300_000
 

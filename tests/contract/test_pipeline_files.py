@@ -94,6 +94,10 @@ async def test_a_pipeline_over_a_service_that_is_there_is_served(files: Path) ->
     [
         (LEARNED.replace("sparse", "sparse, beam: 256"), "beam is for vectors; backend 'sparse' is sparse"),
         (LATE.replace("backend: lexical", "backend: lexcial"), "no backend 'lexcial'"),
+        (
+            LATE.replace("late_interaction", "late_interaction, passages: {tokens: 64}"),
+            "backend 'late_interaction' scores stored vectors; leave passages out, or name a re-ranker",
+        ),
     ],
 )
 async def test_another_fault_in_such_a_pipeline_is_named_as_ever(

@@ -41,10 +41,38 @@ async def test_scores_come_in_the_order_sent_with_the_model_and_its_weight(clien
         {"query": "a\u0000", "passages": ["b"]},
         {"query": "a", "passages": [1]},
         {"query": "a"},
+        {"query": "a", "passages": ["b"], "split": {"tokens": 8}},
+        {"query": "a", "passages": ["b"], "split": {"tokens": 32, "overlap": 17}},
+        {"query": "a", "passages": ["b"], "title_lengths": [1]},
+        {"query": "a", "passages": ["b"], "split": {"tokens": 32}, "title_lengths": [1, 1]},
     ],
 )
 async def test_what_cannot_be_scored_is_a_422(client: httpx.AsyncClient, body: dict[str, object]) -> None:
     assert (await client.post("/v1/score", json=body)).status_code == 422
+
+
+@pytest.mark.parametrize("partial", [False, True])
+async def test_long_passages_are_scored_by_their_best_part(client: httpx.AsyncClient, partial: bool) -> None:
+    long = "car " * 40 + "a bicycle"
+    body = {"query": "red bicycle", "passages": [f"red {long}"], "partial": partial}
+    split = {**body, "split": {"tokens": 16, "overlap": 4}}
+    titled = {**split, "title_lengths": [3]}
+    answers = [(await client.post("/v1/score", json=one)).json()["scores"] for one in (body, split, titled)]
+    assert answers == [[1.0], [0.5], [1.0]]
+
+
+async def test_parts_longer_than_the_model_reads_are_refused_with_what_is_allowed() -> None:
+    app = build_app(RerankerSettings(models=fetched(CROSS_ENCODER).parent, threads=1))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://reranker") as client,
+    ):
+        refused = await client.post("/v1/score", json={"query": "a", "passages": ["b"], "split": {"tokens": 257}})
+        taken = await client.post("/v1/score", json={"query": "a", "passages": ["b"], "split": {"tokens": 256}})
+    message = "this model reads parts of 16 to 256 tokens, not 257"
+    assert (refused.status_code, taken.status_code) == (422, 200)
+    assert refused.json()["errors"] == [{"field": "split.tokens", "message": message}]
+    assert message in refused.json()["detail"]
 
 
 async def test_it_is_ready_once_its_model_is_open(client: httpx.AsyncClient) -> None:

@@ -11,6 +11,7 @@ from services.chassis.app import create_app
 from services.chassis.deadlines import Deadline
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.inference.passages import Split
 from services.reranker.dialects.cohere import cohere_v2_router
 from services.reranker.routes import score_router
 from services.reranker.scorer_overlap import OverlapScorer
@@ -27,7 +28,9 @@ class HeldScorer(OverlapScorer):
         self.begins = asyncio.Semaphore(0)
         self.go = asyncio.Event()
 
-    async def score(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[float, ...]:
+    async def score(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> tuple[float, ...]:
         self.began.append(query)
         self.begins.release()
         await self.go.wait()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.attribution.collect import probes_of
+from evaluator.attribution.collect import RERANKED, probes_of, reranker_name
 from services.contracts.pipelines import Fuse, Pipeline, Rerank
 
 
@@ -20,6 +20,17 @@ def test_legs_are_fused_in_groups_that_a_fusion_takes(legs: int, fused: list[int
     assert [len(one.inputs) for one in sources if isinstance(one, Fuse)] == fused
     assert len(found) == legs + len(fused)
     assert all(isinstance(pipeline.stages[-1], Rerank) for pipeline in found)
+
+
+def test_scores_of_passages_are_asked_beside_those_of_whole_documents() -> None:
+    passages = [None, {"tokens": 128, "overlap": 32}, {"tokens": 128}]
+    leg = {"kind": "retrieve", "backend": "lexical"}
+    stages = [[leg, {"kind": "rerank", "top": top, "passages": one}] for one in passages for top in (10, 20)]
+    pipelines = [Pipeline.model_validate({"name": "p", "stages": one}) for one in stages]
+    found = {name: one.stages[-1] for name, one in probes_of(pipelines, frozenset()).rerankings()}
+    assert list(found) == ["reranker", "reranker-passages128-32", "reranker-passages128-0"]
+    assert all(isinstance(one, Rerank) and one.top == RERANKED for one in found.values())
+    assert [reranker_name(one) for one in found.values() if isinstance(one, Rerank)] == list(found)
 
 
 def test_names_of_legs_may_be_longer_than_an_id_of_a_stage() -> None:

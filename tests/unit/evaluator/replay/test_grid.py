@@ -27,7 +27,7 @@ def collected(*pipelines: list[Mapping[str, object]]) -> CandidatesReport:
         made_from={},
         pipelines=named,
         legs=probes.legs,
-        rerankers=probes.rerankers,
+        rerankers=tuple(probes.rerankers),
         top=10,
         queries=1,
         failed=0,
@@ -64,6 +64,13 @@ def test_a_pipeline_of_the_run_with_a_leg_shallower_than_the_answers_is_no_point
     found = points(SMALL, collected([LEXICAL], [{**LEXICAL, "top": 5}, {**RERANK, "top": 5}]))
     assert min(one.top for one in stages(found) if isinstance(one, Retrieve)) == 20
     assert len(found) == 1 + 1 + 2 * 2  # as it is, as deep as re-rankings go, and these at two depths and weights
+
+
+def test_a_reranker_is_tried_with_and_without_passages_as_the_run_has_it() -> None:
+    passages = {"tokens": 64, "overlap": 16}
+    found = points(SMALL, collected([LEXICAL, RERANK], [LEXICAL, {**RERANK, "passages": passages}]))
+    tried = {(one.top, one.weight, one.passages is None) for one in stages(found) if isinstance(one, Rerank)}
+    assert tried == {(top, weight, whole) for top in (20, 100) for weight in (0.4, None) for whole in (True, False)}
 
 
 def test_the_values_of_the_runs_pipelines_are_tried_beside_those_of_the_grid() -> None:

@@ -31,6 +31,7 @@ LATER: tuple[list[dict[str, object]], ...] = (
     [{"kind": "rerank", "top": 3, "weight": 1.0}],
     [{"kind": "cut", "top": 4}, {"kind": "rerank", "top": 10}],
     [{"kind": "rerank", "top": 12, "weight": 0.5}, {"kind": "rerank", "top": 6, "weight": 1.0}],
+    [{"kind": "rerank", "top": 10, "passages": {"tokens": 64}}],
 )
 PIPELINES = [
     Pipeline.model_validate({"name": "p", "stages": [source, *later]}) for later in LATER for source in SOURCES
@@ -48,7 +49,10 @@ def candidates(seed: int) -> QueryCandidates:
         )
         for name, floor in FLOORS.items()
     }
-    scores = {"reranker": ModelScores(weight=0.4, scores={one: dice.choice([0.1, 0.7, 2.0]) for one in names})}
+    scores = {
+        name: ModelScores(weight=0.4, scores={one: dice.choice([0.1, 0.7, 2.0]) for one in names})
+        for name in ("reranker", "reranker-passages64-0")
+    }
     arms = {"own": ArmCandidates(hits=tuple(dice.sample(names, 10)))}
     return QueryCandidates(query=f"q{seed}", arms=arms, legs=legs, leg_ms={"dense": 2.0}, scores=scores)
 
@@ -60,7 +64,7 @@ def alone(given: QueryCandidates, pipeline: Pipeline) -> tuple[str, ...]:
         if isinstance(one.stage, Cut):
             ranking = ranking[: one.stage.top]
         else:
-            model = given.scores["reranker"]
+            model = given.scores["reranker-passages64-0" if getattr(one.stage, "passages", None) else "reranker"]
             head = {hit.id: model.scores[hit.id] for hit in ranking[: one.stage.top]}
             ranking = reranked(one.stage, Mixture(ranking, head), model.weight)
     return tuple(hit.id for hit in ranking[:TOP])

@@ -15,6 +15,11 @@ THREADS = st.integers(1, 8)
 BUDGETS = st.one_of(st.floats(0, 20_000), st.just(math.inf))
 
 
+def tiers_of(costs, threads, budget):
+    """Returns the tiers of candidates of one row each."""
+    return split_into_tiers(costs, [1] * len(costs), threads, budget)
+
+
 class Clock:
     """A clock that a test sets."""
 
@@ -38,26 +43,35 @@ def test_more_time_never_reaches_fewer_rows(costs, threads, one, other):
 
 @given(COSTS, THREADS, BUDGETS)
 def test_tiers_hold_every_place_once_and_in_order(costs, threads, budget):
-    assert [place for tier in split_into_tiers(costs, threads, budget) for place in tier] == list(range(len(costs)))
+    assert [place for tier in tiers_of(costs, threads, budget) for place in tier] == list(range(len(costs)))
 
 
 def test_with_enough_time_there_is_one_tier():
-    assert split_into_tiers([10] * 150, 2, math.inf) == [range(150)]
-    assert split_into_tiers([10] * 150, 2, 10 * 150 / 2 * 2) == [range(150)]
+    assert tiers_of([10] * 150, 2, math.inf) == [range(150)]
+    assert tiers_of([10] * 150, 2, 10 * 150 / 2 * 2) == [range(150)]
 
 
 def test_tiers_end_at_the_expected_depth_at_20_50_100_and_at_every_doubling():
-    ends = [tier.stop for tier in split_into_tiers([10] * 450, 1, 70)]
+    ends = [tier.stop for tier in tiers_of([10] * 450, 1, 70)]
     assert ends == [7, 14, 20, 28, 50, 56, 100, 112, 200, 224, 400, 448, 450]
 
 
 def test_without_budget_tiers_double_from_one_row():
-    assert [tier.stop for tier in split_into_tiers([500] * 10, 2, 0)] == [1, 2, 4, 8, 10]
+    assert [tier.stop for tier in tiers_of([500] * 10, 2, 0)] == [1, 2, 4, 8, 10]
+
+
+@given(st.lists(st.lists(st.integers(1, 512), min_size=1, max_size=8), max_size=200), THREADS, BUDGETS)
+def test_no_candidate_of_several_rows_is_in_two_tiers(candidates, threads, budget):
+    costs = [cost for rows in candidates for cost in rows]
+    tiers = split_into_tiers(costs, [len(rows) for rows in candidates], threads, budget)
+    whole = tiers_of([sum(rows) for rows in candidates], threads, budget)
+    assert [sum(map(len, candidates[tier.start : tier.stop])) for tier in whole] == list(map(len, tiers))
+    assert [place for tier in tiers for place in tier] == list(range(len(costs)))
 
 
 @given(COSTS, THREADS, BUDGETS, st.booleans())
 def test_batches_of_tiers_hold_every_row_once_tier_by_tier(costs, threads, budget, batchable):
-    ranges = split_into_tiers(costs, threads, budget)
+    ranges = tiers_of(costs, threads, budget)
     batches = form_batches_by_tier(costs, ranges, batch_cap(512, budget), batchable=batchable)
     assert sorted(place for batch in batches for place in batch) == list(range(len(costs)))
     tier_of = {place: number for number, tier in enumerate(ranges) for place in tier}
@@ -68,9 +82,7 @@ def test_batches_of_tiers_hold_every_row_once_tier_by_tier(costs, threads, budge
 
 @given(COSTS)
 def test_one_tier_gives_the_batches_of_a_request_without_tiers(costs):
-    assert sorted(form_batches_by_tier(costs, split_into_tiers(costs, 2, math.inf), 512)) == sorted(
-        form_batches(costs, 512)
-    )
+    assert sorted(form_batches_by_tier(costs, tiers_of(costs, 2, math.inf), 512)) == sorted(form_batches(costs, 512))
 
 
 def test_long_rows_get_batches_of_their_own_in_rank_order():

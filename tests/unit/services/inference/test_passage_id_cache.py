@@ -54,6 +54,13 @@ def test_a_passage_is_tokenised_again_only_after_its_eviction():
     assert ids.used_bytes == 2 * (ENTRY_BYTES + 20)
 
 
+def test_a_call_may_ask_for_more_ids_than_are_usual():
+    ids = PassageIdCache(lambda texts: [list(range(50))] * len(texts), 10_000, 10)
+    for _ in range(2):
+        assert ids.token_ids(["a"]) == [list(range(10))]
+        assert ids.token_ids(["a"], 40) == [list(range(40))]
+
+
 def test_a_repeated_passage_is_tokenised_once():
     asked: list[str] = []
     ids = PassageIdCache(lambda texts: (asked.extend(texts), [[1]] * len(texts))[1], 10_000, 10)

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
+from services.contracts.passages import Passages
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
+from services.inference.passages import Split
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from services.inference.text_encoder import TextEncoder, pool
@@ -196,6 +198,31 @@ async def test_at_the_deadline_the_first_ranks_are_scored_and_the_call_returns(t
     depth = sum(score is not None for score in partial)
     assert 0 < depth <= 100
     assert partial == complete[:depth] + (None,) * (400 - depth)
+
+
+async def test_at_the_deadline_a_split_passage_is_scored_whole_or_not(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    split = Split(Passages(tokens=16, overlap=4), (3,) * 100)
+    passages = [f"w{place % 90} " * (10 + place % 40) for place in range(100)]
+    complete = await scorer.score("w1", passages, None, split)
+    scorer._model._session = SlowSession(scorer._model._session)
+    scorer._model._token_time = TokenTime()
+    await scorer.score("w1", passages[:5], None, split.of(range(5)))  # now the time per token is known
+    partial = (await scorer.score_until("w1", passages, Deadline.after_ms(1_500), split)).scores
+    scored = [place for place, score in enumerate(partial) if score is not None]
+    assert 15 <= len(scored) < 100
+    assert [partial[place] for place in scored] == [complete[place] for place in scored]
+    assert scored[:15] == list(range(15))
+
+
+async def test_a_split_passage_costs_the_tokens_of_all_its_parts(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    scorer._model._token_time = FixedTokenTime(10.0, lowest=0.01)
+    scorer._model.tokenizer = None
+    split = Split(Passages(tokens=16, overlap=8), (0,) * 5)
+    partial = await scorer.score_until("w1 w", ["w2 w" * 40] * 5, Deadline.after_ms(5_000), split)
+    assert partial.scores == (None,) * 5
+    assert partial.needs_s == pytest.approx(5 * 4 * (1 + 16) * 0.01)  # 40 tokens in 4 parts, beside a query of 1
 
 
 async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(tmp_path, opened):

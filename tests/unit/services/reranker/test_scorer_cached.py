@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from services.chassis.deadlines import Deadline
+from services.contracts.passages import Passages
 from services.inference.partial_scores import PartialScores
+from services.inference.passages import Split
 from services.reranker.scorer_cached import ENTRY_BYTES, CachedScorer, ScoreCache
 from services.reranker.scorer_overlap import OverlapScorer
 
@@ -18,7 +20,9 @@ class HalfDone(OverlapScorer):
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
 
-    async def score_until(self, query: str, passages: Sequence[str], deadline: Deadline) -> PartialScores:
+    async def score_until(
+        self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
+    ) -> PartialScores:
         self.asked.append(tuple(passages))
         first, *others = await self.score(query, passages, deadline)
         return PartialScores((first, *[None] * len(others)), needs_s=0.1)
@@ -27,7 +31,9 @@ class HalfDone(OverlapScorer):
 def test_every_part_of_a_key_counts():
     one, other = ScoreCache("model fp32", 10_000), ScoreCache("model int8", 10_000)
     keys = {*one.keys("q", ["p", "r", ""]), *one.keys("qp", ["", "p"]), *one.keys("", ["qp"]), *other.keys("q", ["p"])}
-    assert len(keys) == 7
+    for tokens, overlap, title in ((16, 0, 0), (17, 0, 0), (16, 1, 0), (16, 0, 1)):
+        keys |= set(one.keys("q", ["p"], Split(Passages(tokens=tokens, overlap=overlap), (title,))))
+    assert len(keys) == 11
     assert one.keys("q", ["p"]) == ScoreCache("model fp32", 1).keys("q", ["p"])
 
 
