@@ -248,11 +248,12 @@ class Limiter:
         ticket.admitted.set_exception(self._counted(self._too_many(self.expected_wait_s(ticket.client))))
 
     def _fits(self, ticket: Ticket) -> bool:
-        most = 0.0 if self._gives_way else self._limit.value
-        if self._resting is not None or (self._in_flight and self._in_flight + ticket.cost > most):
-            # Where nobody waits there are no turns: a client gets its part although others have taken all.
-            return not self._most_waiting and self._turns.has_part_left(ticket.client, self._limit.value)
-        return True
+        if self._resting is not None or (self._in_flight and self._gives_way):
+            return False
+        if not self._in_flight or self._in_flight + ticket.cost <= self._limit.value:
+            return True
+        # Where nobody waits there are no turns: a client gets its part although others have taken all.
+        return not self._most_waiting and self._turns.has_part_left(ticket.client, self._limit.value)
 
     def _begin_rest(self, seconds: float) -> None:
         now = time.monotonic()

@@ -379,3 +379,12 @@ async def test_a_lane_without_a_queue_keeps_for_each_client_its_part() -> None:
     requests.go.set()
     await asyncio.gather(*tasks)
     assert requests.began == ["a0", "a1", "a2", "a3", "b0", "b1"]
+
+
+async def test_a_lane_without_a_queue_rests_for_every_client() -> None:
+    beside = iter(range(100))
+    rest = Rest(lambda: next(beside), 1e-9)  # as long as any
+    requests = Requests(Limiter("deep", AdaptiveLimit(4, 4, 4), 0, Instruments(), rest))
+    await requests.ask("first", client="a", lasts_s=0.0)
+    with pytest.raises(Overloaded):
+        await requests.ask("refused", client="b")
