@@ -42,7 +42,10 @@ class DenseSettings(VectorServiceSettings):
         "f32", description="Of floating-point operations; `bf16` needs the engine `openvino` and a CPU that has it."
     )
     hnsw_m: int = Field(
-        HNSW_M, ge=4, le=256, description="Links a vector in the graph of a Qdrant server; another needs a new build."
+        HNSW_M,
+        ge=4,
+        le=256,
+        description="Links a vector in the graph of a Qdrant server, twice for passages; another needs a new build.",
     )
     hnsw_ef_construct: int = Field(
         HNSW_EF_CONSTRUCT, ge=4, le=4_096, description="Candidates for these links; another needs a new build."

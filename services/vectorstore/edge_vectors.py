@@ -6,7 +6,9 @@ import qdrant_edge as edge
 
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS
+from services.vectorstore.qdrant_parameters import HNSW_EF_CONSTRUCT, HNSW_M
 from services.vectorstore.representation import (
+    MULTI_VECTOR_LINKS,
     POOLED,
     SPARSE,
     TOKENS,
@@ -68,18 +70,27 @@ def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
     return edge.EdgeConfig(
         vectors=dense,
         sparse_vectors=sparse,
-        # With the default full_scan_threshold (10 MB) a graph is built but not used below 6,800 vectors: `indexed`
-        # would report an index that searches ignore.
-        hnsw_config=edge.HnswIndexConfig(m=16, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB),
+        hnsw_config=_hnsw(HNSW_M),
         optimizers=edge.EdgeOptimizersConfig(indexing_threshold=INDEXING_THRESHOLD_KB),
         max_search_threads=SEARCH_THREADS,
     )
 
 
+def _hnsw(links: int) -> edge.HnswIndexConfig:
+    # With the default full_scan_threshold (10 MB) a graph is built but not used below 6,800 vectors: `indexed` would
+    # report an index that searches ignore.
+    return edge.HnswIndexConfig(links, HNSW_EF_CONSTRUCT, full_scan_threshold=INDEXING_THRESHOLD_KB)
+
+
 def _token_params(multi: MultiVector) -> edge.EdgeVectorParams:
     max_sim = edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
     if not multi.pooled:
-        return edge.EdgeVectorParams(multi.dimension, edge.Distance.Dot, multivector_config=max_sim)
+        return edge.EdgeVectorParams(
+            multi.dimension,
+            edge.Distance.Dot,
+            multivector_config=max_sim,
+            hnsw_config=_hnsw(HNSW_M * MULTI_VECTOR_LINKS),
+        )
     bits = {"int8": edge.TurboQuantBitSize.Bits8, "bits": edge.TurboQuantBitSize.Bits1}.get(multi.storage)
     return edge.EdgeVectorParams(
         multi.dimension,
@@ -87,7 +98,7 @@ def _token_params(multi: MultiVector) -> edge.EdgeVectorParams:
         multivector_config=max_sim,
         datatype=edge.VectorStorageDatatype.Float16,
         # No graph: candidates come from the pooled vectors, and an exact search scores every document.
-        hnsw_config=edge.HnswIndexConfig(m=0, ef_construct=128, full_scan_threshold=INDEXING_THRESHOLD_KB),
+        hnsw_config=_hnsw(0),
         memory=edge.Memory.Cold if bits else None,
         quantization_config=edge.TurboQuantQuantizationConfig(bits=bits, memory=edge.Memory.Pinned) if bits else None,
     )

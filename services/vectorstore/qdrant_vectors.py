@@ -6,6 +6,7 @@ from qdrant_client import models
 
 from services.vectorstore.qdrant_parameters import QdrantParameters
 from services.vectorstore.representation import (
+    MULTI_VECTOR_LINKS,
     POOLED,
     SPARSE,
     TOKENS,
@@ -67,7 +68,7 @@ def collection_config(representation: Representation, parameters: QdrantParamete
             index = models.SparseIndexParams(on_disk=True) if on_disk else None
             sparse = {SPARSE: models.SparseVectorParams(index=index)}
         case MultiVector(dimension=dimension):
-            vectors = _token_params(representation)
+            vectors = _token_params(representation, parameters.hnsw_m * MULTI_VECTOR_LINKS)
             vectors.on_disk = on_disk or vectors.on_disk
             if representation.pooled:
                 pooled = models.VectorParams(size=dimension, distance=models.Distance.DOT, on_disk=on_disk)
@@ -90,11 +91,11 @@ def collection_config(representation: Representation, parameters: QdrantParamete
     }
 
 
-def _token_params(multi: MultiVector) -> models.VectorParams:
+def _token_params(multi: MultiVector, links: int) -> models.VectorParams:
     max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
     params = models.VectorParams(size=multi.dimension, distance=models.Distance.DOT, multivector_config=max_sim)
     if not multi.pooled:
-        return params
+        return params.model_copy(update={"hnsw_config": models.HnswConfigDiff(m=links)})
     bits = {"int8": models.TurboQuantBitSize.BITS8, "bits": models.TurboQuantBitSize.BITS1}.get(multi.storage)
     # `always_ram` and `on_disk` rather than `memory`, which servers before 1.19 do not know.
     codes = models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(bits=bits, always_ram=True))

@@ -21,6 +21,9 @@ MOST_TERM = 2**32 - 1
 SPARSE, TOKENS, POOLED = "sparse", "tokens", "pooled"
 # What the engines keep of token vectors.
 Storage = Literal["fp32", "fp16", "int8", "bits"]
+# Links of a multi-vector in an HNSW graph, for each of a single vector. With as many, a search finds 96.4 % of the 100
+# best documents of SciFact by passages; with twice as many 99.6 %; by one vector a document 99.8 %.
+MULTI_VECTOR_LINKS = 2
 _MOST_FP16 = 65_504.0
 # A squared length within this of 1 counts as 1, so that scaling a vector twice gives the same bits as scaling it once.
 _UNIT = 1e-6

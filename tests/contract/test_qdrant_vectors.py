@@ -61,6 +61,7 @@ def test_queries_and_collections_have_the_kind_of_their_representation(name: str
         "dense": (8, False, False), "sparse": (0, False, False), "multi-vector": (8, True, False),
         "int8": (8, True, True),
     }[name]  # fmt: skip
+    assert held.hnsw_config.m == (32 if name == "multi-vector" else 0)
     assert [RestToGrpc.convert_prefetch_query(one).using for one in asked["prefetch"] or ()] == (
         ["pooled"] if name == "int8" else []
     )

@@ -137,17 +137,17 @@ class VectorStoreSuite(FilterSuite, VectorWritesSuite):
         assert await notes.scores("notes@1", [], wanted) == {}
 
     async def test_a_query_of_one_vector_scores_documents_by_their_best_vector(self, store: VectorStore) -> None:
-        points = passages_of(400, 384)
-        await store.create(replace(MULTI_VECTOR.spec, representation=MultiVector(384, "fp32")))
+        points = passages_of(800, 192)
+        await store.create(replace(MULTI_VECTOR.spec, representation=MultiVector(192, "fp32")))
         await store.upsert("notes@1", points)
-        queries = list(unit_rows(np.random.default_rng(3), 20, 384)[:, np.newaxis])
+        queries = list(unit_rows(np.random.default_rng(3), 20, 192)[:, np.newaxis])
         for _ in range(2):
             for query in queries:
                 best = {one.id: MULTI_VECTOR.score(query, one.vector) or 0.0 for one in points}
                 hits = await store.search("notes@1", VectorQuery(query, top=50, exact=True))
                 assert [hit.id for hit in hits] == sorted(best, key=lambda one: (-best[one], one))[:50]
                 assert [hit.score for hit in hits] == pytest.approx([best[hit.id] for hit in hits], abs=1e-5)
-            assert await found_share(store, "notes@1", queries, beam=256) > 0.95
+            assert await found_share(store, "notes@1", queries, beam=40) > 0.87  # 0.80 with the links of single vectors
             await assert_depth_changes_no_first_hit(store, "notes@1", queries)
             await store.finish("notes@1")
 
