@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from services.chassis.access.access_check import open_access
 from services.chassis.access.cross_origin import CrossOrigin
@@ -43,6 +43,12 @@ class ServiceApp(FastAPI):
                 route.methods = {*(route.methods or ()), "HEAD"}
         self.router.routes.extend(routes)
         self.openapi_schema = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves a request, without what FastAPI does around it: no app of ours is mounted, or traced by it."""
+        scope["app"] = self
+        assert self.middleware_stack is not None
+        await self.middleware_stack(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """Returns the OpenAPI document."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +30,7 @@ from services.chassis.requests.body import Bodies, CountedBytes, check_media, ru
 from services.chassis.requests.caching import CACHED_HEADER, begin_lookups, lookups_header
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import Handling, Lane, matched_route
+from services.chassis.requests.json_route import JsonRoute
 from services.chassis.requests.rendering import WordingOf, asked_model, render
 from services.chassis.requests.telemetry import (
     PAUSES,
@@ -38,6 +39,7 @@ from services.chassis.requests.telemetry import (
     WRONG_KEY,
     assign_request_id,
     begin_stages,
+    headers_of,
     received_at,
 )
 from services.contracts.version import VERSION, VERSION_HEADER
@@ -98,20 +100,19 @@ class RequestPath:
         *,
         logs_in: bool,
     ) -> None:
-        self._router = router
+        self._router = AsyncExitStackMiddleware(router)  # routes of FastAPI expect the stack
         self._access = access
         self._lanes = lanes
         self._bodies = bodies
         self._wording_of = wording_of
         self._instruments = instruments
         self._logs_in = logs_in
-        self._route = AsyncExitStackMiddleware(self._dispatch)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        handling, headers = self._access.handling(scope), Headers(scope=scope)
+        handling, headers = self._access.handling(scope), headers_of(scope)
         identity = assign_request_id(headers.get(REQUEST_ID_HEADER, ""))
         lookups = begin_lookups(headers.get("cache-control", ""))
         answer = Answer(identity, received_at(scope), begin_stages(), lookups, self._instruments, send)
@@ -151,21 +152,21 @@ class RequestPath:
     async def _work(self, scope: Scope, handling: Handling, receive: Receive, answer: Answer) -> None:
         """Reads the body and runs the route, both within the deadline."""
         default_ms = MOST_MS if handling.slow else DEFAULT_MS
-        deadline = parse_deadline(Headers(scope=scope).get(DEADLINE_HEADER), default_ms, received_at(scope))
+        deadline = parse_deadline(headers_of(scope).get(DEADLINE_HEADER), default_ms, received_at(scope))
         set_deadline(deadline)
         if handling.lines:  # it has bounds of its own: what it reads has no end that is known
             check_media(scope, handling)
-            await self._answer_by_route(scope, receive, answer)
+            await self._answer_by_route(scope, receive, answer, None)
             return
         limiter = None if scope["path"] in PROBES else self._lanes.get(handling.lane)
         counted = CountedBytes()
 
         async def in_lane(scope: Scope, receive: Receive, send: Send) -> None:
             if limiter is None:  # a full service must still answer probes
-                await self._answer_by_route(scope, receive, answer)
+                await self._answer_by_route(scope, receive, answer, body)
                 return
             async with limiter.slot(deadline.remaining_s, client=client_of(scope)):
-                await self._answer_by_route(scope, receive, answer)
+                await self._answer_by_route(scope, receive, answer, body)
 
         try:
             async with asyncio.timeout(deadline.remaining_s) as bound:
@@ -178,10 +179,24 @@ class RequestPath:
         finally:
             self._bodies.release(counted)
 
-    async def _answer_by_route(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        """Runs the route. Its errors are answers like others: its slot was used well."""
+    async def _answer_by_route(self, scope: Scope, receive: Receive, answer: Answer, body: bytes | None) -> None:
+        """Runs the route; `body` of None is still to be received. Its errors are answers like others: its slot was used
+        well."""
         try:
-            await self._route(scope, receive, answer.send)
+            matched = matched_route(scope)
+            if matched is None:
+                await self._router(scope, receive, answer.send)
+                return
+            route = matched.route
+            scope["route"], scope["endpoint"] = route, route.endpoint
+            if body is not None and isinstance(route, JsonRoute) and route.is_direct:
+                response = await route.answer(scope, receive, body, matched.parameters)
+                await response(scope, receive, answer.send)
+                return
+            scope["path_params"] = {
+                name: route.param_convertors[name].convert(value) for name, value in matched.parameters.items()
+            }
+            await AsyncExitStackMiddleware(route.handle)(scope, receive, answer.send)
         except (ProblemError, HTTPException, RequestValidationError) as error:
             if answer.is_begun():
                 raise
@@ -191,18 +206,6 @@ class RequestPath:
             refused.headers[VERSION_HEADER] = VERSION
             await refused(scope, receive, answer.send)
             error.__traceback__ = None  # its frames hold the body
-
-    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        matched = matched_route(scope)
-        if matched is None:
-            await self._router(scope, receive, send)
-            return
-        route = matched.route
-        scope["route"], scope["endpoint"] = route, route.endpoint
-        scope["path_params"] = {
-            name: route.param_convertors[name].convert(value) for name, value in matched.parameters.items()
-        }
-        await route.handle(scope, receive, send)
 
     def _report(self, scope: Scope, handling: Handling, answer: Answer) -> None:
         seconds = time.monotonic() - answer.started

@@ -5,8 +5,8 @@ import logging
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
-from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from services.access.key_file import KeyFileError
@@ -17,7 +17,7 @@ from services.chassis.errors import Forbidden, ForeignForm, OverShare, ProblemEr
 from services.chassis.instruments import Instruments
 from services.chassis.requests.callers import collection_of, keep_caller
 from services.chassis.requests.handling import Handling, HandlingTable
-from services.chassis.requests.telemetry import KEY_IN_BODY, PROBES, WRONG_KEY
+from services.chassis.requests.telemetry import KEY_IN_BODY, PROBES, WRONG_KEY, headers_of
 from services.chassis.settings.addresses import is_loopback
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.service_settings import KeyedSettings, ServiceSettings
@@ -90,7 +90,7 @@ class Access:
         return self._handling.of_request(scope)
 
     def _check(self, scope: Scope) -> None:
-        headers, handling = Headers(scope=scope), self.handling(scope)
+        headers, handling = headers_of(scope), self.handling(scope)
         if scope["path"] in PROBES:  # a balancer sends any Host
             return
         self._check_host(headers.get("host", ""))
@@ -110,12 +110,11 @@ class Access:
         """A page whose domain points at this machine (DNS rebinding) sends its own domain, which has a dot."""
         if not host:
             return  # no browser leaves it out
-        found = _AUTHORITY.fullmatch(host)
-        name = "" if found is None else found["host"].lower()
+        name = _named(host)
         if not name or not (name in self._hosts or "." not in name.rstrip(".") or _is_address(name)):
             raise WrongHost("The header Host names another host; if it is this one's name, put it into …_HOSTS.")
 
-    def _caller(self, scope: Scope, headers: Headers, handling: Handling) -> Principal:
+    def _caller(self, scope: Scope, headers: Mapping[str, str], handling: Handling) -> Principal:
         assert self.ring is not None
         secret = bearer(headers.get("authorization", ""))
         if secret is None:
@@ -132,7 +131,7 @@ class Access:
             return found
         raise _wrong(scope, found)
 
-    def _logged_in(self, headers: Headers) -> Principal | None:
+    def _logged_in(self, headers: Mapping[str, str]) -> Principal | None:
         """Returns who has logged in with a browser, by its cookie."""
         assert self.ring is not None
         identity = self._sessions.key_id(headers.get("cookie", ""))
@@ -187,6 +186,14 @@ def _check_scope(caller: Principal, handling: Handling, path: str) -> None:
             raise Forbidden("This collection is not one of this key's.")
 
 
+@lru_cache(maxsize=256)  # of the same few hosts in all requests
+def _named(host: str) -> str:
+    """Returns the name or address in a header Host, "" where it has none."""
+    found = _AUTHORITY.fullmatch(host)
+    return "" if found is None else found["host"].lower()
+
+
+@lru_cache(maxsize=256)
 def _is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host.strip("[]"))

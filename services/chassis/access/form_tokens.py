@@ -9,11 +9,11 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
-from starlette.datastructures import Headers
 
 from services.chassis.access.sessions import Sessions
 
@@ -70,7 +70,7 @@ def set_form_cookie(answer: Response, nonce: str, reader: FormReader) -> None:
     answer.set_cookie(COOKIE, nonce, httponly=True, samesite="strict", secure=reader.encrypted)
 
 
-def comes_from_elsewhere(headers: Headers) -> bool:
+def comes_from_elsewhere(headers: Mapping[str, str]) -> bool:
     """Returns whether a browser reports that a page of another origin has sent this. Other clients report nothing.
 
     Browsers send Sec-Fetch-Site over TLS and to this machine alone, and Origin in any case. A proxy may change Host:

@@ -10,7 +10,6 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.chassis.errors import (
@@ -22,7 +21,7 @@ from services.chassis.errors import (
 )
 from services.chassis.instruments import Instruments
 from services.chassis.requests.handling import NDJSON, Handling, media_of
-from services.chassis.requests.telemetry import PROBES
+from services.chassis.requests.telemetry import PROBES, WATCHES, headers_of
 
 # A body may take this many seconds (the event loop may stall for one or two), plus its size divided by this rate.
 GRACE_S = 5.0
@@ -53,7 +52,7 @@ class Bodies:
 
         Raises BodyTooLarge, ClientGone, Overloaded, RequestTimeout or UnsupportedMedia.
         """
-        headers, most_bytes = Headers(scope=scope), self._most_bytes_of(scope, handling)
+        headers, most_bytes = headers_of(scope), self._most_bytes_of(scope, handling)
         declared = headers.get("content-length", "0").strip()  # trailing blanks are not part of the value (RFC 9112, 5)
         if not declared.isdigit() or int(declared) > most_bytes:
             raise _too_large(most_bytes)
@@ -138,7 +137,7 @@ def check_media(scope: Scope, handling: Handling) -> None:
     if not (form or handling.lines) and media != "application/json" and not media.endswith("+json"):
         lines = f" Lines of JSON, where a route takes them, are {NDJSON}." if "json" in media else ""
         raise UnsupportedMedia(f"Send the body as JSON, with the header Content-Type: application/json.{lines}")
-    if Headers(scope=scope).get("content-encoding", "identity").lower() != "identity":
+    if headers_of(scope).get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMedia("Send the body uncompressed, without Content-Encoding.")
 
 
@@ -159,14 +158,22 @@ async def run_until_disconnect(
         await gone.wait()
         return {"type": "http.disconnect"}
 
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+    def leave() -> None:
         gone.set()
         if not is_answered():
             handler.cancel()
 
-    watcher = asyncio.create_task(watch())
+    async def wait() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        leave()
+
+    watch: Callable[[Callable[[], None] | None], None] | None = scope.pop(WATCHES, None)
+    watcher = None
+    if watch is not None:
+        watch(leave)
+    else:
+        watcher = asyncio.create_task(wait())
     try:
         await app(scope, replay, send)
     except asyncio.CancelledError:
@@ -175,7 +182,10 @@ async def run_until_disconnect(
             raise ClientGone("The caller hung up.") from None
         raise
     finally:
-        watcher.cancel()
+        if watch is not None:
+            watch(None)
+        if watcher is not None:
+            watcher.cancel()
 
 
 class HeapTrimmer:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from fastapi.routing import APIRoute
-from starlette.datastructures import Headers
 from starlette.routing import BaseRoute
 from starlette.types import Scope
 
 from services.access.key import Scope as AccessScope
+from services.chassis.requests.telemetry import headers_of
 
 # The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
 # may delay them. `write`: writes wait for each other while an index is finished, and would take every slot that
@@ -116,7 +116,7 @@ class HandlingTable:
 
 def media_of(scope: Scope) -> str:
     """Returns the media type of a request's body, without parameters."""
-    return Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+    return headers_of(scope).get("content-type", "").partition(";")[0].strip().lower()
 
 
 def drop_trailing_slash(scope: Scope) -> None:

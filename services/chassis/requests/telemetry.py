@@ -17,11 +17,26 @@ RECEIVED_AT = "received_at"
 PAUSES = "pauses"
 WRONG_KEY = "wrong_key"
 KEY_IN_BODY = "key_in_body"
+# Key of the scope: how to hear at once that the caller has left, where the server offers it.
+WATCHES = "watches"
+_HEADERS = "headers_by_name"  # key of the scope
 _ACCEPTABLE_ID = re.compile(r"^[A-Za-z0-9_.-]{1,64}$")
 _request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _timings_ms: ContextVar[dict[str, float] | None] = ContextVar("timings_ms", default=None)
 
 PROBES = ("/livez", "/readyz", "/metrics")
+
+
+def headers_of(scope: Scope) -> Mapping[str, str]:
+    """Returns the headers of a request by their names in lower case; of several, the first.
+
+    Starlette's Headers goes through all of them, in Python, each time that one is looked up.
+    """
+    found: dict[str, str] | None = scope.get(_HEADERS)
+    if found is None:
+        pairs = reversed(scope["headers"])
+        found = scope[_HEADERS] = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
+    return found
 
 
 def request_id() -> str:

@@ -6,13 +6,13 @@ httptools itself bounds nothing: it keeps a header of 200 MB, and copies all of 
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 from weakref import WeakMethod
 
 import httptools
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -27,6 +27,7 @@ from services.chassis.requests.telemetry import (
     PROBES,
     RECEIVED_AT,
     REQUEST_ID_HEADER,
+    WATCHES,
     WRONG_KEY,
     assign_request_id,
 )
@@ -66,6 +67,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._key_pause = KeyPause()
         self._held: asyncio.TimerHandle | None = None  # ends with the answer to a key that may be wrong
         self._answered: RequestResponseCycle | None = None  # or being answered; later ones may have been read since
+        self._when_lost: Callable[[], None] | None = None
 
     # Called by Connections.
 
@@ -137,8 +139,7 @@ class BoundedHttp(HttpToolsProtocol):
         head = [*self.server_state.default_headers, *response.raw_headers]
         if closes:
             head.append((b"connection", b"close"))
-        lines = [STATUS_LINE[response.status_code], *(b"%s: %s\r\n" % header for header in head), b"\r\n"]
-        self.transport.write(b"".join([*lines, bytes(response.body) if has_body else b""]))
+        self.transport.write(head_of(response.status_code, head) + (bytes(response.body) if has_body else b""))
 
     # Called by the event loop.
 
@@ -151,6 +152,8 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
         super().connection_lost(exc)
+        if self._when_lost is not None:
+            self._when_lost()
         # Requests that will not be answered know us: a circle would keep them until a full garbage collection.
         if self.pipeline:
             self.pipeline.clear()
@@ -251,7 +254,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _begin(self, cycle: RequestResponseCycle, app: Any, refusal: Response | None) -> None:
         if refusal is None:
-            super()._start_asgi_task(cycle, app)
+            scope: Any = cycle.scope
+            scope[WATCHES] = self.watch
+            whole: Any = in_one_piece(app, cycle)
+            super()._start_asgi_task(cycle, whole)
             return
         cycle.response_started = cycle.response_complete = True
         self._write(refusal, closes=not cycle.keep_alive, has_body=cycle.scope["method"] != "HEAD")
@@ -259,7 +265,11 @@ class BoundedHttp(HttpToolsProtocol):
             cycle.transport.close()
         self.on_response_complete()
 
-    # Called by an answered request.
+    # Called by a request.
+
+    def watch(self, when_lost: Callable[[], None] | None) -> None:
+        """Calls `when_lost` when the caller leaves before the answer; None ends that."""
+        self._when_lost = when_lost
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -319,6 +329,54 @@ def _with_request_id(error: ProblemError) -> Response:
     response = render(error)
     response.headers[REQUEST_ID_HEADER] = identity
     return response
+
+
+def head_of(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns the head of an answer. Raises ValueError for a header that would end its line."""
+    lines = [STATUS_LINE[status], *(b"%s: %s\r\n" % header for header in headers), b"\r\n"]
+    head = b"".join(lines)
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+        raise ValueError("a header of the answer holds a line end")
+    return head
+
+
+def in_one_piece(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
+    """Returns an app whose usual answers are written at once. uvicorn writes head and body apart, which wakes the
+    reader twice."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        held: Message | None = None
+
+        async def join(message: Message) -> None:
+            nonlocal held
+            if message["type"] == "http.response.start" and _is_usual(message["headers"], cycle):
+                held = message
+                return
+            start, held = held, None
+            if start is not None:
+                if not (message.get("more_body", False) or cycle.disconnected or cycle.flow.write_paused):
+                    _write_answer(cycle, start, message["body"])
+                    return
+                await send(start)
+            await send(message)
+
+        await app(scope, receive, join)
+
+    return serve
+
+
+def _is_usual(headers: Iterable[tuple[bytes, bytes]], cycle: RequestResponseCycle) -> bool:
+    """Returns whether an answer has a length, and leaves the connection open."""
+    names = {name for name, _ in headers}
+    return b"content-length" in names and b"connection" not in names and cycle.keep_alive
+
+
+def _write_answer(cycle: RequestResponseCycle, start: Message, body: bytes) -> None:
+    head = head_of(start["status"], [*cycle.default_headers, *start["headers"]])
+    cycle.response_started = cycle.response_complete = True
+    cycle.transport.write(head if cycle.scope["method"] == "HEAD" else head + body)
+    cycle.message_event.set()
+    cycle.on_response()
 
 
 class LastAnswer:
