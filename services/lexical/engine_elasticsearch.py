@@ -70,6 +70,7 @@ class ElasticsearchEngine:
         self._reading = clients.reading
         self._indices = GenerationIndices(clients, prefix, IndexMeta, most_generations, clock)
         self._counts = counts
+        self._checked: dict[str, Held] = {}  # as they were read when their stamps were checked
         self._largest: dict[str, tuple[float, int | None]] = {}
 
     async def check(self) -> Check:
@@ -227,7 +228,9 @@ class ElasticsearchEngine:
     async def _usable(self, generation: str) -> Held:
         """Returns a generation, read at most a second ago. Raises StampMismatch if it was made with another mapping."""
         held = await self._indices.known(generation)
-        refuse_other_stamp(generation, held.meta.stamp, stamp_beside(held.meta.stamp, held.declaration))
+        if self._checked.get(generation) is not held:
+            refuse_other_stamp(generation, held.meta.stamp, stamp_beside(held.meta.stamp, held.declaration))
+            self._checked[generation] = held
         return held
 
     async def _largest_of(self, generation: str) -> int | None:

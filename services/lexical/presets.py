@@ -26,7 +26,8 @@ def declared_presets(declaration: CollectionDeclaration) -> tuple[LexicalPreset,
     presets = tuple(BUILT_IN[preset] if isinstance(preset, str) else preset for preset in declaration.presets)
     names = [preset.name for preset in presets]
     for preset in presets:
-        if names.count(preset.name) > 1 or BUILT_IN.get(preset.name, preset) != preset:
+        known = BUILT_IN.get(preset.name, preset)
+        if names.count(preset.name) > 1 or (known is not preset and known != preset):
             raise BadInput(f"presets: {preset.name} stands for more than one preset; give yours another name.")
     return presets
 

@@ -3,6 +3,7 @@
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
 MOST_SUMMARY = 300
 
@@ -19,8 +20,8 @@ class Shards(ElasticsearchAnswer):
     failed: int
 
 
-class SortedHit(ElasticsearchAnswer):
-    """A hit of a search sorted by `searching.ORDER`: score and document id."""
+class SortedHit(TypedDict):
+    """A hit of a search sorted by `searching.ORDER`: score and document id. No model: an answer has hundreds."""
 
     sort: tuple[float, str]
 

@@ -4,16 +4,18 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 import aiohttp
-from elastic_transport import AiohttpHttpNode
+from elastic_transport import AiohttpHttpNode, HttpHeaders
 from elastic_transport.client_utils import DEFAULT
-from elasticsearch import AsyncElasticsearch
+from elasticsearch import ApiError, AsyncElasticsearch
+from elasticsearch.exceptions import HTTP_EXCEPTIONS
 from elasticsearch.serializer import JsonSerializer
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded
@@ -22,6 +24,7 @@ from services.chassis.settings.trust import context_for
 from services.storage.elasticsearch.settings import ElasticsearchSettings
 
 JSON = "application/json"
+_quoted = lru_cache(maxsize=1_000)(quote)
 
 
 class ExactJsonSerializer(JsonSerializer):
@@ -59,6 +62,24 @@ class DirectSession:
         await self._session.close()
 
 
+class OneNodeClient(AsyncElasticsearch):
+    """A client of one address, that can send JSON there without any work of its own."""
+
+    async def post(self, target: str, body: bytes, opaque_id: str) -> bytes:
+        """Returns the body of the answer. Raises the errors of any call, but leaves the time to its caller."""
+        node: DirectNode = self.transport.node_pool.get()  # type: ignore[assignment]  # as open_client has it
+        headers = {**self._headers, "accept": JSON, "content-type": JSON, "x-opaque-id": opaque_id}
+        meta, content = await node.perform_request("POST", target, body, HttpHeaders(headers), request_timeout=None)
+        if 200 <= meta.status < 300:
+            return content
+        try:
+            found = from_json(content)
+            kind = found["error"]["type"]
+        except (ValueError, KeyError, TypeError):  # a proxy's
+            found = kind = content.decode(errors="replace")
+        raise HTTP_EXCEPTIONS.get(meta.status, ApiError)(kind, meta, found)
+
+
 @dataclass(frozen=True, slots=True)
 class ElasticsearchClients:
     """Two clients over one pool of connections: each sends its own key. They are the same where there is one key."""
@@ -94,7 +115,7 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
     """Opens a client that connects on its first call. Raises ConfigurationError naming a file without an authority."""
     # The client's own context would trust the system's authorities beside that file, and any host behind an address.
     context = context_for(url.lower(), ca_file, "ELASTICSEARCH_CA_FILE")
-    return AsyncElasticsearch(
+    return OneNodeClient(
         url,
         node_class=DirectNode,
         api_key=api_key,
@@ -110,23 +131,21 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
 
 
 async def search_index(
-    client: AsyncElasticsearch, index: str, body: Mapping[str, object], params: Mapping[str, object]
-) -> Mapping[str, object]:
-    """Sends a search and returns its answer, bounded by the request's deadline, with its id for Elasticsearch's logs.
+    client: AsyncElasticsearch, index: str, body: Mapping[str, object], params: Mapping[str, str]
+) -> bytes:
+    """Sends a search and returns the JSON of its answer, bounded by the request's deadline, with its id for
+    Elasticsearch's logs.
 
-    As `within_deadline(client).search(...)`, at half of the time on our side: a copy of the client for each call and
-    the checks of its arguments took longer than the rest.
+    As `within_deadline(client).search(...)`, at a third of the time on our side: copies of the client and of its
+    headers and the checks of its arguments took longer than the rest. Raises the client's errors.
     """
-    headers = {"accept": JSON, "content-type": JSON, "x-opaque-id": request_id()}
+    assert isinstance(client, OneNodeClient)
+    query = "&".join(f"{name}={value}" for name, value in params.items())  # all ours, and safe in a URL
     try:
         async with asyncio.timeout(_remaining_s()):
-            answer = await client.perform_request(
-                "POST", f"/{quote(index)}/_search", params=params, headers=headers, body=body
-            )
+            return await client.post(f"/{_quoted(index)}/_search?{query}", to_json(body), request_id())
     except TimeoutError as error:
         raise DeadlineExceeded("Elasticsearch did not answer in time; send a larger X-Deadline-Ms.") from error
-    found: Mapping[str, object] = answer.body
-    return found
 
 
 def within_deadline(client: AsyncElasticsearch) -> AsyncElasticsearch:

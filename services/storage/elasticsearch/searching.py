@@ -1,6 +1,7 @@
 """Searches an index for ids and scores, and translates filters into queries of Elasticsearch."""
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import TypeVar
 
 from elasticsearch import ApiError, AsyncElasticsearch
@@ -27,6 +28,7 @@ _COMPLETE = "timed_out,_shards.failed"
 _TYPES: Mapping[FieldKind, str] = {"keyword": "keyword", "number": "double", "date": "double"}
 
 
+_SORT = itemgetter("sort")
 Searched = TypeVar("Searched", bound=SearchedAnswer)
 
 
@@ -48,7 +50,7 @@ async def ranked(
         "track_total_hits": False,
     }
     found = await search_all(client, index, generation, body, "hits.hits.sort", params, HitsAnswer)
-    return paired((hit.sort[1], hit.sort[0]) for hit in found.hits.hits)
+    return paired([(identity, score) for (score, identity) in map(_SORT, found.hits.hits)])
 
 
 async def search_all(
@@ -74,7 +76,7 @@ async def search_all(
                 raise
             # Elasticsearch asks another copy only before a shard's first answer; a new search does from the start.
             found = await search_index(client, index, body, params)
-        searched = answer.model_validate(found)
+        searched = answer.model_validate_json(found)
     if searched.timed_out:
         raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
     if searched.shards.failed:
