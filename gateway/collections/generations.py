@@ -48,6 +48,7 @@ class Generations:
         self._snapshots: dict[str, BackendSnapshot] = {
             backend.name: BackendSnapshot(None, reachable=False, reason="not asked yet") for backend in backends.storing
         }
+        self._histories: dict[str, History] = {}  # as of these snapshots
         self._refreshing = asyncio.Lock()
         self._refreshed_at = float("-inf")
 
@@ -83,15 +84,17 @@ class Generations:
             reason = f"{failure.reason}: {_told(failure)}"
             if reason != known.reason:
                 logger.warning("a backend cannot be polled", extra={"because": str(failure)})
-            self._snapshots[backend.name] = replace(
-                known, reachable=False, reason=reason, late=failure.reason == "timeout"
-            )
+            late = failure.reason == "timeout"
+            self._keep(backend, replace(known, reachable=False, reason=reason, late=late))
         else:
             # A slow answer to an older poll must not overwrite a newer one.
             if asked_at >= self._snapshots[backend.name].asked_at:
-                self._snapshots[backend.name] = BackendSnapshot(
-                    held.collections, True, None, asked_at, held.unusable, now=held.now
-                )
+                answered = BackendSnapshot(held.collections, True, None, asked_at, held.unusable, now=held.now)
+                self._keep(backend, answered)
+
+    def _keep(self, backend: Backend, snapshot: BackendSnapshot) -> None:
+        self._snapshots[backend.name] = snapshot
+        self._histories.clear()
 
     @property
     def snapshots(self) -> Mapping[str, BackendSnapshot]:
@@ -116,7 +119,15 @@ class Generations:
         }
 
     def history(self, name: str) -> History:
-        """Returns the generations of a collection in each backend, as of the last poll."""
+        """Returns the generations of a collection in each backend, as of the last poll; one value until the next."""
+        found = self._histories.get(name)
+        if found is None:
+            found = self._read_history(name)
+            if found.generations:  # callers name others at will
+                self._histories[name] = found
+        return found
+
+    def _read_history(self, name: str) -> History:
         return History(
             name,
             {

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from services.contracts.base import Language
 from services.contracts.collections import CollectionDeclaration, CollectionState
 from services.contracts.generations import number_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     """The generations of one collection in every backend."""
 
@@ -29,7 +30,7 @@ class History:
         """The generations of any backend, in ascending order of number."""
         return sorted({state.generation for state in self.states}, key=number_of)
 
-    @property
+    @cached_property
     def live(self) -> str | None:
         """The generation that searches use: the highest that any backend has published.
 

@@ -41,6 +41,7 @@ class Executor:
         self._catalog = catalog
         self._admission = admission
         self._instruments = instruments
+        self._fitting: dict[tuple[str, str], History] = {}
 
     async def search(self, collection: str, request: SearchRequest, client: str = "") -> SearchAnswer:
         """Returns the answer within the deadline of the current request. Clients take turns where searches wait."""
@@ -73,17 +74,19 @@ class Executor:
             context = WalkContext(
                 self._backends, self._generations, self._admission, client, request, generation, budget, may_move
             )
-            self._expect_to_fit(generation, plan)
+            self._expect_to_fit(generation, plan, named=isinstance(request.pipeline, str))
             try:
                 return await include(context, plan, await explain(context, plan, await walk(context, plan)))
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
 
-    def _expect_to_fit(self, generation: str, plan: WalkPlan) -> None:
+    def _expect_to_fit(self, generation: str, plan: WalkPlan, *, named: bool) -> None:
         """Raises BadInput if the generation does not live on a storing backend of the pipeline, or has no least score
-        there that a fuse needs."""
-        history = self._generations.history(name_of(generation))
+        there that a fuse needs. Looks again at a `named` pipeline once the backends were polled again."""
+        history, pair = self._generations.history(name_of(generation)), (generation, plan.fingerprint)
+        if self._fitting.get(pair) is history:
+            return
         backends = history.backends(generation)
         elsewhere = {backend.name for backend in self._backends.storing}.difference(backends)
         if missing := [name for name in plan.pipeline.backends if name in elsewhere]:
@@ -93,6 +96,8 @@ class Executor:
                 f'"backends": {wanted} adds it.'
             )
         refuse_missing_bounds(plan, generation, self._unbounded(history, generation))
+        if named:  # of others there is no end
+            self._fitting[pair] = history
 
     def _unbounded(self, history: History, generation: str) -> set[str]:
         """Returns the backends whose scores over this generation have no least one."""
