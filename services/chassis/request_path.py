@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -63,24 +62,22 @@ class Answer:
         """Sends on a message of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            if self.lookups:
-                self._report_lookups(headers)
-            headers[REQUEST_ID_HEADER] = self.request_id
             stages = [*self.timings.items(), ("total", (time.monotonic() - self.started) * 1000)]
-            headers["server-timing"] = ", ".join(f"{name};dur={ms:.2f}" for name, ms in stages)
+            timing = ", ".join([f"{name};dur={ms:.2f}" for name, ms in stages])
+            own = ((REQUEST_ID_HEADER, self.request_id), ("server-timing", timing), *self._reported_lookups())
+            message["headers"] = [*message["headers"], *((name.encode(), value.encode()) for name, value in own)]
         await self.forward(message)
 
     def is_begun(self) -> bool:
         """Returns whether a part of the answer was sent, so that no other can be."""
         return self.status != 0
 
-    def _report_lookups(self, headers: MutableHeaders) -> None:
-        headers[CACHED_HEADER] = lookups_header(self.lookups)
+    def _reported_lookups(self) -> tuple[tuple[str, str], ...]:
         if "" in self.lookups:
             hits, of = self.lookups[""]
             self.instruments.cached.labels("hit").inc(hits)
             self.instruments.cached.labels("miss").inc(of - hits)
+        return ((CACHED_HEADER, lookups_header(self.lookups)),) if self.lookups else ()
 
 
 class RequestPath:

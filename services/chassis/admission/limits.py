@@ -113,7 +113,8 @@ class Limiter:
         self._work_share = MostOfLate()
         self._usual_s = MostOfLate()  # the time that a request had
         self._rejected = instruments.rejected.labels(lane)
-        instruments.limit.labels(lane).set(limit.value)
+        self._limit_shown = instruments.limit.labels(lane)
+        self._limit_shown.set(limit.value)
 
     @asynccontextmanager
     async def slot(self, within_s: float, *, cost: float = 1.0, client: str = "") -> AsyncIterator[Held]:
@@ -126,31 +127,26 @@ class Limiter:
         with self._instruments.in_flight.track_inprogress():
             with timed(WAIT):
                 await self._admitted(ticket)
-            async with self._held(ticket) as held:
+            began, begun, alone = time.monotonic(), self.begun, self._in_flight <= ticket.cost
+            had_s, held = ticket.ends_at - began, Held()
+            self._usual_s.note(min(MOST_USUAL_S, had_s), began)
+            beside = self._rest.begun_beside() if self._rest else 0
+            try:
                 yield held
-
-    @asynccontextmanager
-    async def _held(self, ticket: Ticket) -> AsyncIterator[Held]:
-        began, begun, alone = time.monotonic(), self.begun, self._in_flight <= ticket.cost
-        had_s, held = ticket.ends_at - began, Held()
-        self._usual_s.note(min(MOST_USUAL_S, had_s), began)
-        beside = self._rest.begun_beside() if self._rest else 0
-        try:
-            yield held
-        except asyncio.CancelledError:
-            # The time was over, or the caller left. If it left late, it was kept waiting; an early end means nothing.
-            # Work that knows of no overload does not count either: it was cut off, and is no success.
-            held.tells = held.overloaded is not False and _slow(began, ticket.ends_at)
-            raise
-        except BaseException:
-            held.tells = bool(held.overloaded)
-            raise
-        finally:
-            if self._rest is not None:
-                self._gives_way = self._rest.begun_beside() != beside
-                self._begin_rest(self._rest.seconds_after(time.monotonic() - began, beside))
-            hurried = had_s < HURRIED_SHARE * self._usual_s.value
-            self._end(ticket, began, held, excused=hurried or (alone and self.begun == begun))
+            except asyncio.CancelledError:
+                # The time was over, or the caller left. If it left late, it was kept waiting; an early end means
+                # nothing. Work that knows of no overload does not count either: it was cut off, and is no success.
+                held.tells = held.overloaded is not False and _slow(began, ticket.ends_at)
+                raise
+            except BaseException:
+                held.tells = bool(held.overloaded)
+                raise
+            finally:
+                if self._rest is not None:
+                    self._gives_way = self._rest.begun_beside() != beside
+                    self._begin_rest(self._rest.seconds_after(time.monotonic() - began, beside))
+                hurried = had_s < HURRIED_SHARE * self._usual_s.value
+                self._end(ticket, began, held, excused=hurried or (alone and self.begun == begun))
 
     @property
     def refuses(self) -> bool:
@@ -284,7 +280,7 @@ class Limiter:
             others_wait = bool(self._turns.waiting) or (not self._most_waiting and self.refuses)
             took_s = now - began
             self._limit.ended(took_s, ticket.cost, now, overloaded=overloaded, others_wait=others_wait, excused=excused)
-            self._instruments.limit.labels(self._lane).set(self._limit.value)
+            self._limit_shown.set(self._limit.value)
         self._coming.clear()
         self._in_flight -= ticket.cost
         self._turns.end(ticket)
