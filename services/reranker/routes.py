@@ -1,6 +1,6 @@
 """Owns the route of the re-ranker's own wire. Other vendors' routes are in dialects/."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 
 from services.chassis.admission.client_turns import set_client
 from services.chassis.admission.lanes import client_of
@@ -23,9 +23,9 @@ def score_router(scorer: Scorer) -> APIRouter:
     """Returns the routes: `POST /v1/score`, which the gateway calls."""
     routes = router()
 
-    @routes.post("/v1/score", response_model_exclude_defaults=True)
+    @routes.post("/v1/score", response_model=ScoreAnswer)
     @handled("own", scope="internal")
-    async def score(asked: ScoreRequest, received: Request) -> ScoreAnswer:
+    async def score(asked: ScoreRequest, received: Request) -> Response:
         split = _split(asked, scorer.max_tokens)
         # Only our own processes come here, and name whom they ask for.
         client = received.headers.get(CLIENT_HEADER) or client_of(received.scope)
@@ -42,7 +42,8 @@ def score_router(scorer: Scorer) -> APIRouter:
                     scores = await scorer.score(asked.query, asked.passages, current_deadline(), split)
                     given = PartialScores(scores)
         needs_ms = None if given.needs_s is None else round(given.needs_s * 1000, 3)
-        return ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=given.scores, needs_ms=needs_ms)
+        answer = ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=given.scores, needs_ms=needs_ms)
+        return Response(answer.model_dump_json(exclude_defaults=True), media_type="application/json")
 
     return routes
 
