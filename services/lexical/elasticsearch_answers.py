@@ -4,7 +4,7 @@ from pydantic import Field
 
 from services.contracts.documents import MetadataValue
 from services.contracts.expansions import Expansions
-from services.storage.elasticsearch.answers import ElasticsearchAnswer, SearchedAnswer, SortedHit
+from services.storage.elasticsearch.answers import ElasticsearchAnswer, SearchedAnswer
 
 
 class Source(ElasticsearchAnswer):
@@ -16,9 +16,10 @@ class Source(ElasticsearchAnswer):
     expansions: Expansions | None = None
 
 
-class SourceHit(SortedHit):
+class SourceHit(ElasticsearchAnswer):
     """A hit, and the requested parts of its document; without any where it has none of them."""
 
+    sort: tuple[float, str]
     source: Source = Field(Source(), alias="_source")
 
 
