@@ -7,7 +7,6 @@ carries, these milliseconds would be most of its time.
 import time
 from collections.abc import Mapping
 
-from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -21,7 +20,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.requests.audit import write_audit
 from services.chassis.requests.handling import Handling, Lane
 from services.chassis.requests.rendering import WordingOf, render
-from services.chassis.requests.telemetry import PROBES, REQUEST_ID_HEADER, assign_request_id, received_at
+from services.chassis.requests.telemetry import PROBES, REQUEST_ID_HEADER, assign_request_id, headers_of, received_at
 
 
 class EarlyRefusals:
@@ -60,7 +59,7 @@ class EarlyRefusals:
         return None if refusal is None else self._answer(scope, handling, refusal)
 
     def _answer(self, scope: Scope, handling: Handling, refusal: ProblemError) -> Response:
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         identity = assign_request_id(headers.get(REQUEST_ID_HEADER, ""))
         response = render(refusal, self._wording_of(scope))
         response.raw_headers.append((REQUEST_ID_HEADER.encode(), identity.encode()))
@@ -73,7 +72,7 @@ class EarlyRefusals:
 
 
 def _overload(scope: Scope, handling: Handling, limiter: Limiter) -> Overloaded | None:
-    header, default_ms = Headers(scope=scope).get(DEADLINE_HEADER), MOST_MS if handling.slow else DEFAULT_MS
+    header, default_ms = headers_of(scope).get(DEADLINE_HEADER), MOST_MS if handling.slow else DEFAULT_MS
     try:
         deadline = parse_deadline(header, default_ms, received_at(scope))
     except Malformed:
