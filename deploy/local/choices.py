@@ -22,6 +22,8 @@ from services.contracts.base import Name
 ROOT = Path(__file__).resolve().parents[2]
 # Processes that a backend of the same name in GATEWAY_BACKENDS replaces.
 OWN_BACKENDS: tuple[str, ...] = ("lexical", "dense", *SYSTEMS, "reranker")
+# malloc asks for huge pages: a dense search takes 0.93 of the CPU, whose model reads all its weights.
+HUGE_PAGES = "glibc.malloc.hugetlb=1"
 _BACKENDS = TypeAdapter(dict[Name, BackendAddress])
 _FOLDERS = TypeAdapter(tuple[str, ...])
 
@@ -44,6 +46,7 @@ class Choices:
     hosts: Mapping[str, str] = field(default_factory=dict)
     evaluator_url: str | None = None  # what GATEWAY_EVALUATOR_URL asks for; None: this stack's evaluator
     arenas: str = "2"
+    tunables: str = HUGE_PAGES
     datasets: str | None = None  # EVALUATOR_DATASETS with the folder of DATASET; None: as the environment has it
     unused: tuple[str, ...] = ()  # settings of the environment that this stack decides for itself
     encrypted: frozenset[str] = frozenset()  # processes whose port speaks TLS
@@ -126,6 +129,7 @@ class Choices:
         own |= {f"{service.upper()}_MODEL": model for service, model in self.models.items()}
         # glibc keeps an arena a thread; two keep a process with both models at 387 MB instead of 446, for the same CPU.
         own["MALLOC_ARENA_MAX"] = self.arenas
+        own["GLIBC_TUNABLES"] = self.tunables
         own |= {
             f"{process.upper()}_PORT": str(port) for process, port in self.ports.items() if process != "elasticsearch"
         }
@@ -209,6 +213,7 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
         hosts=hosts,
         evaluator_url=kept.get("GATEWAY_EVALUATOR_URL"),
         arenas=environment.get("MALLOC_ARENA_MAX") or "2",
+        tunables=environment.get("GLIBC_TUNABLES") or HUGE_PAGES,
         datasets=_datasets(environment),
         unused=decided,
         encrypted=frozenset(encrypted),

@@ -199,7 +199,7 @@ def test_folders_of_datasets_that_are_no_list_are_refused_by_the_variables_name(
 
 def test_directories_and_prefixes_of_the_environment_are_used(tmp_path: Path) -> None:
     given = {"LEXICAL_DIRECTORY": "a", "DENSE_DIRECTORY": "b", "LEXICAL_INDEX_PREFIX": "c-", "DENSE_PREFIX": "d."}
-    given |= {"MALLOC_ARENA_MAX": "4", "GATEWAY_EVALUATOR_URL": "https://evaluator.example"}
+    given |= {"MALLOC_ARENA_MAX": "4", "GLIBC_TUNABLES": "a=1", "GATEWAY_EVALUATOR_URL": "https://evaluator.example"}
     passed_on = choose(given, tmp_path, own_ports=False).environment()
     assert {name: passed_on[name] for name in given} == given
 
