@@ -1,7 +1,6 @@
-"""Sends HTTP/1.1 requests to one address of a backend over aiohttp. Owns its connections: reuses or closes them.
+"""Sends HTTP/1.1 requests to one address of a backend. Owns its connections: reuses or closes them.
 
-The adapter of gateway/backends/transport.py in production. httpx's own pool dies after random cancellations
-(encode/httpcore 1093); aiohttp's does not (tests/faults/test_cancellation.py), at a fifth of the CPU.
+The adapter of gateway/backends/transport.py in production; connection.py is one connection.
 """
 
 import asyncio
@@ -11,19 +10,12 @@ import random
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary, WeakSet
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
-
+from gateway.backends.connection import Connection
 from gateway.backends.transport import (
-    READ_HEADERS,
-    AnswerBroken,
-    ConnectionLost,
     ConnectTimedOut,
     Incoming,
     NotConnected,
@@ -46,8 +38,6 @@ MAX_AGE_S = (90.0, 150.0)
 PROBE_AFTER_FAILURE_S = 30.0
 PROBE_TIMEOUT_S = 0.25
 PROBES_AT_ONCE = 2
-# 16 MB of documents (the most in one answer) with every character escaped into six, and some more around them.
-MOST_ANSWER_BYTES = 100_000_000
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
@@ -104,73 +94,86 @@ class SocketTransport:
         self._context = context
         self._address = address
         self._most = most
-        self._session: aiohttp.ClientSession | None = None
-        self._in_use = 0
-        self._protocols: WeakSet[ResponseHandler] = WeakSet()
+        self._places = asyncio.Semaphore(most)
+        self._idle: deque[Connection] = deque()  # in turn: an address may stand for several replicas
+        self._busy: set[Connection] = set()
         self._given_up_at = float("-inf")
 
     async def send(self, request: Outgoing) -> Incoming:
         """Sends a request and returns the whole answer. Raises TransportError for any fault of the connection."""
-        if self._session is None:
-            self._session = self._open_session()
-        bounds = aiohttp.ClientTimeout(sock_connect=request.connect_s)
-        known = True
-        if request.probe is not None and self._must_probe():
-            known = await self._probe_new_connections(self._session, request.probe, bounds)
-        self._in_use += 1
-        try:
-            async with self._session.request(
-                request.method,
-                request.url,
-                headers=request.headers,
-                data=request.content,
-                allow_redirects=False,
-                timeout=bounds,
-            ) as answer:
-                content = await _read_bounded(answer)
-        except asyncio.CancelledError:
-            # After failed probes the time may have been too short because of them: that must not prolong probing.
-            if known:
-                self._given_up_at = time.monotonic()
-            raise
-        except aiohttp.ClientConnectorError as error:
-            if (fault := certificate_fault(error)) is not None:
-                raise NotTrusted(fault) from error
-            raise NotConnected(str(error)) from error
-        except aiohttp.ConnectionTimeoutError as error:
-            raise ConnectTimedOut(str(error)) from error
-        except (aiohttp.ClientConnectionError, ConnectionError, TimeoutError) as error:
-            raise ConnectionLost(str(error)) from error
-        except Exception as error:  # the exceptions of a parser on a broken answer are no closed list
-            raise AnswerBroken(str(error)) from error
-        finally:
-            self._in_use -= 1
-        assert isinstance(answer, _TrackedResponse)
-        self._protocols.add(answer.protocol)
-        headers = {name: value for name in READ_HEADERS if (value := answer.headers.get(name)) is not None}
-        return Incoming(answer.status, content, headers, answer.close_connection)
+        async with self._places:
+            known = True
+            connection = self._reusable()
+            try:
+                if connection is None:
+                    if request.probe is not None and time.monotonic() - self._given_up_at <= PROBE_AFTER_FAILURE_S:
+                        known = await self._probe_new_connections(request, request.probe)
+                        connection = self._reusable()
+                    connection = connection or await self._connect(request)
+                return await self._exchange(connection, request)
+            except asyncio.CancelledError:
+                # After failed probes the time may have been too short because of them: that must not prolong probing.
+                if known:
+                    self._given_up_at = time.monotonic()
+                raise
 
     async def aclose(self) -> None:
         """Closes all connections."""
-        if self._session is not None:
-            await self._session.close()
+        for connection in (*self._idle, *self._busy):
+            connection.close()
 
-    def _must_probe(self) -> bool:
-        """Returns whether the next request would open a new connection soon after a request was cancelled."""
-        if time.monotonic() - self._given_up_at > PROBE_AFTER_FAILURE_S:
-            return False
-        return sum(protocol.is_connected() for protocol in self._protocols) <= self._in_use
+    def _reusable(self) -> Connection | None:
+        now = time.monotonic()
+        while self._idle:
+            connection = self._idle.popleft()
+            if connection.is_open and now < min(connection.ends_at, connection.idle_since + KEEP_ALIVE_S):
+                return connection
+            connection.close()
+        return None
 
-    async def _probe_new_connections(
-        self, session: aiohttp.ClientSession, probe: Probe, bounds: aiohttp.ClientTimeout
-    ) -> bool:
-        """Opens connections until one answers, which stays in the pool. Returns False if none answers in time."""
+    async def _connect(self, request: Outgoing) -> Connection:
+        url = urlsplit(request.url)
+        encrypted = url.scheme == "https"
+        try:
+            async with asyncio.timeout(request.connect_s):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(time.monotonic() + random.uniform(*MAX_AGE_S)),
+                    self._address,
+                    url.port or (443 if encrypted else 80),
+                    ssl=(self._context or ssl.create_default_context()) if encrypted else None,
+                    server_hostname=url.hostname if encrypted else None,
+                )
+        except TimeoutError as error:
+            raise ConnectTimedOut(str(error)) from error
+        except OSError as error:  # of TLS too
+            if (fault := certificate_fault(error)) is not None:
+                raise NotTrusted(fault) from error
+            raise NotConnected(str(error)) from error
+        return connection
+
+    async def _exchange(self, connection: Connection, request: Outgoing) -> Incoming:
+        self._busy.add(connection)
+        try:
+            answer = await connection.exchange(request)
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            self._busy.discard(connection)
+        if answer.status >= 500 or not connection.is_open or len(self._idle) + len(self._busy) >= self._most:
+            connection.close()  # those of probes may be too many
+        else:
+            connection.idle_since = time.monotonic()
+            self._idle.append(connection)
+        return answer
+
+    async def _probe_new_connections(self, request: Outgoing, probe: Probe) -> bool:
+        """Opens connections until one answers, which stays open. Returns False if none answers in time."""
+        asked_for = Outgoing("GET", probe.url, probe.headers, None, request.connect_s)
 
         async def answers() -> bool:
             with contextlib.suppress(Exception):
-                async with session.get(probe.url, headers=probe.headers, timeout=bounds) as answer:
-                    await answer.read()
-                return answer.status < 500
+                return (await self._exchange(await self._connect(asked_for), asked_for)).status < 500
             return False
 
         asked = [asyncio.create_task(answers()) for _ in range(PROBES_AT_ONCE)]
@@ -186,77 +189,3 @@ class SocketTransport:
                 task.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
         return False
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            limit=self._most,
-            keepalive_timeout=KEEP_ALIVE_S,
-            resolver=_PinnedResolver(self._address),
-            use_dns_cache=False,
-            ssl=self._context or True,
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            response_class=_TrackedResponse,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            # Our services never compress, so a gzip answer is not one of theirs.
-            headers={"accept-encoding": "identity"},
-            skip_auto_headers=("accept", "user-agent"),
-            timeout=aiohttp.ClientTimeout(total=None),
-        )
-
-
-async def _read_bounded(answer: aiohttp.ClientResponse) -> bytes:
-    """Reads the whole body. Raises ClientPayloadError if it is larger than any answer of our services."""
-    if answer.content_length is not None and answer.content_length <= MOST_ANSWER_BYTES:
-        return await answer.read()
-    chunks, size = [], 0
-    async for chunk in answer.content.iter_any():
-        size += len(chunk)
-        if size > MOST_ANSWER_BYTES:
-            raise aiohttp.ClientPayloadError(f"The answer has more than {MOST_ANSWER_BYTES} bytes.")
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-class _PinnedResolver(AbstractResolver):
-    """Resolves every name to one address."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
-        return [ResolveResult(hostname=host, host=self._address, port=port, family=family, proto=0, flags=0)]
-
-    async def close(self) -> None:
-        """Does nothing: there is nothing to release."""
-
-
-class _TrackedResponse(aiohttp.ClientResponse):
-    """An answer that keeps a reference to its connection, and closes it if it must not be reused."""
-
-    _ends_at: WeakKeyDictionary[ResponseHandler, float] = WeakKeyDictionary()
-
-    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Reads the head of the answer."""
-        protocol = connection.protocol
-        assert protocol is not None
-        self.protocol = protocol
-        ends_at = self._ends_at.get(protocol)
-        if ends_at is None:
-            ends_at = self._ends_at[protocol] = time.monotonic() + random.uniform(*MAX_AGE_S)
-        await super().start(connection)
-        if self.status >= 500 or time.monotonic() >= ends_at:
-            self.close_connection()
-        return self
-
-    def close_connection(self) -> None:
-        """Closes the connection now, or once the answer has been read. The body stays readable."""
-        if self.connection is None:
-            self.protocol.close()  # the whole answer has arrived, so the connection is already back in the pool
-        else:
-            self.protocol.force_close()
