@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
-from gateway.backends.connection import Connection
+from gateway.backends.connection import BackendConnection
 from gateway.backends.transport import (
     ConnectTimedOut,
     Incoming,
@@ -95,8 +95,8 @@ class SocketTransport:
         self._address = address
         self._most = most
         self._places = asyncio.Semaphore(most)
-        self._idle: deque[Connection] = deque()  # in turn: an address may stand for several replicas
-        self._busy: set[Connection] = set()
+        self._idle: deque[BackendConnection] = deque()  # in turn: an address may stand for several replicas
+        self._busy: set[BackendConnection] = set()
         self._given_up_at = float("-inf")
 
     async def send(self, request: Outgoing) -> Incoming:
@@ -122,7 +122,7 @@ class SocketTransport:
         for connection in (*self._idle, *self._busy):
             connection.close()
 
-    def _reusable(self) -> Connection | None:
+    def _reusable(self) -> BackendConnection | None:
         now = time.monotonic()
         while self._idle:
             connection = self._idle.popleft()
@@ -131,13 +131,13 @@ class SocketTransport:
             connection.close()
         return None
 
-    async def _connect(self, request: Outgoing) -> Connection:
+    async def _connect(self, request: Outgoing) -> BackendConnection:
         url = urlsplit(request.url)
         encrypted = url.scheme == "https"
         try:
             async with asyncio.timeout(request.connect_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(time.monotonic() + random.uniform(*MAX_AGE_S)),
+                    lambda: BackendConnection(time.monotonic() + random.uniform(*MAX_AGE_S)),
                     self._address,
                     url.port or (443 if encrypted else 80),
                     ssl=(self._context or ssl.create_default_context()) if encrypted else None,
@@ -151,7 +151,7 @@ class SocketTransport:
             raise NotConnected(str(error)) from error
         return connection
 
-    async def _exchange(self, connection: Connection, request: Outgoing) -> Incoming:
+    async def _exchange(self, connection: BackendConnection, request: Outgoing) -> Incoming:
         self._busy.add(connection)
         try:
             answer = await connection.exchange(request)
