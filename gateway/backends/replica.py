@@ -17,7 +17,8 @@ from pydantic import SecretStr, ValidationError
 from gateway.backends.failures import BackendFailed
 from gateway.backends.resilience import Breaker, Probation
 from gateway.backends.service_timings import record_parts
-from gateway.backends.transport import (
+from services.chassis.background_tasks import Supervisor
+from services.chassis.calls.transport import (
     CACHED_RESULTS,
     RETRY_AFTER,
     ConnectionLost,
@@ -29,7 +30,6 @@ from gateway.backends.transport import (
     Probe,
     Transport,
 )
-from services.chassis.background_tasks import Supervisor
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
 from services.chassis.requests.caching import NO_STORE, no_store_requested, pass_on_lookups

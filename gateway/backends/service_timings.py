@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from gateway.backends.transport import SERVER_TIMING
+from services.chassis.calls.transport import SERVER_TIMING
 
 # Our services report four parts at most, in some 80 characters.
 MOST_CHARACTERS = 512

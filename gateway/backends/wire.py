@@ -14,11 +14,11 @@ from pydantic import SecretStr
 from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import Answer, Call, Parse, Peer, Replica, Value
 from gateway.backends.resilience import RetryBudget, State, backoff_s
-from gateway.backends.sockets import CONNECTIONS
-from gateway.backends.transport import Endpoints
 from gateway.families import FAMILIES, default_backends
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
+from services.chassis.calls.sockets import CONNECTIONS
+from services.chassis.calls.transport import Endpoints
 from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
 from services.contracts.base import Wire

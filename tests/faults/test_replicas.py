@@ -128,7 +128,7 @@ async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(
 async def test_an_old_connection_ends_so_that_load_reaches_other_replicas(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.backends.sockets.MAX_AGE_S", (0.2, 0.3))
+    monkeypatch.setattr("services.chassis.calls.sockets.MAX_AGE_S", (0.2, 0.3))
     async with (
         balanced(replicas) as balancer,
         two_replicas() as (dense, _),

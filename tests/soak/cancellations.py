@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 from gateway.app import socket_endpoints
 from gateway.backends.replica import Call
-from gateway.backends.sockets import SocketTransport
 from gateway.backends.wire import Backend
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
+from services.chassis.calls.sockets import SocketTransport
 from services.chassis.instruments import Instruments
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from tests.soak.outcome import Bar, Outcome

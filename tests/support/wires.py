@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from gateway.backends.transport import (
+from services.chassis.calls.transport import (
     READ_HEADERS,
     AnswerBroken,
     ConnectionLost,

@@ -4,19 +4,22 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 import aiohttp
-from elastic_transport import AiohttpHttpNode, HttpHeaders
+from elastic_transport import AiohttpHttpNode, ApiResponseMeta, ConnectionError, HttpHeaders, NodeConfig, TlsError
 from elastic_transport.client_utils import DEFAULT
 from elasticsearch import ApiError, AsyncElasticsearch
 from elasticsearch.exceptions import HTTP_EXCEPTIONS
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json, to_json
 
+from services.chassis.calls.sockets import SocketTransport
+from services.chassis.calls.transport import Incoming, NotTrusted, Outgoing
+from services.chassis.calls.transport import TransportError as CallFailed
 from services.chassis.deadlines import MOST_MS, current_deadline
 from services.chassis.errors import DeadlineExceeded
 from services.chassis.requests.telemetry import request_id
@@ -24,7 +27,7 @@ from services.chassis.settings.trust import context_for
 from services.storage.elasticsearch.settings import ElasticsearchSettings
 
 JSON = "application/json"
-_quoted = lru_cache(maxsize=1_000)(quote)
+_quoted = lru_cache(maxsize=1_000)(partial(quote, safe="@"))
 
 
 class ExactJsonSerializer(JsonSerializer):
@@ -39,7 +42,29 @@ class ExactJsonSerializer(JsonSerializer):
 
 
 class DirectNode(AiohttpHttpNode):
-    """Follows no redirect: aiohttp would send queries and documents on to any host that an answer names."""
+    """Follows no redirect: aiohttp would send queries and documents on to any host that an answer names.
+
+    Owns further connections, for searches.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        super().__init__(config)
+        address = urlsplit(self.base_url).hostname or ""
+        self._calls = SocketTransport(address, most=config.connections_per_node, context=config.ssl_context)
+
+    async def post(self, target: str, body: bytes, headers: Mapping[str, str]) -> Incoming:
+        """Sends JSON and returns the answer, whatever its status. Raises the errors of any call of the client."""
+        try:
+            return await self._calls.send(Outgoing("POST", self.base_url + target, headers, body, MOST_MS / 1000))
+        except NotTrusted as error:
+            raise TlsError(str(error)) from error
+        except CallFailed as error:
+            raise ConnectionError(str(error)) from error
+
+    async def close(self) -> None:  # type: ignore[override]  # as in the library
+        """Closes the connections."""
+        await self._calls.aclose()
+        await super().close()
 
     def _create_aiohttp_session(self) -> None:
         super()._create_aiohttp_session()
@@ -69,15 +94,16 @@ class OneNodeClient(AsyncElasticsearch):
         """Returns the body of the answer. Raises the errors of any call, but leaves the time to its caller."""
         node: DirectNode = self.transport.node_pool.get()  # type: ignore[assignment]  # as open_client has it
         headers = {**self._headers, "accept": JSON, "content-type": JSON, "x-opaque-id": opaque_id}
-        meta, content = await node.perform_request("POST", target, body, HttpHeaders(headers), request_timeout=None)
-        if 200 <= meta.status < 300:
-            return content
+        answer = await node.post(target, body, headers)
+        if 200 <= answer.status < 300:
+            return answer.content
         try:
-            found = from_json(content)
+            found = from_json(answer.content)
             kind = found["error"]["type"]
         except (ValueError, KeyError, TypeError):  # a proxy's
-            found = kind = content.decode(errors="replace")
-        raise HTTP_EXCEPTIONS.get(meta.status, ApiError)(kind, meta, found)
+            found = kind = answer.content.decode(errors="replace")
+        meta = ApiResponseMeta(answer.status, "1.1", HttpHeaders(), 0.0, node.config)
+        raise HTTP_EXCEPTIONS.get(answer.status, ApiError)(kind, meta, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from pydantic import SecretStr
 from gateway.app import build_app
 from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import Call, Peer, exchange
-from gateway.backends.sockets import SocketEndpoints, SocketTransport
-from gateway.backends.transport import Incoming, Outgoing
+from gateway.backends.sockets import SocketEndpoints
 from gateway.settings import BackendAddress, GatewaySettings
+from services.chassis.calls.sockets import SocketTransport
+from services.chassis.calls.transport import Incoming, Outgoing
 from services.chassis.settings.configuration import BadSettings, ConfigurationError, read_settings
 from services.chassis.settings.service_settings import ServiceSettings
 from services.chassis.settings.trust import caller_context

@@ -11,8 +11,8 @@ import pytest
 from gateway.backends import replica as replica_module
 from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import CONSECUTIVE_FAILURES, LIVENESS, Call, Peer, Replica
-from gateway.backends.sockets import SocketTransport
 from services.chassis.background_tasks import Supervisor
+from services.chassis.calls.sockets import SocketTransport
 from services.chassis.instruments import Instruments
 from tests.support.wires import HttpxWire
 

@@ -7,10 +7,10 @@ import pytest
 
 from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import Call
-from gateway.backends.transport import ConnectionLost
 from gateway.backends.wire import Backend
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
+from services.chassis.calls.transport import ConnectionLost
 from services.chassis.instruments import Instruments
 from tests.support.wires import FixedEndpoints
 

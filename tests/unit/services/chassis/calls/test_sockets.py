@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from gateway.backends import connection
-from gateway.backends.sockets import SocketTransport
-from gateway.backends.transport import AnswerBroken, Outgoing
+from services.chassis.calls import connection
+from services.chassis.calls.sockets import SocketTransport
+from services.chassis.calls.transport import AnswerBroken, Outgoing
 
 MIB = 1_048_576
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from gateway.backends.sockets import SocketTransport
-from gateway.backends.transport import AnswerBroken, ConnectionLost, Outgoing
+from services.chassis.calls.sockets import SocketTransport
+from services.chassis.calls.transport import AnswerBroken, ConnectionLost, Outgoing
 
 OK = b"HTTP/1.1 200 OK\r\nretry-after: 3\r\n"
 

@@ -10,7 +10,14 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from gateway.backends.transport import READ_HEADERS, AnswerBroken, ConnectionLost, Incoming, Outgoing, TransportError
+from services.chassis.calls.transport import (
+    READ_HEADERS,
+    AnswerBroken,
+    ConnectionLost,
+    Incoming,
+    Outgoing,
+    TransportError,
+)
 
 # 16 MB of documents (the most in one answer) with every character escaped into six, and some more around them.
 MOST_ANSWER_BYTES = 100_000_000
@@ -20,7 +27,7 @@ MOST_HEAD_BYTES = 65_536
 _READ = frozenset(name.encode() for name in READ_HEADERS)
 
 
-class BackendConnection(asyncio.Protocol):
+class PeerConnection(asyncio.Protocol):
     """One connection, used until `ends_at` (time.monotonic). Not open any more after a fault."""
 
     def __init__(self, ends_at: float) -> None:
