@@ -7,6 +7,8 @@ from weakref import WeakMethod
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from services.chassis.requests.telemetry import WATCHES
+
 
 def head_of(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Returns the head of an answer. Raises ValueError for a header that would end its line."""
@@ -37,7 +39,10 @@ def in_one_piece(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
                 await send(start)
             await send(message)
 
-        await app(scope, receive, join)
+        try:
+            await app(scope, receive, join)
+        finally:
+            scope.pop(WATCHES, None)  # the connection has the scope: a circle would keep both until a full collection
 
     return serve
 
