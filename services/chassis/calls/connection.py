@@ -55,7 +55,9 @@ class PeerConnection(asyncio.Protocol):
         # An answer that came before all was sent: the rest would be read as the next request.
         if not self._stays or self._transport.get_write_buffer_size():
             self.close()
-        return Incoming(self._parser.get_status_code(), b"".join(self._parts), self._headers, self.close)
+        content = b"".join(self._parts)
+        self._parts.clear()
+        return Incoming(self._status, content, self._headers, self.close)
 
     def close(self) -> None:
         """Closes the connection now: nothing is read or sent any more."""
@@ -64,7 +66,8 @@ class PeerConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _begin(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._status = 0
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
         self._size = self._head_bytes = 0
@@ -89,6 +92,7 @@ class PeerConnection(asyncio.Protocol):
         if self._answered is None or self._answered.done():
             self.close()  # nobody asked for it
             return
+        assert self._parser is not None  # of this answer
         self._head_bytes += 0 if self._in_body else len(data)
         try:
             self._parser.feed_data(data)
@@ -101,6 +105,7 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
+        self._parser = None  # it holds us: such a circle stays until a full garbage collection
         if self._in_body and not self._has_length and exc is None:
             self._end(None)  # an answer that ends with its connection (RFC 9112, 6.3)
         elif self._in_body or self._head_bytes:
@@ -109,6 +114,10 @@ class PeerConnection(asyncio.Protocol):
             self._end(ConnectionLost("The backend closed the connection."))
 
     # Called by the parser.
+
+    def on_message_begin(self) -> None:
+        if self._answered is None or self._answered.done():
+            raise AnswerBroken("More came than one answer.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
@@ -122,7 +131,9 @@ class PeerConnection(asyncio.Protocol):
             self._has_length = True
 
     def on_headers_complete(self) -> None:
+        assert self._parser is not None
         self._in_body = True
+        self._status = self._parser.get_status_code()
         self._stays = self._parser.should_keep_alive()  # the parser forgets it with the end of the answer
 
     def on_body(self, body: bytes) -> None:
@@ -132,7 +143,7 @@ class PeerConnection(asyncio.Protocol):
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() < 200:  # the answer follows
+        if self._status < 200:  # the answer follows
             self._in_body = False
             self._headers.clear()
             return

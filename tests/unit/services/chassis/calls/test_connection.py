@@ -59,8 +59,9 @@ async def answers(*pieces: bytes, closes: bool = False, times: int = 2) -> tuple
         (OK[:20], OK[20:] + b"content-le", b"ngth: 4\r\n\r", b"\nab", b"cd"),
         (OK + b"transfer-encoding: chunked\r\n\r\n2\r\nab\r\n", b"2\r\ncd\r\n0\r\n", b"\r\n"),
         (b"HTTP/1.1 103 Early Hints\r\n\r\n", OK + b"content-length: 4\r\n\r\nabcd"),
+        (OK + b"content-length: 4\r\n\r\nabcd" + OK + b"content-length: 4\r\n\r\nefgh",),
     ],
-    ids=["whole", "in pieces", "in chunks", "after another head"],
+    ids=["whole", "in pieces", "in chunks", "after another head", "before one that nobody asked for"],
 )
 async def test_answers_are_read_to_their_end_one_after_the_other(pieces: Sequence[bytes]) -> None:
     contents, heads = await answers(*pieces)
