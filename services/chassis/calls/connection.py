@@ -96,7 +96,7 @@ class PeerConnection(asyncio.Protocol):
         self._head_bytes += 0 if self._in_body else len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             cause = error.__context__
             self._end(cause if isinstance(cause, AnswerBroken) else AnswerBroken("It is no HTTP."))
             return
@@ -104,9 +104,9 @@ class PeerConnection(asyncio.Protocol):
             self._end(AnswerBroken(f"The head of the answer has more than {MOST_HEAD_BYTES} bytes."))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_open = False
+        was_open, self.is_open = self.is_open, False
         self._parser = None  # it holds us: such a circle stays until a full garbage collection
-        if self._in_body and not self._has_length and exc is None:
+        if self._in_body and not self._has_length and exc is None and was_open:
             self._end(None)  # an answer that ends with its connection (RFC 9112, 6.3)
         elif self._in_body or self._head_bytes:
             self._end(AnswerBroken("The answer broke off."))

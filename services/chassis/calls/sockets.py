@@ -66,6 +66,7 @@ class SocketTransport:
 
     async def aclose(self) -> None:
         """Closes all connections."""
+        self._most = 0  # those that are opening now close after their answer
         for connection in (*self._idle, *self._busy):
             connection.close()
 

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvloop
 
 from services.chassis.calls.sockets import SocketTransport
-from services.chassis.calls.transport import AnswerBroken, ConnectionLost, Outgoing
+from services.chassis.calls.transport import AnswerBroken, ConnectionLost, Outgoing, TransportError
 
 OK = b"HTTP/1.1 200 OK\r\nretry-after: 3\r\n"
 
@@ -86,13 +86,48 @@ def test_the_loop_of_our_processes_serves_it_too() -> None:
         (OK[:10], AnswerBroken),
         (OK + b"content-length: 9\r\n\r\nabcd", AnswerBroken),
         (b"220 mail.example ESMTP\r\n", AnswerBroken),
+        (b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: b\r\n\r\n", AnswerBroken),
         (OK + b"x: " + b"a" * 70_000, AnswerBroken),
     ],
-    ids=["none", "half a head", "half a body", "no HTTP", "a long head"],
+    ids=["none", "half a head", "half a body", "no HTTP", "another protocol", "a long head"],
 )
-async def test_an_answer_that_breaks_off_is_none(piece: bytes, fault: type[Exception]) -> None:
+async def test_an_answer_that_breaks_off_is_none(
+    piece: bytes, fault: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(fault):
         await answers(piece, closes=True)
+    assert not caplog.records  # an event loop logs what a protocol raises
+
+
+async def test_what_had_come_when_all_was_closed_is_no_answer() -> None:
+    transport = SocketTransport("127.0.0.1")
+    async with answering(OK + b"\r\nab") as (url, _):
+        asked = asyncio.create_task(transport.send(Outgoing("GET", url, {}, None, 1.0)))
+        await asyncio.sleep(0.05)
+        await transport.aclose()
+        with pytest.raises(TransportError):
+            await asked
+
+
+async def test_a_connection_that_was_opening_when_all_was_closed_ends_with_its_answer() -> None:
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"content-length: 2\r\n\r\nab")
+        with suppress(ConnectionError):
+            await reader.read()
+        ended.set()
+        writer.close()
+
+    transport = SocketTransport("127.0.0.1")
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, asyncio.timeout(5.0):
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        asked = asyncio.create_task(transport.send(Outgoing("GET", url, {}, None, 1.0)))
+        await asyncio.sleep(0)
+        await transport.aclose()
+        assert (await asked).content == b"ab"
+        await ended.wait()
 
 
 async def test_a_header_that_would_end_its_line_is_not_sent() -> None:
