@@ -151,6 +151,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
+        if self._answered is not None:
+            self._answered.disconnected = True  # uvicorn tells only the last one that was read
         super().connection_lost(exc)
         if self._when_lost is not None:
             self._when_lost()

@@ -199,6 +199,16 @@ def test_callers_who_hang_up_in_the_queue_leave_it_at_once() -> None:
         assert work.begun == 6
 
 
+def test_a_caller_who_hangs_up_with_several_requests_in_flight_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    with working() as (work, server):
+        with callers(port_of(server), 1) as (caller,):
+            caller.send(SEARCH * 2)
+            wait_for(lambda: work.begun == 1, within_s=5.0)
+        wait_for(lambda: not server.server_state.tasks, within_s=2.0)
+    assert work.begun == 1
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_callers_who_hang_up_just_before_a_search_do_not_block_it() -> None:
     with working(max_in_flight=1, max_waiting=5) as (work, server), callers(port_of(server), 2) as (first, living):
         first.send(SEARCH)
