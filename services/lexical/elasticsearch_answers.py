@@ -4,7 +4,7 @@ from pydantic import Field
 
 from services.contracts.documents import MetadataValue
 from services.contracts.expansions import Expansions
-from services.storage.elasticsearch.answers import ElasticsearchAnswer, SearchedAnswer
+from services.storage.elasticsearch.answers import ElasticsearchAnswer, Hits, SearchedAnswer
 
 
 class Source(ElasticsearchAnswer):
@@ -23,16 +23,10 @@ class SourceHit(ElasticsearchAnswer):
     source: Source = Field(Source(), alias="_source")
 
 
-class SourceHits(ElasticsearchAnswer):
-    """Absent when there is no hit, because of the filter_path."""
-
-    hits: tuple[SourceHit, ...] = ()
-
-
 class SourcesAnswer(SearchedAnswer):
     """The hits of a search, with documents."""
 
-    hits: SourceHits = SourceHits()
+    hits: Hits[SourceHit] = Hits()
 
 
 class SizeOnly(ElasticsearchAnswer):
@@ -52,16 +46,10 @@ class IdHit(ElasticsearchAnswer):
         return str(self.sort[-1])
 
 
-class IdHits(ElasticsearchAnswer):
-    """Absent when there is no hit, because of the filter_path."""
-
-    hits: tuple[IdHit, ...] = ()
-
-
 class IdsAnswer(SearchedAnswer):
     """The answer to a search for ids, sorted."""
 
-    hits: IdHits = IdHits()
+    hits: Hits[IdHit] = Hits()
 
 
 class Largest(ElasticsearchAnswer):

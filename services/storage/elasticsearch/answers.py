@@ -26,10 +26,13 @@ class SortedHit(TypedDict):
     sort: tuple[float, str]
 
 
-class Hits(ElasticsearchAnswer):
+Hit = TypeVar("Hit")
+
+
+class Hits(ElasticsearchAnswer, Generic[Hit]):
     """Absent when there is no hit, because of the filter_path."""
 
-    hits: tuple[SortedHit, ...] = ()
+    hits: tuple[Hit, ...] = ()
 
 
 class SearchedAnswer(ElasticsearchAnswer):
@@ -42,7 +45,7 @@ class SearchedAnswer(ElasticsearchAnswer):
 class HitsAnswer(SearchedAnswer):
     """The hits of a search."""
 
-    hits: Hits = Hits()
+    hits: Hits[SortedHit] = Hits()
 
 
 class BroadcastAnswer(ElasticsearchAnswer):
@@ -119,17 +122,11 @@ class SumsAnswer(ElasticsearchAnswer):
     aggregations: dict[str, Sum]
 
 
-class HashHits(ElasticsearchAnswer):
-    """Absent when there is no hit, because of the filter_path."""
-
-    hits: tuple[HashHit, ...] = ()
-
-
 class HashPage(ElasticsearchAnswer):
     """The answer to a search for content hashes, sorted by id."""
 
     shards: Shards = Field(alias="_shards")
-    hits: HashHits = HashHits()
+    hits: Hits[HashHit] = Hits()
 
 
 Stored = TypeVar("Stored", bound=ElasticsearchAnswer)

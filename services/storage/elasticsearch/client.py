@@ -87,25 +87,6 @@ class DirectSession:
         await self._session.close()
 
 
-class OneNodeClient(AsyncElasticsearch):
-    """A client of one address, that can send JSON there without any work of its own."""
-
-    async def post(self, target: str, body: bytes, opaque_id: str) -> bytes:
-        """Returns the body of the answer. Raises the errors of any call, but leaves the time to its caller."""
-        node: DirectNode = self.transport.node_pool.get()  # type: ignore[assignment]  # as open_client has it
-        headers = {**self._headers, "accept": JSON, "content-type": JSON, "x-opaque-id": opaque_id}
-        answer = await node.post(target, body, headers)
-        if 200 <= answer.status < 300:
-            return answer.content
-        try:
-            found = from_json(answer.content)
-            kind = found["error"]["type"]
-        except (ValueError, KeyError, TypeError):  # a proxy's
-            found = kind = answer.content.decode(errors="replace")
-        meta = ApiResponseMeta(answer.status, "1.1", HttpHeaders(), 0.0, node.config)
-        raise HTTP_EXCEPTIONS.get(answer.status, ApiError)(kind, meta, found)
-
-
 @dataclass(frozen=True, slots=True)
 class ElasticsearchClients:
     """Two clients over one pool of connections: each sends its own key. They are the same where there is one key."""
@@ -141,7 +122,7 @@ def open_client(url: str, api_key: str | None, ca_file: Path | None, connections
     """Opens a client that connects on its first call. Raises ConfigurationError naming a file without an authority."""
     # The client's own context would trust the system's authorities beside that file, and any host behind an address.
     context = context_for(url.lower(), ca_file, "ELASTICSEARCH_CA_FILE")
-    return OneNodeClient(
+    return AsyncElasticsearch(
         url,
         node_class=DirectNode,
         api_key=api_key,
@@ -165,13 +146,24 @@ async def search_index(
     As `within_deadline(client).search(...)`, at a third of the time on our side: copies of the client and of its
     headers and the checks of its arguments took longer than the rest. Raises the client's errors.
     """
-    assert isinstance(client, OneNodeClient)
+    node = client.transport.node_pool.get()
+    assert isinstance(node, DirectNode)
     query = "&".join(f"{name}={value}" for name, value in params.items())  # all ours, and safe in a URL
+    headers = {**client._headers, "accept": JSON, "content-type": JSON, "x-opaque-id": request_id()}
     try:
         async with asyncio.timeout(_remaining_s()):
-            return await client.post(f"/{_quoted(index)}/_search?{query}", to_json(body), request_id())
+            answer = await node.post(f"/{_quoted(index)}/_search?{query}", to_json(body), headers)
     except TimeoutError as error:
         raise DeadlineExceeded("Elasticsearch did not answer in time; send a larger X-Deadline-Ms.") from error
+    if 200 <= answer.status < 300:
+        return answer.content
+    try:
+        found = from_json(answer.content)
+        kind = found["error"]["type"]
+    except (ValueError, KeyError, TypeError):  # a proxy's
+        found = kind = answer.content.decode(errors="replace")
+    meta = ApiResponseMeta(answer.status, "1.1", HttpHeaders(), 0.0, node.config)
+    raise HTTP_EXCEPTIONS.get(answer.status, ApiError)(kind, meta, found)
 
 
 def within_deadline(client: AsyncElasticsearch) -> AsyncElasticsearch:
