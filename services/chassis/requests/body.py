@@ -169,11 +169,9 @@ async def run_until_disconnect(
         leave()
 
     watch: Callable[[Callable[[], None] | None], None] | None = scope.pop(WATCHES, None)
-    watcher = None
+    watcher = asyncio.create_task(wait()) if watch is None else None
     if watch is not None:
         watch(leave)
-    else:
-        watcher = asyncio.create_task(wait())
     try:
         await app(scope, replay, send)
     except asyncio.CancelledError:

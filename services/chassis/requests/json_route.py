@@ -7,7 +7,7 @@ took a quarter of the gateway's time for a search.
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from typing import Any
 
@@ -101,8 +101,7 @@ class JsonRoute(APIRoute):
 
     async def answer(self, scope: Scope, receive: Receive, body: bytes, parameters: Mapping[str, str]) -> Response:
         """Calls the endpoint of a direct route. Raises FastAPI's error for values that do not fit its parameters."""
-        if self._parameters is not None and scope["query_string"]:
-            self._refuse_unknown(QueryParams(scope["query_string"]), self._parameters)
+        self._refuse_unknown_parameters(scope)
         values: dict[str, Any] = {}
         errors: list[Any] = []
         for field in self.dependant.path_params:
@@ -125,8 +124,7 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def with_json_request(request: Request) -> Any:
-            if self._parameters is not None and request.scope["query_string"]:
-                self._refuse_unknown(request.query_params, self._parameters)
+            self._refuse_unknown_parameters(request.scope)
             try:
                 return await handle(JsonRequest(request.scope, request.receive))
             except HTTPException as error:
@@ -142,10 +140,13 @@ class JsonRoute(APIRoute):
 
         return with_json_request
 
-    def _refuse_unknown(self, given: QueryParams, known: Collection[str]) -> None:
+    def _refuse_unknown_parameters(self, scope: Scope) -> None:
         """Raises BadInput for a parameter in the URL that the route does not have, and names where it belongs."""
+        known = self._parameters
+        if known is None or not scope["query_string"]:
+            return
         in_body = [] if self.body_field is None else known_fields(self.body_field.field_info.annotation, ())
-        for name in given:
+        for name in QueryParams(scope["query_string"]):
             if name in known:
                 continue
             if name in in_body:
