@@ -49,7 +49,7 @@ class Admission:
     def reranking(self, backend: str, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
         """Holds a slot for a re-ranking by this backend. Raises Overloaded at once where it has as many as it can do.
 
-        None waits: its search answers without it, and its texts are not read. The limit follows what the backend does.
+        None waits: its search answers without it, and reads no texts for it. The limit follows what the backend does.
         A client has its part of it, although others have taken all.
         """
         if backend not in self._rerankers:
