@@ -194,7 +194,7 @@ class IndexReport(Wire):
     indexed: Count
     unchanged: Count
     errors: tuple[ItemError, ...] = ()
-    encoded: Count = 0  # passages that went through a model; 0 for a service without one
+    encoded: Count = 0  # texts that went through a model; 0 for a service without one
     latest_version: LatestVersion = None
 
 
