@@ -41,7 +41,8 @@ class Executor:
         self._catalog = catalog
         self._admission = admission
         self._instruments = instruments
-        self._fitting: dict[tuple[str, str], History] = {}
+        # What was found to fit, by collection and pipeline: none of generations that were replaced.
+        self._fitting: dict[tuple[str, str], tuple[History, str]] = {}
 
     async def search(self, collection: str, request: SearchRequest, client: str = "") -> SearchAnswer:
         """Returns the answer within the deadline of the current request. Clients take turns where searches wait."""
@@ -86,8 +87,9 @@ class Executor:
     def _expect_to_fit(self, generation: str, plan: WalkPlan, *, named: bool) -> None:
         """Raises BadInput if the generation does not live on a storing backend of the pipeline, or has no least score
         there that a fuse needs. Looks again at a `named` pipeline once the backends were polled again."""
-        history, pair = self._generations.history(name_of(generation)), (generation, plan.fingerprint)
-        if self._fitting.get(pair) is history:
+        history = self._generations.history(name_of(generation))
+        known, of = self._fitting.get((history.name, plan.fingerprint), (None, ""))
+        if known is history and of == generation:
             return
         backends = history.backends(generation)
         elsewhere = {backend.name for backend in self._backends.storing}.difference(backends)
@@ -99,7 +101,7 @@ class Executor:
             )
         refuse_missing_bounds(plan, generation, self._unbounded(history, generation))
         if named:  # of others there is no end
-            self._fitting[pair] = history
+            self._fitting[history.name, plan.fingerprint] = history, generation
 
     def _unbounded(self, history: History, generation: str) -> set[str]:
         """Returns the backends whose scores over this generation have no least one."""
