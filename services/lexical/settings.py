@@ -56,5 +56,5 @@ class LexicalSettings(ElasticsearchSettings, ServiceSettings):
 
     @property
     def works_in_process(self) -> bool:
-        """The engine `edge` searches in threads of this process."""
+        """The engine `edge` searches in this process."""
         return self.engine == "edge"

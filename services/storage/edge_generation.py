@@ -153,8 +153,14 @@ class EdgeGeneration:
         return await self._run(lambda: work(self._shard))
 
     async def ranking(self, request: edge.QueryRequest) -> Ranking:
-        """Returns the hits of a request, in a thread. Edge's order: best first, equal scores in any order."""
-        return await self._run(lambda: self.known_ids.ranking(self._shard, request))
+        """Returns the hits of a request. Edge's order: best first, equal scores in any order.
+
+        Edge holds the GIL while it searches: from a thread too it would stop the event loop, and take longer.
+        """
+        await asyncio.sleep(0)  # others run between two searches of one task
+        self._require_open()
+        with edge_errors():
+            return self.known_ids.ranking(self._shard, request)
 
     async def write(self, work: Callable[[Shard, ContentDigest], T]) -> T:
         """Runs `work` on the shard, in a thread, excluding other writers. Waits while a copy is being optimised.
@@ -267,9 +273,12 @@ class EdgeGeneration:
                 await self._finishing
         await self._wait_for_threads()
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    def _require_open(self) -> None:
         if self._closed:
             raise UnknownCollection(f"The collection {self.record.generation} is being removed.")
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        self._require_open()
 
         def guarded() -> T:
             with edge_errors():

@@ -107,11 +107,10 @@ async def test_documents_that_would_be_late_hold_no_hits_back(opener: EdgeOpener
     engine = await opener.open()
     await filled(engine, documents(NOTES))
     set_deadline(Deadline.after_ms(1_000))
-    searching = asyncio.create_task(engine.search_with_documents("notes@1", request_for("pad", include=["text"])))
-    await asyncio.sleep(0)  # its search is in the queue of the only thread
     freed = threading.Event()
     occupying = asyncio.create_task(engine._held.held("notes@1").read(lambda _: freed.wait()))
-    hits, sent = await searching
+    await asyncio.sleep(0)  # the only thread that reads documents waits
+    hits, sent = await engine.search_with_documents("notes@1", request_for("pad", include=["text"]))
     freed.set()
     await occupying
     assert ({hit.id for hit in hits}, sent) == ({"n1", "n4"}, ())
