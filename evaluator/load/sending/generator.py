@@ -15,45 +15,44 @@ import time
 from bisect import bisect_right
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import aiohttp
 import uvloop
 
-from evaluator.client.cached_results import CACHED_HEADER
 from evaluator.client.gateway_access import GatewayAccess, read_access
 from evaluator.load.sending.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
 from evaluator.load.sending.live import write_counts
 from evaluator.load.sending.load_loop import Reply, SendRecord, closed_loop, open_loop
 from evaluator.load.sending.precise_clock import PreciseClock
+from services.chassis.calls.sockets import SocketTransport
+from services.chassis.calls.transport import CACHED_RESULTS, RETRY_AFTER, ConnectTimedOut, Outgoing, TransportError
 
 
 async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> GeneratorResult:
     """Sends everything; returns after the last answer. `start_s`: of the monotonic clock; `real_time` is passed on."""
     if task.loop == "open" and not task.planned_s:
         return GeneratorResult([], 0.0, 0.0, real_time)
-    # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.
     access = read_access() if task.opens_gateway else GatewayAccess()
     headers = task.headers | access.headers(task.url)
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=access.context(task.url))
-    timeout = aiohttp.ClientTimeout(total=task.timeout_s, ceil_threshold=task.timeout_s)
-    async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
+    host = urlsplit(task.url).hostname
+    assert host is not None  # whoever made the task has checked the URL
+    # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.
+    calls = SocketTransport(host, most=sys.maxsize, context=access.context(task.url))
 
-        async def send(number: int) -> Reply:
-            body = task.bodies[task.picks[number % len(task.picks)]]
-            try:
-                identity = {"x-request-id": task.request_id(number)}
-                # No redirect is followed: the key is for the gateway alone.
-                async with session.post(task.url, data=body, headers=identity, allow_redirects=False) as response:
-                    answer = await response.read()
-                    headers = response.headers
-                    return Reply(
-                        response.status, answer, None, headers.get("retry-after", ""), headers.get(CACHED_HEADER, "")
-                    )
-            except TimeoutError:
-                return Reply(0, b"", "timeout")
-            except aiohttp.ClientError as error:
-                return Reply(0, str(error).encode(), "unreachable")
+    async def send(number: int) -> Reply:
+        body = task.bodies[task.picks[number % len(task.picks)]]
+        named = {**headers, "x-request-id": task.request_id(number)}
+        try:
+            async with asyncio.timeout(task.timeout_s):
+                answer = await calls.send(Outgoing("POST", task.url, named, body, connect_s=task.timeout_s))
+        except (TimeoutError, ConnectTimedOut):
+            return Reply(0, b"", "timeout")
+        except TransportError as error:
+            return Reply(0, str(error).encode(), "unreachable")
+        found = answer.headers
+        return Reply(answer.status, answer.content, None, found.get(RETRY_AFTER, ""), found.get(CACHED_RESULTS, ""))
 
+    try:
         with PreciseClock(start_s) as clock:
             await clock.until(0.0)
             began_s, began_cpu_s = time.monotonic(), time.process_time()
@@ -67,6 +66,8 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
                     await closed_loop(task.in_flight, task.seconds, send, clock, records)
                 telling.cancel()
             return GeneratorResult(records, time.process_time() - began_cpu_s, time.monotonic() - began_s, real_time)
+    finally:
+        await calls.aclose()
 
 
 def planned_until(task: GeneratorTask, now_s: float, done: int) -> tuple[int, int]:
