@@ -34,7 +34,7 @@ SOAKS = (
 )
 
 
-async def soaked(name: str, seed: int, size: int | None, options: dict[str, Path | int]) -> Outcome:
+async def soaked(name: str, seed: int, size: int | None, options: dict[str, Path | int | str]) -> Outcome:
     """Runs one soak in full, or at `size`; passes on the `options` that it has as parameters."""
     run = importlib.import_module(f"tests.soak.{name}").run
     taken = {key: value for key, value in options.items() if key in inspect.signature(run).parameters}
@@ -51,25 +51,32 @@ def main() -> int:
     parser.add_argument("--root", type=Path, help="the checkout whose services run, in place of this one")
     parser.add_argument("--against", type=Path, help="cost: the checkout to compare with")
     parser.add_argument("--hold", type=int, help="overload: seconds at twice what is carried; give --size too")
+    parser.add_argument("--elasticsearch", help="overload: the URL of one for the lexical service")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "soak", help="where the pages go")
     asked = parser.parse_args()
-    options: dict[str, Path | int] = {
+    options: dict[str, Path | int | str] = {
         key: value.resolve() for key in ("root", "against") if (value := getattr(asked, key)) is not None
     }
     if asked.hold is not None:
         options["hold"] = asked.hold
+    if asked.elasticsearch is not None:
+        options["elasticsearch"] = asked.elasticsearch
     held = True
     for name in asked.names or SOAKS:
         print(f"{name}, seed {asked.seed} ...", flush=True)
         started = time.monotonic()
         outcome = asyncio.run(soaked(name, asked.seed, asked.size, options))
-        sized = "".join(f" --{one} {value}" for one in ("size", "hold") if (value := getattr(asked, one)) is not None)
+        sized = "".join(
+            f" --{one} {value}"
+            for one in ("size", "hold", "elasticsearch")
+            if (value := getattr(asked, one)) is not None
+        )
         command = f".venv/bin/python -m tests.soak {name} --seed {asked.seed}{sized}"
         text = page(outcome, (asked.root or ROOT).resolve(), time.monotonic() - started, command)
         print(text, flush=True)
         if asked.size is None:
             asked.to.mkdir(parents=True, exist_ok=True)
-            (asked.to / f"{name}.md").write_text(text, encoding="utf-8")
+            (asked.to / f"{outcome.name}.md").write_text(text, encoding="utf-8")
         held = held and outcome.held
     return 0 if held else 1
 

@@ -42,7 +42,7 @@ PART_S = 60
 MOST_MEMORY = 1.1
 PLAN = LoadPlan(rates=(1.0,), deadline_ms=DEADLINE_MS)
 SAYS = (
-    "Embedded engines and the default models. What a pipeline carries is found with "
+    "{engines}, and the default models. What a pipeline carries is found with "
     f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more; then requests arrive (Poisson) at "
     f"that rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
     "deadline. *Peak*: the most answers in time a second, of that search and of the three loads. *Of the rest*: by the "
@@ -161,17 +161,34 @@ def _counted(kinds: Counter[str]) -> str:
 
 
 async def run(
-    seed: int, size: int = SECONDS, root: Path = ROOT, pipelines: Sequence[str] = PIPELINES, hold: int = 0
+    seed: int,
+    size: int = SECONDS,
+    root: Path = ROOT,
+    pipelines: Sequence[str] = PIPELINES,
+    hold: int = 0,
+    elasticsearch: str = "",
 ) -> Outcome:
-    """Drives every load for `size` seconds; with `hold` none of them, but for so long twice what is carried."""
+    """Drives every load for `size` seconds; with `hold` none of them, but for so long twice what is carried.
+
+    `elasticsearch`: the URL of one for the lexical service, in place of the embedded engine.
+    """
+    name, engines, lexical = "overload", "Embedded engines", None
+    if elasticsearch:
+        name, engines = "overload-elasticsearch", "BM25 in Elasticsearch, on the same machine; embedded vectors"
+        lexical = {
+            "LEXICAL_ENGINE": "elasticsearch",
+            "ELASTICSEARCH_URL": elasticsearch,
+            "LEXICAL_INDEX_PREFIX": f"overload-{seed}-",
+        }
+    says = SAYS.replace("{engines}", engines)
     rows: list[tuple[str, ...]] = []
     bars: list[Bar] = []
     broken: list[str] = []
-    async with loaded_stack(seed, root, models=True) as stack:
+    async with loaded_stack(seed, root, models=True, lexical=lexical) as stack:
         target = _target(stack, seed)
         if hold:
             rows, bars = await _held(stack, target, seed, size, hold)
-            return Outcome("overload", SAYS, seed, COLUMNS, tuple(rows), tuple(bars), ())
+            return Outcome(name, says, seed, COLUMNS, tuple(rows), tuple(bars), ())
         for pipeline in pipelines:
             found_rows, found_bars, found_broken = await _overloaded(stack, target, pipeline, seed, size)
             rows += found_rows
@@ -180,7 +197,7 @@ async def run(
         found_rows, bar = await _beside_deep_ones(stack, target, seed, size)
         rows += found_rows
         bars.append(bar)
-    return Outcome("overload", SAYS, seed, COLUMNS, tuple(rows), tuple(bars), tuple(broken))
+    return Outcome(name, says, seed, COLUMNS, tuple(rows), tuple(bars), tuple(broken))
 
 
 async def _overloaded(

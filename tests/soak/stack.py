@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,15 +84,16 @@ async def loaded_stack(
     models: bool = False,
     corpus: Sequence[dict[str, object]] | None = None,
     families: Sequence[str] = FAMILIES,
+    lexical: Mapping[str, str] | None = None,
 ) -> AsyncIterator[LoadedStack]:
     """Yields the stack of the checkout `root` with the collection `demo`, in a temporary directory.
 
     The collection holds `corpus`, or documents of random words, and lives on all of the `families` that store.
-    `models`: as those of tests/support/processes.py.
+    `models`, `lexical`: as those of tests/support/processes.py.
     """
     storing = [one for one in STORING if one in families]
     with data_directory(storing if small_disks else ()) as directory:
-        async with started(directory, root, models, families) as processes:
+        async with started(directory, root, models, families, lexical) as processes:
             if evaluator:
                 environment = {
                     "EVALUATOR_RUNS": f"{directory}/runs",
@@ -106,3 +107,5 @@ async def loaded_stack(
             # An earlier checkout knows no `backends`.
             await load(processes["gateway"].port, COLLECTION, batch, () if families == FAMILIES else storing)
             yield LoadedStack(processes, directory)
+            if lexical is not None:  # the directory does not hold what it stores
+                await wire.ask(processes["gateway"].port, "DELETE", f"/v1/collections/{COLLECTION}")

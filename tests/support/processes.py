@@ -109,11 +109,16 @@ ALL_FAMILIES = (*STORING, "reranker")
 
 
 def services(
-    directory: Path, root: Path = ROOT, models: bool = False, families: Sequence[str] = FAMILIES
+    directory: Path,
+    root: Path = ROOT,
+    models: bool = False,
+    families: Sequence[str] = FAMILIES,
+    lexical: Mapping[str, str] | None = None,
 ) -> dict[str, Process]:
     """Returns the services by family, not started; their data goes under `directory`.
 
-    `models`: their default models, instead of hashes and overlap of words.
+    `models`: their default models, instead of hashes and overlap of words. `lexical`: settings of the lexical service,
+    instead of the embedded engine.
     """
 
     def settings(family: str) -> dict[str, str]:
@@ -122,7 +127,7 @@ def services(
             return {} if models else {"RERANKER_SCORER": "overlap"}
         stored = {f"{prefix}_DIRECTORY": f"{directory}/{family}"}
         if family == "lexical":
-            return {"LEXICAL_ENGINE": "edge", **stored}
+            return {"LEXICAL_ENGINE": "edge", **stored} if lexical is None else dict(lexical)
         return {f"{prefix}_STORE": "edge", **stored, **({} if models else {f"{prefix}_ENCODER": "hashing"})}
 
     return {family: Process(f"services.{family}", settings(family), root=root) for family in families}
@@ -136,10 +141,14 @@ def gateway(urls: Mapping[str, str], root: Path = ROOT) -> Process:
 
 @asynccontextmanager
 async def started(
-    directory: Path, root: Path = ROOT, models: bool = False, families: Sequence[str] = FAMILIES
+    directory: Path,
+    root: Path = ROOT,
+    models: bool = False,
+    families: Sequence[str] = FAMILIES,
+    lexical: Mapping[str, str] | None = None,
 ) -> AsyncIterator[dict[str, Process]]:
     """Yields the gateway and its services by family, ready; ends all of them, also stopped ones."""
-    processes = services(directory, root, models, families)
+    processes = services(directory, root, models, families, lexical)
     processes["gateway"] = gateway({name: one.url for name, one in processes.items()}, root)
     try:
         for name, one in processes.items():
