@@ -6,6 +6,7 @@ Answers stay bytes: nothing is parsed while requests are under way.
 """
 
 import asyncio
+import contextlib
 import gc
 import os
 import pickle
@@ -27,6 +28,9 @@ from evaluator.load.sending.precise_clock import PreciseClock
 from services.chassis.calls.sockets import SocketTransport
 from services.chassis.calls.transport import CACHED_RESULTS, RETRY_AFTER, ConnectTimedOut, Outgoing, TransportError
 
+# Seconds for one connection before the load begins.
+CONNECT_S = 1.0
+
 
 async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> GeneratorResult:
     """Sends everything; returns after the last answer. `start_s`: of the monotonic clock; `real_time` is passed on."""
@@ -34,10 +38,10 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
         return GeneratorResult([], 0.0, 0.0, real_time)
     access = read_access() if task.opens_gateway else GatewayAccess()
     headers = task.headers | access.headers(task.url)
-    host = urlsplit(task.url).hostname
-    assert host is not None  # whoever made the task has checked the URL
     # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.
-    calls = SocketTransport(host, most=sys.maxsize, context=access.context(task.url))
+    # Nor new connections in place of good ones: opening them would be part of what is measured.
+    address, context = await reached(task.url), access.context(task.url)
+    calls = SocketTransport(address, most=sys.maxsize, context=context, replaces=False)
 
     async def send(number: int) -> Reply:
         body = task.bodies[task.picks[number % len(task.picks)]]
@@ -68,6 +72,23 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
             return GeneratorResult(records, time.process_time() - began_cpu_s, time.monotonic() - began_s, real_time)
     finally:
         await calls.aclose()
+
+
+async def reached(url: str) -> str:
+    """Returns the address at which the host of a URL takes connections, the host itself where it takes none.
+
+    So a name is looked up once, and not within a request's time.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    assert host is not None  # whoever made the task has checked the URL
+    with contextlib.suppress(OSError):
+        async with asyncio.timeout(CONNECT_S):
+            _, writer = await asyncio.open_connection(host, port)
+            address: str = writer.get_extra_info("peername")[0]
+            writer.close()
+            return address
+    return host
 
 
 def planned_until(task: GeneratorTask, now_s: float, done: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Owns one connection to a backend: writes a request, and reads its answer with httptools (llhttp), as our server does.
+"""Owns one connection to a server: writes a request, and reads its answer with httptools (llhttp), as our server does.
 
 aiohttp's client takes several times the CPU. This one speaks what our services speak: a request at a time, whole
 bodies, no redirects, no cookies, no compression.
@@ -37,6 +37,8 @@ class PeerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answered: asyncio.Future[None] | None = None  # None: nothing is asked
         self._begin()
+        # Each request makes its own: nothing ends the circle of a connection that was never made.
+        self._parser: httptools.HttpResponseParser | None = None
 
     async def exchange(self, request: Outgoing) -> Incoming:
         """Sends a request and returns its answer. Raises ConnectionLost or AnswerBroken.
@@ -66,7 +68,7 @@ class PeerConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _begin(self) -> None:
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._parser = httptools.HttpResponseParser(self)
         self._status = 0
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []

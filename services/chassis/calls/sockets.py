@@ -5,6 +5,7 @@ The adapter of transport.py in production; connection.py is one connection.
 
 import asyncio
 import contextlib
+import math
 import random
 import ssl
 import time
@@ -36,9 +37,15 @@ class SocketTransport:
     those that failed keeps the ones to healthy replicas.
     """
 
-    def __init__(self, address: str, *, most: int = CONNECTIONS, context: ssl.SSLContext | None = None) -> None:
-        """`context`: of TLS. The certificate is checked for the host of the URL, whatever the address."""
+    def __init__(
+        self, address: str, *, most: int = CONNECTIONS, context: ssl.SSLContext | None = None, replaces: bool = True
+    ) -> None:
+        """`context`: of TLS. The certificate is checked for the host of the URL, whatever the address.
+
+        Without `replaces`, neither its age nor an answer of 500 and above ends a connection.
+        """
         self._context = context
+        self._replaces = replaces
         self._address = address
         self._most = most
         self._places = asyncio.Semaphore(most)
@@ -85,7 +92,7 @@ class SocketTransport:
         try:
             async with asyncio.timeout(request.connect_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: PeerConnection(time.monotonic() + random.uniform(*MAX_AGE_S)),
+                    lambda: PeerConnection(self._ends_at()),
                     self._address,
                     url.port or (443 if encrypted else 80),
                     ssl=(self._context or ssl.create_default_context()) if encrypted else None,
@@ -99,6 +106,9 @@ class SocketTransport:
             raise NotConnected(str(error)) from error
         return connection
 
+    def _ends_at(self) -> float:
+        return time.monotonic() + random.uniform(*MAX_AGE_S) if self._replaces else math.inf
+
     async def _exchange(self, connection: PeerConnection, request: Outgoing) -> Incoming:
         self._busy.add(connection)
         try:
@@ -108,7 +118,8 @@ class SocketTransport:
             raise
         finally:
             self._busy.discard(connection)
-        if answer.status >= 500 or not connection.is_open or len(self._idle) + len(self._busy) >= self._most:
+        failed = answer.status >= 500 and self._replaces
+        if failed or not connection.is_open or len(self._idle) + len(self._busy) >= self._most:
             connection.close()  # those of probes may be too many
         else:
             connection.idle_since = time.monotonic()

@@ -42,6 +42,22 @@ async def test_a_request_without_an_answer_has_the_id_that_the_services_log() ->
     assert assign_request_id(seen[0]) == seen[0]
 
 
+async def test_answers_that_are_faults_open_no_new_connections() -> None:
+    service, ports = FastAPI(), set[int]()
+
+    @service.post("/")
+    async def fail(request: Request) -> Response:
+        assert request.client is not None
+        ports.add(request.client.port)
+        return Response(status_code=503)
+
+    with served(service) as url:
+        task = GeneratorTask("closed", f"{url}/", {}, (b"{}",), (0,), (), 1, 0.2, 5.0)
+        result = await generate(task, time.monotonic(), real_time=False)
+    assert len(result.records) > 1
+    assert len(ports) == 1
+
+
 def test_the_cpu_of_a_generator_counts_over_all_slices_so_that_a_short_one_says_little() -> None:
     # The second slice had one request right at its start; the third had none.
     slices = [

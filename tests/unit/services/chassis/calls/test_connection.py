@@ -1,12 +1,14 @@
 """Checks what a connection reads: answers in pieces, to their end, one after the other."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvloop
 
+from services.chassis.calls.connection import PeerConnection
 from services.chassis.calls.sockets import SocketTransport
 from services.chassis.calls.transport import AnswerBroken, ConnectionLost, Outgoing, TransportError
 
@@ -77,6 +79,22 @@ async def test_an_answer_may_end_with_its_connection() -> None:
 def test_the_loop_of_our_processes_serves_it_too() -> None:
     contents, _ = uvloop.run(answers(OK + b"content-length: 4\r\n\r\nab", b"cd"))
     assert contents == [b"abcd", b"abcd"]
+
+
+def test_attempts_to_connect_leave_nothing_behind() -> None:
+    async def attempts() -> int:
+        transport = SocketTransport("127.0.0.1")
+        for _ in range(20):
+            with suppress(TransportError):  # nothing listens there
+                await transport.send(Outgoing("GET", "http://127.0.0.1:9/", {}, None, 1.0))
+        return sum(isinstance(one, PeerConnection) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()  # as in a load generator
+    try:
+        assert uvloop.run(attempts()) <= 1  # the last one may still end
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
