@@ -34,7 +34,7 @@ class SocketEndpoints:
         port = self._url.port or (443 if self._url.scheme == "https" else 80)
         return tuple(dict.fromkeys(await self._resolve(host, port)))
 
-    def transport(self, address: str) -> "SocketTransport":
+    def transport(self, address: str) -> SocketTransport:
         """Returns a transport to this address only, whatever the name resolves to later."""
         return SocketTransport(address, context=self._context)
 

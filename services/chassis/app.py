@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
-from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
@@ -26,6 +25,7 @@ from services.chassis.requests import rendering
 from services.chassis.requests.body import Bodies
 from services.chassis.requests.handling import HandlingTable, Lane, matched_route
 from services.chassis.requests.json_route import JsonRoute
+from services.chassis.requests.telemetry import headers_of
 from services.chassis.server.early_refusals import EarlyRefusals
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.problem import Problem
@@ -141,4 +141,4 @@ def create_app(
 
 def _is_lost_browser(scope: Scope) -> bool:
     """Returns whether a browser asks for what no route answers, as by loading again what was a form's answer."""
-    return matched_route(scope) is None and "text/html" in Headers(scope=scope).get("accept", "")
+    return matched_route(scope) is None and "text/html" in headers_of(scope).get("accept", "")

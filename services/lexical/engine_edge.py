@@ -36,7 +36,7 @@ from services.storage.fields import expect_sortable, requirements_of
 from services.storage.stamps import refuse_other_stamp
 from services.storage.ties import settle_ties
 
-# Documents in one turn of the thread: 32 of SciFact take 15 ms, and a search waits for at most one turn.
+# Documents in one turn of the thread, for which other reads and writes wait: 32 of SciFact take 15 ms.
 DOCUMENTS_PER_TURN = 32
 # Documents read at once: four of 8 MB take 32 MB besides the answer; for 1,000 small ones it costs no time.
 DOCUMENTS_PER_READ = 4

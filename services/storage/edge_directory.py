@@ -265,7 +265,7 @@ class EdgeDirectory:
             if generation in self._pointers.values():  # a removal could not update the file: it is not published
                 await asyncio.to_thread(self._write_pointers, self.published())
             folder = self._directory / generation
-            # Not in the threads of the shards, where searches would wait for it.
+            # Not in the threads of the shards, where reads and writes would wait for it.
             self._open[generation] = await asyncio.to_thread(
                 EdgeGeneration.create, folder, record, self._schema, self._disk, self._threads
             )

@@ -14,7 +14,7 @@ MOST_KNOWN_IDS = 50_000
 
 class KnownIds:
     """The caller's ids by the number of their points. A point's id is computed from the caller's id, so none becomes
-    stale. Of 116 hits, Edge reads the payloads in 0.6 ms; from here ids take 0.1 ms. Thread-safe."""
+    stale. Of 116 hits, Edge reads the payloads in 0.6 ms; from here ids take 0.1 ms. For the event loop."""
 
     def __init__(self) -> None:
         self._ids: dict[int, str] = {}
@@ -25,9 +25,9 @@ class KnownIds:
     def ranking(self, shard: edge.EdgeShard, request: edge.QueryRequest) -> Ranking:
         """Returns the hits of a request without payload, in Edge's order: best first, equal scores in any order."""
         points = shard.query(request)
-        if len(self._ids) > MOST_KNOWN_IDS:
-            self._ids = {}  # another thread may still read the old ones
         known = self._ids
+        if len(known) > MOST_KNOWN_IDS:
+            known.clear()
         ids = cast(list[UUID], [point.id for point in points])
         numbers = [one.int for one in ids]
         if unknown := [one for one in ids if one.int not in known]:

@@ -57,10 +57,7 @@ def main() -> int:
     options: dict[str, Path | int | str] = {
         key: value.resolve() for key in ("root", "against") if (value := getattr(asked, key)) is not None
     }
-    if asked.hold is not None:
-        options["hold"] = asked.hold
-    if asked.elasticsearch is not None:
-        options["elasticsearch"] = asked.elasticsearch
+    options |= {key: value for key in ("hold", "elasticsearch") if (value := getattr(asked, key)) is not None}
     held = True
     for name in asked.names or SOAKS:
         print(f"{name}, seed {asked.seed} ...", flush=True)

@@ -105,7 +105,9 @@ async def loaded_stack(
                 await one.ready()
             batch = documents(random.Random(seed), DOCUMENTS) if corpus is None else corpus
             # An earlier checkout knows no `backends`.
-            await load(processes["gateway"].port, COLLECTION, batch, () if families == FAMILIES else storing)
-            yield LoadedStack(processes, directory)
-            if lexical is not None:  # the directory does not hold what it stores
-                await wire.ask(processes["gateway"].port, "DELETE", f"/v1/collections/{COLLECTION}")
+            try:
+                await load(processes["gateway"].port, COLLECTION, batch, () if families == FAMILIES else storing)
+                yield LoadedStack(processes, directory)
+            finally:
+                if lexical is not None:  # the directory does not hold what it stores
+                    await wire.ask(processes["gateway"].port, "DELETE", f"/v1/collections/{COLLECTION}")

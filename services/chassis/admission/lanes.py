@@ -15,7 +15,7 @@ from services.chassis.requests.handling import Lane
 from services.chassis.settings.service_settings import CONTROL_SLOTS, ServiceSettings
 
 CONTROL_WAITING = 64
-# Work in threads of this process: more at once than cores gains nothing, and takes the interpreter from the event loop.
+# Work in this process: more at once than cores gains nothing, and takes the interpreter from the event loop.
 PER_CORE = 2
 
 

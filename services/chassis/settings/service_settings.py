@@ -162,7 +162,7 @@ class ServiceSettings(FileSecretSettings):
 
     @property
     def works_in_process(self) -> bool:
-        """Whether requests are worked on by threads of this process, not by servers behind it."""
+        """Whether requests are worked on in this process, not by servers behind it."""
         return False
 
     @property
