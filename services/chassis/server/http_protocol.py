@@ -156,10 +156,9 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
         if self._when_lost is not None:
             self._when_lost()
-        # Requests that will not be answered know us: a circle would keep them until a full garbage collection.
-        if self.pipeline:
-            self.pipeline.clear()
-            self.cycle = None  # type: ignore[assignment]  # as uvicorn begins
+        # Requests know us: a circle would keep them, and us, until a full garbage collection.
+        self.pipeline.clear()
+        self._answered = self.cycle = None  # type: ignore[assignment]  # as uvicorn begins
 
     def data_received(self, data: bytes) -> None:
         if self._ignores_input:

@@ -84,20 +84,26 @@ def test_handshakes_without_end_leave_room_for_others(made: Certificates) -> Non
 
 @pytest.mark.parametrize(
     "sent",
-    [LIVEZ, LIVEZ * 500, LIVEZ.replace(b"\r\n\r\n", b"\r\nx-deadline-ms: soon\r\n\r\n")],
-    ids=["one request", "more than are answered", "a refused one"],
+    [
+        LIVEZ,
+        LIVEZ * 500,
+        LIVEZ.replace(b"\r\n\r\n", b"\r\nx-deadline-ms: soon\r\n\r\n"),
+        b"GET /echo HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n",
+    ],
+    ids=["one request", "more than are answered", "a refused one", "one refused by its head"],
 )
-def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(made: Certificates, sent: bytes) -> None:
+@pytest.mark.parametrize("encrypted", [True, False], ids=["TLS", "plain"])
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(
+    made: Certificates, sent: bytes, encrypted: bool
+) -> None:
     # It holds bodies of megabytes, and a full collection may be minutes away. Between tests it is off altogether.
     gc.collect()
-    with bounded(small_app(), ConnectionBounds(), settings=with_certificate(made.issue())) as server:
+    settings = with_certificate(made.issue()) if encrypted else ServiceSettings(port=0)
+    with bounded(small_app(), ConnectionBounds(), settings=settings) as server:
         for _ in range(3):
-            with (
-                socket.create_connection(("127.0.0.1", port_of(server)), timeout=5) as plain,
-                caller_context(made.ca_file).wrap_socket(plain, server_hostname="localhost") as caller,
-            ):
-                caller.sendall(sent)
-                assert caller.recv(65_536).startswith(b"HTTP/1.1 ")
+            with callers(port_of(server), 1, made.context if encrypted else None) as (caller,):
+                caller.send(sent)
+                assert caller.answer()[0] in (200, 400, 421)
         wait_for(lambda: not server.server_state.connections, within_s=5.0)
         wait_for(lambda: not held(TlsConnection, BoundedHttp), within_s=2.0)
 
