@@ -29,7 +29,7 @@ from services.chassis.requests.body import Bodies, CountedBytes, check_media, ru
 from services.chassis.requests.caching import CACHED_HEADER, begin_lookups, lookups_header
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import Handling, Lane, matched_route
-from services.chassis.requests.json_route import JsonRoute
+from services.chassis.requests.json_route import JsonRoute, release_frames
 from services.chassis.requests.rendering import WordingOf, asked_model, render
 from services.chassis.requests.telemetry import (
     PAUSES,
@@ -202,7 +202,9 @@ class RequestPath:
             refused = render(error, self._wording_of(scope), asked_model(scope))
             refused.headers[VERSION_HEADER] = VERSION
             await refused(scope, receive, answer.send)
-            error.__traceback__ = None  # its frames hold the body
+            error.__traceback__ = None  # its frames hold the body, as do those of what a validator has raised
+            for one in error.errors() if isinstance(error, RequestValidationError) else ():
+                release_frames(one.get("ctx", {}).get("error"))
 
     def _report(self, scope: Scope, handling: Handling, answer: Answer) -> None:
         seconds = time.monotonic() - answer.started

@@ -28,7 +28,7 @@ from services.contracts.problem import FieldError, Problem
 from services.contracts.validation_messages import known_fields
 
 
-def _release_frames(error: BaseException | None) -> None:
+def release_frames(error: BaseException | None) -> None:
     """Drops the tracebacks of an error and of its causes, whose frames hold the error itself and the request's body.
 
     Such a cycle stays until the next garbage collection, and `serve` makes those rare.
@@ -131,7 +131,7 @@ class JsonRoute(APIRoute):
                 problem = error.__cause__
                 if not isinstance(problem, ProblemError):
                     raise
-                _release_frames(error)
+                release_frames(error)
             # FastAPI turns any error raised while reading a body into its own 400: raise ours instead.
             try:
                 raise problem

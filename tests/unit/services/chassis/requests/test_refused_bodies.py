@@ -14,6 +14,7 @@ BODIES = {
     "unterminated": (400, b'{"query": "' + b"x" * 1_000_000),
     "too many values": (422, json.dumps([1] * 300_000).encode()),
     "a wrong field": (422, json.dumps({"query": {"of": "x" * 1_000_000}}).encode()),
+    "a field that a validator refuses": (422, json.dumps({"query": " ", "other": "x" * 1_000_000}).encode()),
 }
 
 
