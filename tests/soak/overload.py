@@ -43,15 +43,16 @@ MOST_MEMORY = 1.1
 PLAN = LoadPlan(rates=(1.0,), deadline_ms=DEADLINE_MS)
 SAYS = (
     "{engines}, and the default models. What a pipeline carries is found with "
-    f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more; then requests arrive (Poisson) at "
+    f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more. Then requests arrive (Poisson) at "
     f"that rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
     "deadline. *Peak*: the most answers in time a second, of that search and of the three loads. *Of the rest*: by the "
     "cores that the generators leave at that load and at the peak, which they take from the stack. Refusals are timed "
     "by the gateway from the head of a request, and judged at twice and at four times. "
     f"After the four times the load falls to {AFTER:g} of what is carried; what is sent "
     f"more than {RECOVERY_S:g} s later counts. *Degraded*: answers, by the reasons of their degraded stages. *Opened*: "
-    f"breakers of the gateway meanwhile, by its own count. At last ordinary searches at {AFTER:g} of what is carried, "
-    f"alone and beside {DEEP_IN_FLIGHT} connections that ask for {DEEP_TOP} hits each without pause."
+    "breakers of the gateway meanwhile, by its own count. *Else*: lost otherwise; a generator drops what comes "
+    f"while {PLAN.most_in_flight:,} are unanswered. At last ordinary searches at {AFTER:g} of what is carried, found "
+    f"anew, alone and beside {DEEP_IN_FLIGHT} connections that ask for {DEEP_TOP} hits each without pause."
 )
 COLUMNS = (
     "pipeline",
