@@ -49,7 +49,7 @@ async def read_page(
 def _with_vectors(
     documents: Iterable[Document], answers: Iterable[tuple[str, VectorsAnswer]]
 ) -> tuple[DocumentWithVectors, ...]:
-    """Adds to each document the vectors of its passage; one of another passage was written in between."""
+    """Adds to each document its vectors; one of another title, text or metadata was written in between."""
     stored = {backend: {one.id: one for one in answer.vectors} for backend, answer in answers}
     return tuple(
         DocumentWithVectors.model_construct(
@@ -57,7 +57,7 @@ def _with_vectors(
             vectors={
                 backend: there.vector
                 for backend, held in stored.items()
-                if (there := held.get(document.id)) is not None and there.passage_hash == document.passage_hash
+                if (there := held.get(document.id)) is not None and there.content_hash == document.content_hash
             },
         )
         for document in documents

@@ -107,11 +107,6 @@ class Document(Wire):
         return f"{self.title} {self.text}".strip()
 
     @property
-    def passage_hash(self) -> str:
-        """sha256 of the passage: with an equal hash, a stored vector is of this passage."""
-        return hashlib.sha256(self.passage.encode()).hexdigest()
-
-    @property
     def content_hash(self) -> str:
         """sha256 over everything but the id: with an equal hash, nothing is indexed or encoded again."""
         parts: list[object] = [self.title, self.text, self.metadata]

@@ -68,10 +68,10 @@ class VectorsRequest(Wire):
 
 
 class StoredVector(Wire):
-    """The vector of a document, and the `passage_hash` of the passage that it is of."""
+    """The vector of a document, and the `content_hash` of the document that it is of."""
 
     id: str
-    passage_hash: str
+    content_hash: str
     vector: DocumentVector
 
 

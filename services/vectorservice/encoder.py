@@ -3,6 +3,7 @@
 DocumentEncoder encodes documents by their parts. ExplainingEncoder, which can explain scores, has a route of its own.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -65,3 +66,11 @@ class ExplainingEncoder(Encoder, Protocol):
         `vectors` are those that the store keeps of the `passages`, in their order.
         """
         ...
+
+
+def passage_hashes(encoder: Encoder, documents: Iterable[Document]) -> dict[str, str]:
+    """Returns by id the sha256 of what the encoder reads of each document: with an equal one, a vector is of it."""
+    apart = isinstance(encoder, DocumentEncoder)
+    # No document has a NUL.
+    read = {one.id: f"{one.title}\0{one.text}" if apart else one.passage for one in documents}
+    return {one: hashlib.sha256(text.encode()).hexdigest() for one, text in read.items()}

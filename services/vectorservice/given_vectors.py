@@ -59,7 +59,7 @@ async def read_vectors(store: VectorStore, generation: str, ids: tuple[str, ...]
             raise AnswerTooLarge(
                 f"The vectors of {len(ids)} documents have more than {MOST_ANSWER_COMPONENTS} numbers; ask for fewer."
             )
-        found.append(StoredVector.model_construct(id=identity, passage_hash=there.passage_hash, vector=vector))
+        found.append(StoredVector.model_construct(id=identity, content_hash=there.content_hash, vector=vector))
     return VectorsAnswer.model_construct(generation=generation, vectors=tuple(found))
 
 

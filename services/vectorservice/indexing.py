@@ -1,7 +1,7 @@
 """Indexes and deletes documents. Encodes only passages whose vector is neither given nor stored yet.
 
-Of a document without a vector, two hashes decide. Equal content hash: it is unchanged. Equal hash of the passage that
-the model reads: its vector is copied, from this generation or from another one of the same stamp.
+Of a document without a vector, two hashes decide. Equal content hash: it is unchanged. Equal hash of what its
+encoder reads: its vector is copied, from this generation or from another one of the same stamp.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
 from services.vectorservice.collections import require_own
-from services.vectorservice.encoder import DocumentEncoder, Encoder
+from services.vectorservice.encoder import DocumentEncoder, Encoder, passage_hashes
 from services.vectorservice.given_vectors import given_vector, is_same
 from services.vectorstore.representation import Vector
 from services.vectorstore.store import GenerationSpec, Point, StoredPoint, VectorStore
@@ -48,22 +48,25 @@ async def index(
     late = dict(compared.overtaken)
     encoded = indexed = 0
     for batch in _chunks(accepted):
+        hashes = passage_hashes(encoder, batch)
         without = [document for document in batch if document.id not in given]
         with timed("copy"):
-            own, vectors = await _stored_vectors(store, spec, without, compared.held)
+            own, vectors = await _stored_vectors(
+                store, spec, {one.id: hashes[one.id] for one in without}, compared.held
+            )
         with timed("encode"):
-            missing = {one.passage_hash: one for one in without if one.passage_hash not in vectors}
+            missing = {hashes[one.id]: one for one in without if hashes[one.id] not in vectors}
             new, unreadable = await _encode(encoder, missing, deadline)
         encoded += len(new)
         vectors = {**vectors, **new}
-        faulty = {one.id: unreadable[one.passage_hash] for one in without if one.passage_hash in unreadable}
+        faulty = {one.id: unreadable[hashes[one.id]] for one in without if hashes[one.id] in unreadable}
         errors.extend(ItemError(id=one, reason=reason) for one, reason in faulty.items())
         points = [
             Point(
                 one.id,
-                given[one.id] if one.id in given else own[one.id] if one.id in own else vectors[one.passage_hash],
+                given[one.id] if one.id in given else own[one.id] if one.id in own else vectors[hashes[one.id]],
                 one.content_hash,
-                one.passage_hash,
+                hashes[one.id],
                 fields[one.id],
             )
             for one in batch
@@ -205,13 +208,12 @@ def _checked_fields(
 
 
 async def _stored_vectors(
-    store: VectorStore, spec: GenerationSpec, documents: Sequence[Document], held: Mapping[str, StoredPoint]
+    store: VectorStore, spec: GenerationSpec, hashes: Mapping[str, str], held: Mapping[str, StoredPoint]
 ) -> tuple[dict[str, Vector], dict[str, Vector]]:
     """Returns by id the vectors of documents whose passage stays, and by passage hash those and others of this
     generation and of others of the same stamp. Vectors that were given may differ where the passages are equal."""
     found: dict[str, Vector] = {}
     own: dict[str, Vector] = {}
-    hashes = {one.id: one.passage_hash for one in documents}
     same = [one for one, passage_hash in hashes.items() if one in held and held[one].passage_hash == passage_hash]
     if same:
         there = await store.stored(spec.generation, same, vectors=True)
@@ -221,16 +223,16 @@ async def _stored_vectors(
             if point.vector is not None and point.passage_hash == hashes[one]
         }
         found |= _by_passage(there)
-    left = [one for one in documents if one.passage_hash not in found]
+    left = [one for one, passage_hash in hashes.items() if passage_hash not in found]
     if not left:
         return own, found
     for earlier in await _generations_to_reuse(store, spec):
         try:
-            there = await store.stored(earlier, [one.id for one in left], vectors=True)
+            there = await store.stored(earlier, left, vectors=True)
         except UnknownCollection:
             continue  # removed meanwhile: its passages are encoded instead
         found |= _by_passage(there)
-        left = [one for one in left if one.passage_hash not in found]
+        left = [one for one in left if hashes[one] not in found]
     return own, found
 
 

@@ -27,7 +27,7 @@ from services.contracts.vectors import VectorsAnswer, VectorsRequest
 from services.storage.fields import requirements_of
 from services.storage.write_order import Write, WriteOrder
 from services.vectorservice import collections, indexing
-from services.vectorservice.encoder import Encoder, ExplainingEncoder
+from services.vectorservice.encoder import Encoder, ExplainingEncoder, passage_hashes
 from services.vectorservice.given_vectors import read_vectors
 from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
 
@@ -142,13 +142,14 @@ def explanation_router(store: VectorStore, encoder: ExplainingEncoder) -> APIRou
     async def explain(generation: Generation, asked: ExplainRequest) -> ExplainAnswer:
         await collections.require_own(store, encoder, generation)
         stored = await store.stored(generation, [one.id for one in asked.documents], vectors=True)
+        hashes = passage_hashes(encoder, asked.documents)
         # A passage that was replaced meanwhile is not the one that the hit was scored by.
         known = [
             (one, there.vector)
             for one in asked.documents
             if (there := stored.get(one.id)) is not None
             and there.vector is not None
-            and there.passage_hash == one.passage_hash
+            and there.passage_hash == hashes[one.id]
         ]
         passages, vectors = [one.passage for one, _ in known], [vector for _, vector in known]
         with timed("explain"):
