@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from operator import itemgetter
-from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -63,7 +62,7 @@ class HostedEncoder:
         self.stamp = {
             "model": settings.model,
             "weights_sha256": "unknown",
-            "api": urlsplit(self._url).netloc,
+            "api": str(httpx.URL(self._url)),  # its last part is of the dialect; settings refuse queries and passwords
             "dimension": str(dimension),
             "normalise": "true",
             "query_prefix": settings.api_query_prefix,
