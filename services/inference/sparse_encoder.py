@@ -149,7 +149,7 @@ def sparse_stamp(
         "model": profile.name,
         "weights_sha256": weights_sha256,
         "tokenizer_sha256": profile.files[TOKENIZER],
-        "precision": profile.precision,
+        "precision": profile.computation(),
         "method": profile.method,
         "bias": str(profile.bias),
         "idf_sha256": idf_sha256,

@@ -130,7 +130,7 @@ def stamp_of(profile: EncoderProfile, weights_sha256: str, arithmetic: Arithmeti
         "model": profile.name,
         "weights_sha256": weights_sha256,
         "tokenizer_sha256": profile.files[TOKENIZER],
-        "precision": profile.precision if arithmetic == "f32" else f"{profile.precision} in {arithmetic}",
+        "precision": profile.computation(arithmetic),
         "pooling": profile.pooling,
         "normalise": str(profile.normalise).lower(),
         "query_prefix": profile.query_prefix,

@@ -68,12 +68,11 @@ class TokenEncoder:
             )
         self._idf = table
         self.representation = MultiVector(profile.dimension, storage)
-        precision = profile.precision if engine.arithmetic == "f32" else f"{profile.precision} in {engine.arithmetic}"
         self.stamp: Mapping[str, str] = {
             "model": profile.name,
             "weights_sha256": self._model.weights_sha256,
             "tokenizer_sha256": profile.files[TOKENIZER],
-            "precision": precision,
+            "precision": profile.computation(engine.arithmetic),
             "query_marker": profile.query_marker,
             "passage_marker": profile.passage_marker,
             "query_tokens": str(self._query_tokens),

@@ -63,7 +63,7 @@ def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> 
             )
             folder = settings.models / settings.model
             scorer = PairScorer(profile, folder, engine, passage_bytes=settings.passage_cache_mb * MB)
-            made = (profile.precision, settings.engine, settings.arithmetic)
+            made = (profile.computation(settings.arithmetic), settings.engine)
             stamp = f"{made} {profile.files[TOKENIZER]} {profile.max_tokens}"
     if not settings.score_cache_mb:
         return scorer

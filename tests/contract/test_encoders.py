@@ -17,6 +17,7 @@ from services.inference.text_encoder import stamp_of
 from tests.contract.encoder import EncoderSuite
 from tests.support.models import ENCODER, fetched
 from tests.support.passages import PASSAGES, QUERY, soon
+from tests.support.stamps import ENTRIES, expect_each_in_the_stamp, other_tokenizer
 
 
 class TestHashing(EncoderSuite):
@@ -78,8 +79,20 @@ def test_everything_that_decides_a_vector_is_in_the_stamp() -> None:
     profile = load_encoder(MODELS_FILE, ENCODER)
     stamp = stamp_of(profile, "f" * 64)
     assert (stamp["pooling"], stamp["max_tokens"], stamp["normalise"]) == ("mean", "256", "true")
-    for change in ({"pooling": "cls"}, {"query_prefix": "query: "}, {"passage_prefix": "passage: "}, {"max_tokens": 9}):
-        assert stamp_of(profile.model_copy(update=change), "f" * 64) != stamp
+    deciding = {
+        "name": "another",
+        "files": other_tokenizer(profile),
+        "max_tokens": 9,
+        "precision": "int8-static",
+        "session_entries": ENTRIES,
+        "dimension": 128,
+        "pooling": "cls",
+        "normalise": False,
+        "query_prefix": "query: ",
+        "passage_prefix": "passage: ",
+        "query_graph": "config.json",
+    }
+    expect_each_in_the_stamp(profile, lambda one: stamp_of(one, "f" * 64), deciding)
     assert stamp_of(profile, "0" * 64) != stamp
     assert stamp_of(profile, "f" * 64, "bf16") != stamp
 

@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -182,81 +182,6 @@ async def test_the_api_gets_model_key_prefixes_and_dimension_and_no_blank_text()
     ]
     assert {headers["authorization"] for headers, _ in api.asked} == {f"Bearer {KEY}"}
     assert blank == pytest.approx(np.array([[0, 0], [0.6, 0.8], [0, 0]]))
-
-
-async def stamp_of(**settings: Any) -> Mapping[str, str]:
-    async with opened(hosted("https://api.example", **({"api_dimension": 256} | settings))) as encoder:
-        return encoder.stamp
-
-
-# Another one of each setting that decides a vector. Of the address each part does: an API may serve a model at each.
-DECIDING: Mapping[str, Sequence[object]] = {
-    "encoder": ["tei"],
-    "model": ["another"],
-    "api_url": [
-        "http://api.example/v1",
-        "https://api.example:8443/v1",
-        "https://other.example/v1",
-        "https://api.example/v2",
-        "https://api.example/openai/deployments/one",
-        "https://api.example",
-    ],
-    "api_query_prefix": ["query: "],
-    "api_passage_prefix": ["passage: "],
-    "api_dimension": [128],
-}
-# Another one of each setting of the API that decides none.
-OTHERS: Mapping[str, object] = {
-    "api_key": KEY,
-    "api_ca_file": None,
-    "api_batch": 7,
-    "api_in_flight": 7,
-    "api_timeout_s": 7.0,
-}
-
-
-async def test_the_stamp_tells_apart_what_decides_a_vector_and_nothing_else() -> None:
-    stamps = [await stamp_of()]
-    for setting, values in DECIDING.items():
-        stamps += [await stamp_of(**{setting: value}) for value in values]
-    assert len({str(stamp) for stamp in stamps}) == len(stamps)
-    for setting, value in OTHERS.items():
-        assert await stamp_of(**{setting: value}) == stamps[0]
-    of_api = {name for name in DenseSettings.model_fields if name.startswith("api_")}
-    assert of_api == {name for name in {*DECIDING, *OTHERS} if name.startswith("api_")}
-
-
-async def test_the_stamp_is_the_same_however_the_address_is_written_or_the_dimension_found(hashing: str) -> None:
-    for other in ("https://api.example/v1/", "HTTPS://API.example/v1", "https://api.example:443/v1"):
-        assert await stamp_of(api_url=other) == await stamp_of()
-    async with opened(hosted(hashing)) as found, opened(hosted(hashing, api_dimension=256)) as given:
-        assert found.stamp == given.stamp
-
-
-async def test_the_stamp_has_no_key() -> None:
-    assert KEY not in str(await stamp_of(api_key=KEY))
-    for secret in (f"https://api.example/v1?api-key={KEY}", f"https://{KEY}@api.example/v1"):
-        with pytest.raises(ValidationError) as raised:
-            hosted("", api_url=secret)
-        assert KEY not in raised.value.errors(include_input=False)[0]["msg"]
-
-
-async def test_a_collection_of_another_dialect_at_the_same_host_has_to_be_built_anew(
-    hashing: str, tmp_path: Path
-) -> None:
-    async with service(hosted(hashing, directory=tmp_path)):
-        pass
-    app = build_app(hosted(hashing, "tei", directory=tmp_path))
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://dense/v1/collections/c@1") as client,
-    ):
-        for answer in (await client.post("/search", json={"query": QUERY}), await client.put("", json={})):
-            assert answer.status_code == 409
-            assert (
-                f"made with api={hashing}/v1/embeddings, asked for is api={hashing}/embed;" in answer.json()["detail"]
-            )
 
 
 async def test_a_refused_key_is_named_by_its_setting_and_not_shown() -> None:

@@ -21,6 +21,7 @@ from tests.contract.sparse_encoder import PASSAGES, SparseEncoderSuite
 from tests.support.models import fetched
 from tests.support.passages import soon
 from tests.support.sparse_checkpoints import IDF, SPECIAL, sparse_checkpoint, sparse_weights
+from tests.support.stamps import ENTRIES, expect_each_in_the_stamp, other_tokenizer
 from tests.support.textbook_bert import heaviest, textbook_sparta, textbook_splade
 
 MODEL = "splade-tiny-msmarco"
@@ -121,8 +122,19 @@ def test_everything_that_decides_a_vector_is_in_the_stamp(tmp_path: Path) -> Non
     profile = sparse_checkpoint(tmp_path, "inference-free", IDF)
     stamp = sparse_stamp(profile, "f" * 64, TermLimits(), "none")
     assert (stamp["document_terms"], stamp["query_terms"], stamp["max_tokens"]) == ("128", "32", "12")
-    for change in ({"method": "splade"}, {"bias": 1.0}, {"max_tokens": 9}):
-        assert sparse_stamp(profile.model_copy(update=change), "f" * 64, TermLimits(), "none") != stamp
+    deciding = {
+        "name": "another",
+        "files": other_tokenizer(profile),
+        "max_tokens": 9,
+        "precision": "int8-static",
+        "session_entries": ENTRIES,
+        "method": "splade",
+        "bias": 1.0,
+        "saturation": "log-log",
+    }
+    expect_each_in_the_stamp(
+        profile, lambda one: sparse_stamp(one, "f" * 64, TermLimits(), "none"), deciding, elsewhere={"idf"}
+    )
     for limits in (TermLimits(document=64), TermLimits(query=64)):
         assert sparse_stamp(profile, "f" * 64, limits, "none") != stamp
     assert sparse_stamp(profile, "0" * 64, TermLimits(), "none") != stamp

@@ -10,6 +10,7 @@ from services.inference.profiles import ModelError
 from services.inference.token_encoder import TokenEncoder
 from services.vectorstore.representation import MultiVector
 from tests.support.models import random_weights
+from tests.support.stamps import ENTRIES, expect_each_in_the_stamp
 from tests.support.textbook_bert import textbook_bert
 from tests.support.token_models import COLBERT, IDS, PLAIN, projection, small_token_encoder
 
@@ -33,8 +34,8 @@ def vectors(tokens, kept=None, attended=None, project=True):
 def opened(tmp_path):
     models = []
 
-    def open_model(use, **limits):
-        profile = small_token_encoder(tmp_path / "tiny", use)
+    def open_model(use, changes=None, **limits):
+        profile = small_token_encoder(tmp_path / "tiny", use).model_copy(update=changes)
         models.append(TokenEncoder(profile, tmp_path / "tiny", Engine(threads=1), **limits))
         return models[-1]
 
@@ -83,11 +84,29 @@ async def test_a_vector_does_not_depend_on_the_texts_beside_it(opened):
         np.testing.assert_allclose((await encoder.encode_passages([passage]))[0], vector, atol=1e-6)
 
 
-def test_the_stamp_holds_everything_that_decides_a_vector(opened):
+def test_the_stamp_holds_everything_that_decides_a_vector(opened, tmp_path):
     plain, colbert = opened(PLAIN), opened(COLBERT)
     others = [opened(COLBERT, passage_tokens=9), opened(COLBERT, query_tokens=6)]
     stamps = [sorted(one.stamp.items()) for one in (plain, colbert, *others)]
     assert len({str(stamp) for stamp in stamps}) == len(stamps)
+    deciding = {
+        "name": "another",
+        "max_tokens": 9,
+        "precision": "int8-static",
+        "session_entries": ENTRIES,
+        "query_marker": "the",
+        "passage_marker": "the",
+        "query_tokens": 6,
+        "fill_queries": False,
+    }
+    profile = small_token_encoder(tmp_path / "tiny", COLBERT)
+    expect_each_in_the_stamp(
+        profile,
+        lambda one: opened(COLBERT, {name: getattr(one, name) for name in deciding}).stamp,
+        deciding,
+        elsewhere={"dimension", "files"},  # the graph and the tokenizer, which are checked
+    )
+    assert colbert.stamp["tokenizer_sha256"] == profile.files["tokenizer.json"]
 
 
 def test_limits_above_the_models_and_unknown_markers_are_refused(opened, tmp_path):
