@@ -9,9 +9,9 @@ from retrieval_client.answers import SearchHit
 TITLE, SCORE = "hit-title", "hit-score"
 
 
-def metadata_of(hit: SearchHit) -> dict[str, Any]:
-    """Returns the metadata of a document, with its title as `hit-title`."""
-    return {**(hit.metadata or {}), TITLE: hit.title or ""}
+def metadata_of(hit: SearchHit, *, scored: bool = False) -> dict[str, Any]:
+    """Returns the metadata of a document, with its title as `hit-title`, and if `scored` its score as `hit-score`."""
+    return {**(hit.metadata or {}), TITLE: hit.title or "", **({SCORE: hit.score} if scored else {})}
 
 
 def passage(metadata: Mapping[str, Any], text: str | None) -> str:

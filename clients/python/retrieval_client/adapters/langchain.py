@@ -10,7 +10,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from retrieval_client import Client, Reranker
-from retrieval_client.adapters import SCORE, metadata_of, passage
+from retrieval_client.adapters import metadata_of, passage
 
 
 class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not installed where types are checked
@@ -42,11 +42,7 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
             **asked,
         )
         return [
-            Document(
-                id=hit.id,
-                page_content=hit.text or "",
-                metadata=metadata_of(hit) | ({SCORE: hit.score} if self.scores else {}),
-            )
+            Document(id=hit.id, page_content=hit.text or "", metadata=metadata_of(hit, scored=self.scores))
             for hit in answer.hits
         ]
 
