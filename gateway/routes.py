@@ -1,7 +1,5 @@
 """The gateway's routes: HTTP in and out, no logic."""
 
-import asyncio
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
@@ -9,7 +7,6 @@ from urllib.parse import unquote_to_bytes
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from gateway.collections.collections import Collections
-from gateway.collections.document_lines import MOST_STREAMS, LinesAnswer
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
 from gateway.search.catalog import Catalog, reload
@@ -21,11 +18,10 @@ from services.chassis.app import router
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, NotFound
 from services.chassis.requests.callers import caller_of
-from services.chassis.requests.handling import NDJSON, handled
+from services.chassis.requests.handling import handled
 from services.contracts.base import DocumentId, Name
 from services.contracts.collections import (
     BeginCollection,
-    BuildToken,
     CollectionBegun,
     CollectionList,
     CollectionView,
@@ -37,17 +33,7 @@ from services.contracts.collections import (
     PublishJob,
     PublishRequest,
 )
-from services.contracts.documents import (
-    Document,
-    DocumentsAnswer,
-    DocumentsPage,
-    FanOutReport,
-    IdsRequest,
-    LineProblem,
-    LinesStored,
-    LinesTotal,
-    SentDocument,
-)
+from services.contracts.documents import Document, DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
 from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
@@ -59,7 +45,6 @@ After = Annotated[
 ]
 OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.", examples=["kettle"])]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
-OfBuild = Annotated[BuildToken | None, Query(description="The `build` whose generation the documents are for.")]
 WithVectors = Annotated[bool, Query(description="Also the vectors of the documents, by backend.")]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.", examples=["hybrid"])]
 
@@ -67,12 +52,6 @@ PipelineName = Annotated[Name, Path(description="A pipeline: the name of its fil
 STILL_PUBLISHING: dict[int | str, dict[str, Any]] = {
     202: {"model": PublishJob, "description": "It goes on; `publishing` at the address in Location has its state."}
 }
-LINES = {"anyOf": [line.model_json_schema() for line in (LineProblem, LinesStored, LinesTotal)]}
-AS_LINES = {
-    "requestBody": {"content": {NDJSON: {"schema": {"$ref": "#/components/schemas/SentDocument"}}}},
-    "responses": {"200": {"content": {NDJSON: {"schema": LINES}}}},
-}
-
 
 # Part of a search's time for which it may wait to read documents.
 WAITING_SHARE = 0.5
@@ -179,23 +158,7 @@ def collection_routes(
         """Makes the previous generation live again."""
         return _noted(await publishing.roll_back(collection), collection, answer)
 
-    streams = asyncio.Semaphore(MOST_STREAMS)
-
-    # Before the route for JSON, of the same path. In the OpenAPI document that one lists both.
-    @routes.post("/v1/collections/{collection}/documents", include_in_schema=False)
-    @handled("own", scope="index", slow=True, lines=True)
-    async def index_lines(collection: CollectionName, received: Request, build: OfBuild = None) -> Response:
-        """Adds documents that come one a line, and reports on them while they come."""
-        caller = caller_of(received.scope)
-        await indexing.expect_target(collection, build, caller)
-
-        async def index(documents: Sequence[SentDocument]) -> FanOutReport:
-            batch = DocumentsRequest.model_construct(documents=tuple(documents), build=build)
-            return await indexing.index(collection, batch, caller)
-
-        return LinesAnswer(index, streams)
-
-    @routes.post("/v1/collections/{collection}/documents", openapi_extra=AS_LINES, tags=["documents"])
+    @routes.post("/v1/collections/{collection}/documents", tags=["documents"])
     @handled("write", scope="index", slow=True)
     async def index_documents(collection: CollectionName, batch: DocumentsRequest, received: Request) -> FanOutReport:
         """Adds documents to a collection, or replaces them."""

@@ -42,7 +42,7 @@ class CitedAnswer:
     sources: dict[int, Document]
 
     def __str__(self) -> str:
-        sources = (f"[{number}] {one.metadata['title'] or one.id}" for number, one in self.sources.items())
+        sources = (f"[{number}] {one.metadata['hit-title'] or one.id}" for number, one in self.sources.items())
         return "\n".join([self.text, "", *sources])
 
 
@@ -53,7 +53,7 @@ def answer(question: str, retriever: BaseRetriever, model: BaseChatModel) -> Cit
         return CitedAnswer("Nothing was found about this.", {})
     numbered = {str(number): document for number, document in enumerate(documents, start=1)}
     passages = "\n\n".join(
-        f"[{number}] {one.metadata['title']}\n{one.page_content}" for number, one in numbered.items()
+        f"[{number}] {one.metadata['hit-title']}\n{one.page_content}" for number, one in numbered.items()
     )
     said = (PROMPT | model | StrOutputParser()).invoke({"question": question, "passages": passages})
     text = CITATION.sub(lambda cited: cited[0] if cited[1] in numbered else "", said)

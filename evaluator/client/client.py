@@ -175,13 +175,7 @@ async def connected(
         transport=transport,
     )
     timeout = httpx.Timeout(LOAD_DEADLINE_MS / 1000 + GRACE_S, connect=CONNECT_S)
-    async with httpx.AsyncClient(
-        base_url=url,
-        headers=headers,
-        transport=transport,
-        timeout=timeout,
-        follow_redirects=False,
-    ) as http:
+    async with httpx.AsyncClient(base_url=url, headers=headers, transport=transport, timeout=timeout) as http:
         yield GatewayClient(url.rstrip("/"), http, loader)
 
 

@@ -66,12 +66,6 @@ class Indexing:
         async with self._pauses.write(name):
             return await self._index(name, batch, caller)
 
-    async def expect_target(self, name: str, build: str | None, caller: Principal | None) -> None:
-        """Raises what a write would: the collection is unknown, or no generation is the build's or the caller's."""
-        history = await self._generations.fetch_history(name, remaining_s(Budget.within(current_deadline())))
-        expect_own_build(history, build, caller)
-        target_generation(history, build)
-
     async def update_metadata(self, name: str, batch: MetadataRequest, caller: Principal | None) -> FanOutReport:
         """Changes metadata alone: reads the documents of each generation (texts of a build may be newer, or missing)
         and indexes them again, which encodes no passage."""

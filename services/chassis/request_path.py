@@ -25,7 +25,7 @@ from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, par
 from services.chassis.errors import DeadlineExceeded, Overloaded, OverShare, ProblemError, Unauthenticated
 from services.chassis.instruments import Instruments
 from services.chassis.requests.audit import write_audit
-from services.chassis.requests.body import Bodies, CountedBytes, check_media, run_until_disconnect
+from services.chassis.requests.body import Bodies, CountedBytes, run_until_disconnect
 from services.chassis.requests.caching import CACHED_HEADER, begin_lookups, lookups_header
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import Handling, Lane, matched_route
@@ -151,10 +151,6 @@ class RequestPath:
         default_ms = MOST_MS if handling.slow else DEFAULT_MS
         deadline = parse_deadline(headers_of(scope).get(DEADLINE_HEADER), default_ms, received_at(scope))
         set_deadline(deadline)
-        if handling.lines:  # it has bounds of its own: what it reads has no end that is known
-            check_media(scope, handling)
-            await self._answer_by_route(scope, receive, answer, None)
-            return
         limiter = None if scope["path"] in PROBES else self._lanes.get(handling.lane)
         counted = CountedBytes()
 
@@ -176,9 +172,8 @@ class RequestPath:
         finally:
             self._bodies.release(counted)
 
-    async def _answer_by_route(self, scope: Scope, receive: Receive, answer: Answer, body: bytes | None) -> None:
-        """Runs the route; `body` of None is still to be received. Its errors are answers like others: its slot was used
-        well."""
+    async def _answer_by_route(self, scope: Scope, receive: Receive, answer: Answer, body: bytes) -> None:
+        """Runs the route. Its errors are answers like others: its slot was used well."""
         try:
             matched = matched_route(scope)
             if matched is None:
@@ -186,7 +181,7 @@ class RequestPath:
                 return
             route = matched.route
             scope["route"], scope["endpoint"] = route, route.endpoint
-            if body is not None and isinstance(route, JsonRoute) and route.is_direct:
+            if isinstance(route, JsonRoute) and route.is_direct:
                 response = await route.answer(scope, receive, body, matched.parameters)
                 await response(scope, receive, answer.send)
                 return

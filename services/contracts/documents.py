@@ -193,32 +193,6 @@ class IndexReport(Wire):
     latest_version: LatestVersion = None
 
 
-class LineProblem(Wire):
-    """Why the document of a line was not stored: in the answer to documents that come as lines of JSON."""
-
-    line: Count
-    id: Annotated[str | None, Field(exclude_if=lambda identity: identity is None)] = None
-    problem: str
-
-
-class LinesStored(Wire):
-    """The first and the last of lines that were sent on together, and how many of them are stored: all that have no
-    LineProblem."""
-
-    lines: tuple[Count, Count]
-    stored: Count
-
-
-class LinesTotal(Wire):
-    """The last line of that answer, as in a FanOutReport. `problem`: why not all lines were read."""
-
-    stored: Count
-    not_stored: Count
-    stripped_characters: Count = 0
-    undeclared_metadata: tuple[str, ...] = ()
-    problem: str | None = None
-
-
 class IdsRequest(Wire):
     """Documents by id, to fetch or to delete."""
 

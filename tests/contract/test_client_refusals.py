@@ -41,6 +41,25 @@ async def test_a_refusal_names_each_fault_once(tmp_path: Path, kind: ClientKind)
     assert [str(refused.value).count(field) for field in ("top:", "offset:")] == [1, 1]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_documents_of_two_generations_are_never_mixed(tmp_path: Path, kind: ClientKind) -> None:
+    async with real_stack(tmp_path) as stack, subject(kind, stack.into_gateway) as client:
+
+        async def publish(build: str, text: str) -> None:
+            await client.call("begin", "shop", build=build, new_generation=True)
+            await client.call("load", "shop", ({"id": f"{build}{n}", "text": text} for n in range(150)), build=build)
+            await client.call("publish", "shop", build=build)
+
+        await publish("a", "before")
+        reading = client.reading("shop")
+        assert (await anext(reading)).text == "before"
+        await publish("b", "after")
+        with pytest.raises(RetrievalError, match=r"shop@2 .+ shop@1 .+ again") as mixed:
+            [document async for document in reading]
+        assert mixed.value.kind == "another-generation"
+        assert {document.text for document in await client.documents("shop")} == {"after"}
+
+
 @asynccontextmanager
 async def slow_server(
     answer: Callable[[asyncio.StreamWriter], Awaitable[None]],

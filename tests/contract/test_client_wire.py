@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 import services.contracts
 from gateway.app import build_app
 from gateway.settings import GatewaySettings
 from retrieval_client import calls
 from retrieval_client import documents as sent_documents
+from retrieval_client.adapters import SCORE, TITLE
 from retrieval_client.answers import Boosts, ExpansionMethod, FieldKind, LexicalPreset
 from retrieval_client.clients import AsyncClient, Client
 from retrieval_client.exchange import MOST_CALL_S, Request
@@ -30,7 +31,7 @@ from services.contracts.collections import (
     PublishRequest,
 )
 from services.contracts.collections import FieldKind as KindOnWire
-from services.contracts.documents import IdsRequest
+from services.contracts.documents import Document, IdsRequest
 from services.contracts.expansions import ExpansionMethod as MethodOnWire
 from services.contracts.filters import Condition, Filter
 from services.contracts.matches import Facet, Range
@@ -161,7 +162,7 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
     (calls.delete_documents, {"ids": ["a"], "build": "b"}, (DeleteRequest,)),
     (calls.delete_documents, {"filter": FILTER}, (DeleteRequest,)),
     (calls.get_documents, {"ids": ["a"]}, (IdsRequest,)),
-    (calls.documents_page, {"after": "a", "most": 2, "vectors": True}, ()),
+    (calls.documents_page, {"after": "a", "most": 2, "vectors": True, "generation": "shop@1"}, ()),
     (calls.get_document, {"document_id": "a/../.b?"}, ()),
     (calls.delete_document, {"document_id": ".."}, ()),
     (calls.collection, {}, ()),
@@ -230,6 +231,12 @@ def test_both_clients_have_every_call_with_its_own_arguments() -> None:
         wanted = list(inspect.signature(getattr(calls, name)).parameters)[1:]
         for client in clients:
             assert list(inspect.signature(getattr(client, name)).parameters) == wanted
+
+
+def test_no_metadata_can_have_the_name_of_a_hits_field() -> None:
+    for name in (TITLE, SCORE):
+        with pytest.raises(ValidationError):
+            Document(id="a", metadata={name: "x"})
 
 
 def test_no_call_has_a_longer_deadline_than_the_wire_allows() -> None:

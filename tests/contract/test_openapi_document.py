@@ -163,19 +163,5 @@ def test_the_schema_refuses_a_document_without_title_and_text_as_the_gateway_doe
     assert not document.is_valid({"id": "a"})
 
 
-async def test_documents_as_lines_are_declared_beside_those_as_json(stack: RealStack) -> None:
-    document = (await stack.client.get("/openapi.json")).json()
-    operation = document["paths"]["/v1/collections/{collection}/documents"]["post"]
-    assert set(operation["requestBody"]["content"]) == {"application/json", "application/x-ndjson"}
-    await stack.begin(build="b")
-    answer = await stack.client.post(
-        "/v1/collections/c/documents?build=b",
-        content=b'{"id": "a", "text": "word"}\n{"id": 7}\n',
-        headers={"content-type": "application/x-ndjson"},
-    )
-    assert (answer.status_code, len(answer.text.splitlines())) == (200, 3)
-    assert undeclared(document, operation, answer) is None
-
-
 def test_the_version_is_that_of_the_project() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"] == VERSION

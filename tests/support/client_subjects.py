@@ -1,7 +1,7 @@
 """Both clients of the client package behind one interface, over a transport of this process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -40,16 +40,19 @@ class Subject:
         return await getattr(self.client, name)(*args, **kwargs)
 
     async def documents(self, collection: str) -> list[Any]:
+        return [document async for document in self.reading(collection)]
+
+    async def reading(self, collection: str) -> AsyncIterator[Any]:
         if isinstance(self.client, Client):
-            return await asyncio.to_thread(_listed, self.client.documents(collection))
-        return [document async for document in self.client.documents(collection)]
+            documents = self.client.documents(collection)
+            while (document := await asyncio.to_thread(next, documents, None)) is not None:
+                yield document
+        else:
+            async for document in self.client.documents(collection):
+                yield document
 
     def within(self, deadline_ms: int) -> "Subject":
         return Subject(self.client.within(deadline_ms))
-
-
-def _listed(found: Iterable[Any]) -> list[Any]:
-    return list(found)
 
 
 @asynccontextmanager

@@ -34,9 +34,8 @@ def undeclared(document: Part, operation: Part, answer: httpx.Response) -> str |
         return f"{code} of {media!r}" if content or answer.content else None
     if not media.endswith("json"):
         return None
-    lines = answer.text.splitlines() if media == "application/x-ndjson" else [answer.text]
     validator = Draft202012Validator({**content[media].get("schema", {}), "components": document["components"]})
-    return next((str(fault) for line in lines for fault in validator.iter_errors(json.loads(line))), None)
+    return next((str(fault) for fault in validator.iter_errors(answer.json())), None)
 
 
 def references(document: Part) -> Iterator[str]:

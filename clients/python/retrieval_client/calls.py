@@ -234,11 +234,25 @@ def delete_document(within_s: float, collection: str, document_id: str) -> Steps
 
 
 def documents_page(
-    within_s: float, collection: str, after: str | None = None, *, most: int = 100, vectors: bool = False
+    within_s: float,
+    collection: str,
+    after: str | None = None,
+    *,
+    most: int = 100,
+    vectors: bool = False,
+    generation: str | None = None,
 ) -> Steps[DocumentsPage]:
-    """Returns a page of all documents: those after the `following` of the page before."""
+    """Returns a page of all documents: those after the `following` of the page before.
+
+    With the `generation` of that page, raises RetrievalError where the live one is another.
+    """
     asked = urlencode({"most": most, "vectors": vectors} | ({} if after is None else {"after": after}))
-    return ask(DocumentsPage.model_validate_json, "GET", f"{documents_path(collection)}?{asked}", within_s)
+    page = yield from ask(DocumentsPage.model_validate_json, "GET", f"{documents_path(collection)}?{asked}", within_s)
+    if generation not in (None, page.generation):
+        raise RetrievalError(
+            "another-generation", f"{page.generation} took the place of {generation} meanwhile: read all pages again"
+        )
+    return page
 
 
 def as_json(document: SentDocument) -> bytes:

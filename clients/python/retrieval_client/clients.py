@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import functools
+import os
 import re
 import ssl
 import threading
@@ -32,6 +33,7 @@ LATE = "no whole answer"
 
 Repeating: TypeAlias = Callable[[RetrievalError, float], object]
 A = TypeVar("A")
+C = TypeVar("C", bound="Blocking | Awaiting")
 P = ParamSpec("P")
 
 
@@ -48,6 +50,8 @@ def _options(url: str, key: str | None, ca_file: Path | str | None, trust_plain:
         "headers": {} if key is None else {"authorization": f"Bearer {key}"},
         "verify": True if ca_file is None else ssl.create_default_context(cafile=ca_file),
         "limits": LIMITS,
+        # A proxy would read the key of plain HTTP. Over https it makes a tunnel (CONNECT) and reads nothing.
+        "trust_env": httpx.URL(url).scheme == "https",
     }
 
 
@@ -90,8 +94,12 @@ class Blocking:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._within_s, self._repeating = deadline_ms / 1000, repeating
-        self._free = threading.Semaphore(MOST_CONNECTIONS)
-        self._http = httpx.Client(**_options(url, key, ca_file, trust_plain), transport=transport)
+        self._open = functools.partial(httpx.Client, **_options(url, key, ca_file, trust_plain), transport=transport)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._http, self._free = self._open(), threading.Semaphore(MOST_CONNECTIONS)
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +123,8 @@ class Blocking:
 
     def _outcome(self, request: Request) -> Outcome:
         ends_at = time.monotonic() + request.timeout_s
+        if self._process != os.getpid():  # forked: what came on these connections could be the parent's
+            self._connect()
         if not self._free.acquire(timeout=request.timeout_s):
             return httpx.PoolTimeout(LATE, request=self._http.build_request(request.method, request.path))
         try:
@@ -157,6 +167,7 @@ class Awaiting:
         self._within_s, self._repeating = deadline_ms / 1000, repeating
         self._free = asyncio.Semaphore(MOST_CONNECTIONS)
         self._http = httpx.AsyncClient(**_options(url, key, ca_file, trust_plain), transport=transport)
+        self._first: dict[str, asyncio.AbstractEventLoop] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,7 +177,17 @@ class Awaiting:
 
     async def close(self) -> None:
         """Closes the connections."""
+        self._loop()
         await self._http.aclose()
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """Returns the running event loop. Raises RetrievalError where the first call was in another."""
+        loop = asyncio.get_running_loop()
+        if self._first.setdefault("loop", loop) is not loop:
+            raise RetrievalError(
+                "another-event-loop", "this client is of another event loop: make one in each, or use a blocking client"
+            )
+        return loop
 
     async def _run(self, steps: Steps[A]) -> A:
         try:
@@ -180,7 +201,7 @@ class Awaiting:
             return cast(A, done.value)
 
     async def _outcome(self, request: Request) -> Outcome:
-        now = asyncio.get_running_loop().time
+        now = self._loop().time
         ends_at = now() + request.timeout_s
         try:
             async with asyncio.timeout_at(ends_at) as bound, self._free:
@@ -192,6 +213,13 @@ class Awaiting:
             return error
         except httpx.DecodingError as error:
             raise no_answer(error, now() - ends_at + request.timeout_s) from error
+
+
+def _within(self: C, /, deadline_ms: int) -> C:
+    """Returns this client with another deadline, over the same connections."""
+    other = copy.copy(self)
+    other._within_s = deadline_ms / 1000
+    return other
 
 
 def blocking(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate[Blocking, P], A]:
@@ -215,7 +243,7 @@ def awaited(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concat
 
 
 class Client(Blocking):
-    """Calls one gateway, and blocks. Threads may share it.
+    """Calls one gateway, and blocks. Threads may share it, and a process that was forked opens connections of its own.
 
     `key`: an API key. `ca_file`: the authority of the gateway's certificate. `deadline_ms`: how long a call may last,
     its repetitions and the wait for a connection included; an answer may arrive a second later. `trust_plain` allows a
@@ -223,12 +251,7 @@ class Client(Blocking):
     last one and the seconds until then.
     """
 
-    def within(self, deadline_ms: int) -> Self:
-        """Returns this client with another deadline, over the same connections."""
-        other = copy.copy(self)
-        other._within_s = deadline_ms / 1000
-        return other
-
+    within = _within
     search = blocking(calls.search)
     pipelines = blocking(calls.pipelines)
     pipeline = blocking(calls.pipeline)
@@ -249,12 +272,13 @@ class Client(Blocking):
     documents_page = blocking(calls.documents_page)
 
     def documents(self, collection: str, *, vectors: bool = False) -> Iterator[DocumentWithVectors]:
-        """Yields all documents of the live generation."""
-        after = None
+        """Yields all documents of the live generation. Raises RetrievalError where another takes its place."""
+        after = generation = None
         while True:
-            page = self.documents_page(collection, after, vectors=vectors)
+            page = self.documents_page(collection, after, vectors=vectors, generation=generation)
             yield from page.documents
-            if (after := page.following) is None:
+            after, generation = page.following, page.generation
+            if after is None:
                 return
 
     def load(
@@ -294,14 +318,9 @@ class Client(Blocking):
 
 
 class AsyncClient(Awaiting):
-    """Calls one gateway, and awaits. The arguments are those of `Client`."""
+    """Calls one gateway, and awaits, in one event loop. The arguments are those of `Client`."""
 
-    def within(self, deadline_ms: int) -> Self:
-        """Returns this client with another deadline, over the same connections."""
-        other = copy.copy(self)
-        other._within_s = deadline_ms / 1000
-        return other
-
+    within = _within
     search = awaited(calls.search)
     pipelines = awaited(calls.pipelines)
     pipeline = awaited(calls.pipeline)
@@ -322,13 +341,14 @@ class AsyncClient(Awaiting):
     documents_page = awaited(calls.documents_page)
 
     async def documents(self, collection: str, *, vectors: bool = False) -> AsyncIterator[DocumentWithVectors]:
-        """Yields all documents of the live generation."""
-        after = None
+        """Yields all documents of the live generation, as `Client.documents` does."""
+        after = generation = None
         while True:
-            page = await self.documents_page(collection, after, vectors=vectors)
+            page = await self.documents_page(collection, after, vectors=vectors, generation=generation)
             for document in page.documents:
                 yield document
-            if (after := page.following) is None:
+            after, generation = page.following, page.generation
+            if after is None:
                 return
 
     async def load(

@@ -23,8 +23,8 @@ class RetrievalError(Exception):
     """A call without a usable answer. Its text says what to do.
 
     `kind`: the problem's own (`unknown-collection`, `overloaded`, …), or `timeout`, `unreachable`, `bad-answer`,
-    `incomplete`, `documents-refused`, `document-too-large`, `not-json`; of a re-ranker or a proxy `http-<status>`.
-    `status`: of HTTP; 0 where nothing came.
+    `incomplete`, `documents-refused`, `document-too-large`, `not-json`, `another-generation`, `another-event-loop`; of
+    a re-ranker or a proxy `http-<status>`. `status`: of HTTP; 0 where nothing came.
     """
 
     def __init__(

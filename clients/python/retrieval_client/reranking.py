@@ -30,11 +30,6 @@ def _rerank(
     return [(one.index, one.relevance_score) for one in ranking.results]
 
 
-def passage(title: object, text: str | None) -> str:
-    """Returns what pipelines re-rank of a document, `<title> <text>`. Either may be missing."""
-    return f"{title or ''} {text or ''}".strip()
-
-
 class Reranker(Blocking):
     """Calls one re-ranker, and blocks. Threads may share it. The arguments are those of `Client`."""
 

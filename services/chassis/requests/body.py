@@ -7,7 +7,7 @@ than before. `malloc_trim` releases whole free pages anywhere in the heap.
 
 import asyncio
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,7 +20,7 @@ from services.chassis.errors import (
     UnsupportedMedia,
 )
 from services.chassis.instruments import Instruments
-from services.chassis.requests.handling import NDJSON, Handling, media_of
+from services.chassis.requests.handling import Handling
 from services.chassis.requests.telemetry import PROBES, WATCHES, headers_of
 
 # A body may take this many seconds (the event loop may stall for one or two), plus its size divided by this rate.
@@ -63,7 +63,7 @@ class Bodies:
         body = await self._read_in_time(receive, counted, most_bytes)
         # Any page may send a POST of plain text or of nothing to any address without asking first (CORS).
         if body or scope["method"] == "POST":
-            check_media(scope, handling)
+            _check_media(headers, handling)
         return body
 
     def release(self, counted: "CountedBytes") -> None:
@@ -129,15 +129,13 @@ def _too_large(most_bytes: int) -> BodyTooLarge:
     return BodyTooLarge(f"A body may have at most {most_bytes} bytes here; send a smaller one, or smaller batches.")
 
 
-def check_media(scope: Scope, handling: Handling) -> None:
-    """Raises UnsupportedMedia for a body that its route does not take."""
-    media = media_of(scope)
+def _check_media(headers: Mapping[str, str], handling: Handling) -> None:
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
     # A page of any site can send a form without asking first (CORS): only routes that declare it take one.
     form = media == "application/x-www-form-urlencoded" and handling.form
-    if not (form or handling.lines) and media != "application/json" and not media.endswith("+json"):
-        lines = f" Lines of JSON, where a route takes them, are {NDJSON}." if "json" in media else ""
-        raise UnsupportedMedia(f"Send the body as JSON, with the header Content-Type: application/json.{lines}")
-    if headers_of(scope).get("content-encoding", "identity").lower() != "identity":
+    if not form and media != "application/json" and not media.endswith("+json"):
+        raise UnsupportedMedia("Send the body as JSON, with the header Content-Type: application/json.")
+    if headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMedia("Send the body uncompressed, without Content-Encoding.")
 
 

@@ -14,7 +14,6 @@ from starlette.routing import BaseRoute
 from starlette.types import Scope
 
 from services.access.key import Scope as AccessScope
-from services.chassis.requests.telemetry import headers_of
 
 # The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
 # may delay them. `write`: writes wait for each other while an index is finished, and would take every slot that
@@ -23,7 +22,6 @@ from services.chassis.requests.telemetry import headers_of
 Lane = Literal["control", "write", "bulk", "work", "own"]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
-NDJSON = "application/x-ndjson"
 _MARK, _MATCHED = "__handling__", "__matched_route__"
 
 
@@ -34,10 +32,8 @@ class Handling:
     `slow`: a request without a deadline header gets the longest deadline, because the route encodes documents, builds
     indexes, or serves a vendor's clients, which do not send the header and wait for minutes. Without `logged`,
     successes are only counted, because a gateway calls the route every second. `form`: the body is that of an HTML form
-    (application/x-www-form-urlencoded), and the route checks where it comes from. `lines`: the body is lines of JSON
-    (NDJSON), which the route reads as they come; declared before the route of the same path that takes JSON. `scope`:
-    what a caller needs, where callers need a key; every route declares it. `page`: a browser asks for it, which may
-    have logged in by a key.
+    (application/x-www-form-urlencoded), and the route checks where it comes from. `scope`: what a caller needs, where
+    callers need a key; every route declares it. `page`: a browser asks for it, which may have logged in by a key.
     """
 
     lane: Lane = "work"
@@ -46,7 +42,6 @@ class Handling:
     form: bool = False
     scope: AccessScope | None = None
     page: bool = False
-    lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +64,11 @@ def handled(
     logged: bool = True,
     form: bool = False,
     page: bool = False,
-    lines: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
     """Declares the handling of an endpoint, below the decorator of its route. Every route has it."""
 
     def marked(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _MARK, Handling(lane, slow, logged, form, scope, page, lines))
+        setattr(endpoint, _MARK, Handling(lane, slow, logged, form, scope, page))
         return endpoint
 
     return marked
@@ -103,20 +97,15 @@ class HandlingTable:
         found: Handling | None = scope.get(_MARK)
         if found is None:
             drop_trailing_slash(scope)
-            found, scope[_MATCHED] = self._match(scope["method"], scope["path"], media_of(scope))
+            found, scope[_MATCHED] = self._match(scope["method"], scope["path"])
             scope[_MARK] = found
         return found
 
-    def _match(self, method: str, path: str, media: str) -> tuple[Handling, MatchedRoute | None]:
+    def _match(self, method: str, path: str) -> tuple[Handling, MatchedRoute | None]:
         for pattern, route, declared in self._declared.get("GET" if method == "HEAD" else method, ()):
-            if (media == NDJSON or not declared.lines) and (match := pattern.match(path)):
+            if match := pattern.match(path):
                 return declared, MatchedRoute(route, match.groupdict())
         return DEFAULT_HANDLING, None
-
-
-def media_of(scope: Scope) -> str:
-    """Returns the media type of a request's body, without parameters."""
-    return headers_of(scope).get("content-type", "").partition(";")[0].strip().lower()
 
 
 def drop_trailing_slash(scope: Scope) -> None:

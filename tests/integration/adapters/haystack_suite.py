@@ -24,8 +24,16 @@ ASKED = {"retriever": {"query": "word 7", "top_k": 5}, "ranker": {"query": "word
 async def test_a_pipeline_retrieves_and_reranks():
     pipeline = search_and_rerank()
     [found] = pipeline.run(ASKED)["ranker"]["documents"]
-    assert (found.id, found.content, found.meta, found.score) == ("d07", "word 7", {"title": ""}, 1.0)
+    assert (found.id, found.content, found.meta, found.score) == ("d07", "word 7", {"hit-title": ""}, 1.0)
     assert (await pipeline.run_async(ASKED))["ranker"]["documents"] == [found]
+
+
+def test_a_documents_own_metadata_replaces_nothing_of_the_hit():
+    [found] = GatewayRetriever(os.environ["GATEWAY"], "c", top_k=1, pipeline="bm25").run("samovar")["documents"]
+    assert (found.id, found.content, found.meta["hit-title"]) == ("own", "Boils water.", "Samovar")
+    assert (found.meta["title"], found.meta["score"]) == ("its title", "its score")
+    best = RerankerRanker(os.environ["RERANKER"]).run("samovar", [Document(id="a", content="water"), found])
+    assert best["documents"][0].id == "own"
 
 
 def test_a_pipeline_is_written_and_read_without_its_key(monkeypatch):

@@ -22,10 +22,29 @@ class TestGatewayRetriever(RetrieversIntegrationTests):
     retriever_query_example = "word"
 
 
-def test_a_document_has_its_id_text_title_and_score():
-    [found] = GatewayRetriever(**TestGatewayRetriever.retriever_constructor_params).invoke("word 7", k=1)
-    assert (found.id, found.page_content, found.metadata["title"]) == ("d07", "word 7", "")
-    assert found.metadata["score"] > 0
+def retriever(**options):
+    return GatewayRetriever(**TestGatewayRetriever.retriever_constructor_params, **options)
+
+
+def test_a_document_has_its_id_text_and_title():
+    [found] = retriever().invoke("word 7", k=1)
+    assert (found.id, found.page_content, found.metadata) == ("d07", "word 7", {"hit-title": ""})
+
+
+def test_a_documents_own_metadata_replaces_nothing_of_the_hit():
+    [found] = retriever(scores=True).invoke("samovar", k=1)
+    assert (found.id, found.metadata["hit-title"], found.metadata["hit-score"] > 0) == ("own", "Samovar", True)
+    assert (found.metadata["title"], found.metadata["score"]) == ("its title", "its score")
+    [first, _] = RerankerCompressor(reranker=Reranker(os.environ["RERANKER"], key=KEY)).compress_documents(
+        [Document(id="a", page_content="water"), found], "samovar"
+    )
+    assert first.id == "own"
+
+
+async def test_one_document_of_two_queries_is_one():
+    [first], [second] = retriever().invoke("word 7", k=1), await retriever().ainvoke("7", k=1)
+    assert first == second
+    assert "hit-score" not in first.metadata
 
 
 async def test_a_compressor_keeps_the_best_documents_and_their_metadata():

@@ -28,9 +28,15 @@ def node(identity, text, **metadata):
 
 async def test_a_node_has_its_id_text_title_and_score():
     [found] = retriever(similarity_top_k=1).retrieve("word 7")
-    assert (found.node.node_id, found.node.text, found.node.metadata) == ("d07", "word 7", {"title": ""})
+    assert (found.node.node_id, found.node.text, found.node.metadata) == ("d07", "word 7", {"hit-title": ""})
     assert found.score > 0
     assert await retriever(similarity_top_k=1).aretrieve("word 7") == [found]
+
+
+def test_a_documents_own_metadata_replaces_nothing_of_the_hit():
+    [found] = retriever(similarity_top_k=1).retrieve("samovar")
+    assert (found.node.node_id, found.metadata["hit-title"], found.metadata["title"]) == ("own", "Samovar", "its title")
+    assert reranked().postprocess_nodes([node("a", "water"), found], query_str="samovar")[0].node == found.node
 
 
 def test_a_refusal_is_raised():

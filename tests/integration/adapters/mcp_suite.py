@@ -19,6 +19,7 @@ APPS = Path(os.environ["PYTHONPATH"])
 KEY = os.environ["GATEWAY_API_KEY"]
 BLOCKS = re.findall(r"```json\n(.*?)```", (APPS / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 STARTED, FOUND = (json.loads(block)["mcpServers"]["shop"] for block in BLOCKS)
+PROXIES = {name: os.environ[name] for name in ("http_proxy", "HTTP_PROXY")}
 COMMAND = str(Path(sys.executable).with_name(STARTED["command"]))
 
 
@@ -26,7 +27,7 @@ COMMAND = str(Path(sys.executable).with_name(STARTED["command"]))
 async def over_stdio(key=KEY):
     assert (STARTED["args"], STARTED["env"]) == (["http://127.0.0.1:8000"], {"GATEWAY_API_KEY": "rsk_…"})
     async with Client(
-        StdioServerParameters(command=COMMAND, args=[os.environ["GATEWAY"]], env={"GATEWAY_API_KEY": key})
+        StdioServerParameters(command=COMMAND, args=[os.environ["GATEWAY"]], env={"GATEWAY_API_KEY": key, **PROXIES})
     ) as client:
         yield client
 
@@ -56,7 +57,7 @@ async def over_http(port, key=KEY):
     url = FOUND["url"].replace("8011", str(port))
     headers = {name: value.replace("rsk_…", key) for name, value in FOUND["headers"].items()} if key else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         yield client
@@ -78,7 +79,7 @@ async def test_every_tool_reads_and_says_so(opened):
         assert all(tool.annotations.read_only_hint and tool.description for tool in tools)
         assert "context" not in str([tool.input_schema for tool in tools])
         listed = (await client.call_tool("list_collections")).structured_content
-        assert listed == {"result": [{"name": "c", "documents": 40, "metadata": {}}]}
+        assert listed == {"result": [{"name": "c", "documents": 41, "metadata": {}}]}
         asked = {"collection": "c", "query": "word 7", "pipeline": "bm25", "top": 1}
         found = (await client.call_tool("search", asked)).structured_content
         assert [(hit["id"], hit["fragments"]) for hit in found["hits"]] == [("d07", ["word 7"])]
@@ -103,7 +104,9 @@ async def test_a_caller_over_http_reads_with_its_own_key_alone(port, key):
 
 
 def test_a_page_of_another_host_cannot_call_the_server(port):
-    answer = httpx2.post(FOUND["url"].replace("8011", str(port)), headers={"host": "evil.example"}, json={})
+    answer = httpx2.post(
+        FOUND["url"].replace("8011", str(port)), headers={"host": "evil.example"}, json={}, trust_env=False
+    )
     assert answer.status_code == 421
 
 

@@ -12,14 +12,14 @@ from haystack import Document, component
 from haystack.utils import Secret
 
 from retrieval_client import Client, Reranker
-from retrieval_client.reranking import passage
+from retrieval_client.adapters import metadata_of, passage
 
 KEY = Secret.from_env_var("GATEWAY_API_KEY", strict=False)
 
 
 @component
 class GatewayRetriever:
-    """Searches a collection of the gateway at `url`. A document's title and its metadata are its `meta`."""
+    """Searches a collection of the gateway at `url`. `meta` is a document's metadata, with its title as `hit-title`."""
 
     def __init__(
         self,
@@ -48,14 +48,8 @@ class GatewayRetriever:
             pipeline=self.pipeline,
             include=["title", "text", "metadata"],
         )
-        return {
-            "documents": [
-                Document(
-                    id=hit.id, content=hit.text, meta={"title": hit.title, **(hit.metadata or {})}, score=hit.score
-                )
-                for hit in answer.hits
-            ]
-        }
+        found = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in answer.hits]
+        return {"documents": found}
 
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     async def run_async(
@@ -78,7 +72,7 @@ class RerankerRanker:
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
         """Returns the `top_k` best documents, or all; their scores are the re-ranker's."""
-        texts = [passage(document.meta.get("title"), document.content) for document in documents]
+        texts = [passage(document.meta, document.content) for document in documents]
         ranked = self._reranker.rerank(query, texts, top=self.top_k if top_k is None else top_k)
         return {"documents": [replace(documents[index], score=score) for index, score in ranked]}
 

@@ -10,13 +10,14 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from retrieval_client import Client, Reranker
-from retrieval_client.reranking import passage
+from retrieval_client.adapters import metadata_of, passage
 
 
 class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not installed where types are checked
-    """Searches a collection. The metadata of a document, its title and its score are the document's metadata.
+    """Searches a collection. A document has its own metadata, and its title as `hit-title`.
 
-    `k`, `filter` and `pipeline` can also be given to a call: `retriever.invoke("tea", k=3)`.
+    `scores` adds its score as `hit-score`; LangChain then takes one document of two queries for two. `k`, `filter` and
+    `pipeline` can also be given to a call: `retriever.invoke("tea", k=3)`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -26,6 +27,7 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
     k: int = 4
     filter: dict[str, Any] | None = None
     pipeline: str | None = None
+    scores: bool = False
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **asked: Any
@@ -40,11 +42,7 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
             **asked,
         )
         return [
-            Document(
-                id=hit.id,
-                page_content=hit.text or "",
-                metadata={"title": hit.title, "score": hit.score, **(hit.metadata or {})},
-            )
+            Document(id=hit.id, page_content=hit.text or "", metadata=metadata_of(hit, scored=self.scores))
             for hit in answer.hits
         ]
 
@@ -69,7 +67,7 @@ class RerankerCompressor(BaseDocumentCompressor):  # type: ignore[misc]
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """Returns copies of the documents, best first."""
-        texts = [passage(document.metadata.get("title"), document.page_content) for document in documents]
+        texts = [passage(document.metadata, document.page_content) for document in documents]
         return [
             documents[index].model_copy(update={"metadata": {**documents[index].metadata, "relevance_score": score}})
             for index, score in self.reranker.rerank(query, texts, top=self.top_n)

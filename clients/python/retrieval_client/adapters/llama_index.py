@@ -8,11 +8,11 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from retrieval_client import Client, Reranker
-from retrieval_client.reranking import passage
+from retrieval_client.adapters import metadata_of, passage
 
 
 class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LlamaIndex is not installed where types are checked
-    """Searches a collection. A document is a node; its title and its metadata are the node's metadata."""
+    """Searches a collection. A document is a node with the document's metadata, and its title as `hit-title`."""
 
     def __init__(
         self,
@@ -37,12 +37,7 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LlamaIndex is no
             include=["title", "text", "metadata"],
         )
         return [
-            NodeWithScore(
-                node=TextNode(
-                    id_=hit.id, text=hit.text or "", metadata={"title": hit.title or "", **(hit.metadata or {})}
-                ),
-                score=hit.score,
-            )
+            NodeWithScore(node=TextNode(id_=hit.id, text=hit.text or "", metadata=metadata_of(hit)), score=hit.score)
             for hit in answer.hits
         ]
 
@@ -61,6 +56,6 @@ class RerankerPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise ValueError("re-ranking needs the query: pass query_str or query_bundle")
-        texts = [passage(one.metadata.get("title"), one.node.get_content(MetadataMode.NONE)) for one in nodes]
+        texts = [passage(one.metadata, one.node.get_content(MetadataMode.NONE)) for one in nodes]
         ranked = self.reranker.rerank(query_bundle.query_str, texts, top=self.top_n)
         return [NodeWithScore(node=nodes[index].node, score=score) for index, score in ranked]

@@ -116,9 +116,13 @@ async def test_a_lone_surrogate_is_named_in_the_error(client: httpx.AsyncClient)
     assert "lone surrogates" in answer.json()["detail"]
 
 
-async def test_a_body_that_is_not_json_is_a_415(client: httpx.AsyncClient) -> None:
-    answer = await client.post("/echo", content=b"query=a", headers={"content-type": "text/plain"})
+@pytest.mark.parametrize("media", ["text/plain", "application/x-ndjson", "application/jsonl"])
+async def test_a_body_of_another_type_is_a_415_that_names_the_type_to_send(
+    client: httpx.AsyncClient, media: str
+) -> None:
+    answer = await client.post("/echo", content=b'{"query": "a"}', headers={"content-type": media})
     assert answer.status_code == 415
+    assert "application/json" in answer.json()["detail"]
 
 
 async def test_every_answer_carries_its_timings_and_its_request_id(client: httpx.AsyncClient) -> None:
