@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+from urllib.parse import unquote
 
 from evaluator.datasets.corpus import MOST_DOCUMENT_BYTES
 from evaluator.datasets.field_sources import TITLES, FieldNames, named_field
@@ -156,7 +157,7 @@ def _read(path: Path, notes: ReadingNotes) -> tuple[dict[str, object], str, list
     front, first = None, TextSection(end + 1, 0, "")
     try:
         if end and lines[0].startswith("+"):  # every JSON is YAML
-            block = json.dumps(tomllib.loads(block), default=str, ensure_ascii=False)
+            block = json.dumps(tomllib.loads(block), default=lambda moment: moment.isoformat(), ensure_ascii=False)
         front = parse_yaml(block, StringsLoader) if end else None
     except (ValueError, RecursionError) as error:
         notes.left_out("metadata of front matter that cannot be read, so it is text", f"{path}:1: {error}")
@@ -180,7 +181,8 @@ def _markdown_sections(content: str, first: TextSection) -> list[TextSection]:
     # What is nested deeper than `maxNesting`, 20 otherwise, the parser leaves out: of a list half as many levels.
     parser = MarkdownIt("commonmark", {"maxNesting": sys.maxsize}).enable(["table", "strikethrough"])
     sections, line, html = [first], 0, _PlainText(first.parts)
-    for token in parser.parse(content):
+    links: dict[str, Any] = {}
+    for token in parser.parse(content, links):
         line = token.map[0] if token.map else line
         # A heading of a quote or a list begins no section.
         if token.type == "heading_close" and not token.level and (heading := html.heading()):
@@ -189,6 +191,10 @@ def _markdown_sections(content: str, first: TextSection) -> list[TextSection]:
         html.feed(parser.renderer.render([token], parser.options, {}))
         html.close()  # what HTML leaves open takes no other text with it
     html.handle_endtag("p")
+    notes = [link for label, link in links.get("references", {}).items() if label.startswith("^")]
+    html.parts += [
+        unquote(f"{note['href']} {note['title']}").strip() for note in notes
+    ]  # `[^1]: Ibid.` reads as a link
     return sections
 
 

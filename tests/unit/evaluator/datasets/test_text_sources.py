@@ -25,7 +25,7 @@ def read(
 
 
 def title_and_text(folder: Path, content: str) -> tuple[object, object]:
-    document = read(folder, {"note.md": content})[0]["note.md"]
+    document = read(folder, {"note.markdown": content})[0]["note.markdown"]
     return document["title"], document["text"]
 
 
@@ -91,11 +91,11 @@ def test_a_rule_at_the_start_of_a_file_begins_no_front_matter(
     ],
 )
 def test_broken_front_matter_stays_in_the_text_and_is_reported_but_is_no_title(tmp_path: Path, block: str) -> None:
-    made, notes = read(tmp_path, {"note.md": f"{block}\n\n# Heading\n\nBody.\n"})
-    text = str(made["note.md"]["text"])
-    assert made["note.md"]["title"] == "Heading"
+    made, notes = read(tmp_path, {"note.markdown": f"{block}\n\n# Heading\n\nBody.\n"})
+    text = str(made["note.markdown"]["text"])
+    assert made["note.markdown"]["title"] == "Heading"
     assert (block[4:-4].strip() in text, text.endswith("Body.")) == (True, True)
-    assert f"{tmp_path}/note.md:1" in notes
+    assert f"{tmp_path}/note.markdown:1" in notes
 
 
 def test_named_keys_of_front_matter_are_metadata_as_written_and_others_are_named(tmp_path: Path) -> None:
@@ -103,20 +103,20 @@ def test_named_keys_of_front_matter_are_metadata_as_written_and_others_are_named
     yaml += "params:\n  level: 3\n---\n"
     toml = '+++\ntags = ["tea"]\ndone = true\n[params]\nlevel = 3\nday = 2024-05-31\n+++\n'
     names = ("tags", "date created", "version", "done", "empty", "params.level", "params.day", "absent")
-    made, notes = read(tmp_path, {"a.md": yaml + "A.", "deep/b.md": toml + "B.", "c.txt": "C."}, *names)
+    made, notes = read(tmp_path, {"a.markdown": yaml + "A.", "deep/b.markdown": toml + "B.", "c.txt": "C."}, *names)
     assert {identity: document["metadata"] for identity, document in made.items()} == {
-        "a.md": {
+        "a.markdown": {
             "tags": ["tea", "007"], "date_created": "2024-05-31", "version": "1.10", "done": "yes",
             "params_level": "3",
         },
-        "deep/b.md": {"folder": "deep", "tags": ["tea"], "done": "true", "params_level": "3",
+        "deep/b.markdown": {"folder": "deep", "tags": ["tea"], "done": "true", "params_level": "3",
                       "params_day": "2024-05-31"},
         "c.txt": {},
     }  # fmt: skip
     assert f"absent of {tmp_path}" in notes
     assert "tags" not in notes
-    made, notes = read(tmp_path, {"a.md": yaml + "# One\n\nA.\n\n# Two\n\nB."}, "tags", by_heading=True)
-    assert [made[one]["metadata"] for one in ("a.md#one", "a.md#two")] == [{"tags": ["tea", "007"]}] * 2
+    made, notes = read(tmp_path, {"a.markdown": yaml + "# One\n\nA.\n\n# Two\n\nB."}, "tags", by_heading=True)
+    assert [made[one]["metadata"] for one in ("a.markdown#one", "a.markdown#two")] == [{"tags": ["tea", "007"]}] * 2
     assert f"date created of {tmp_path}" in notes
 
 
@@ -129,8 +129,11 @@ def test_named_keys_of_front_matter_are_metadata_as_written_and_others_are_named
     ],
 )  # fmt: skip
 def test_aliases_that_multiply_what_is_written_are_no_metadata(tmp_path: Path, bomb: str) -> None:
-    made, _ = read(tmp_path, {"note.md": f"---\n{bomb}\n---\nBody."}, "a")
-    assert (made["note.md"]["text"], made["note.md"]["metadata"]) == ("Body.", {"a": {}})  # dropped, and counted
+    made, _ = read(tmp_path, {"note.markdown": f"---\n{bomb}\n---\nBody."}, "a")
+    assert (made["note.markdown"]["text"], made["note.markdown"]["metadata"]) == (
+        "Body.",
+        {"a": {}},
+    )  # dropped, and counted
 
 
 @pytest.mark.parametrize(
@@ -143,6 +146,8 @@ def test_aliases_that_multiply_what_is_written_are_no_metadata(tmp_path: Path, b
         ("H<sub>2</sub>O is <b>wa</b>ter<!-- no -->.", "H2O is water."),
         ("<p>H<sub>2</sub>O<br>is <b title='a > b'>wa</b>ter</p><div>a &lt; b</div>", "H2O\nis water\n\na < b"),
         ("The <script> and <textarea> tags, and <style> too.\n\nSeen.", "The and tags, and too.\n\nSeen."),
+        ("Tea[^1] [^b] [it][c]\n\n[^1]: Straße.\n[^b]: https://x.y 'Of tea'\n\n[c]: https://z", 
+         "Tea^1 ^b it\n\nStraße.\n\nhttps://x.y Of tea"),
         ("<h1>Of HTML</h1>\n<pre>a\n  b</pre>\n\nSeen.", "Of HTML\n\na\n  b\n\nSeen."),
         ("```\n<br>\n\n  a\n```\n> ## Quoted\n> Seen.", "<br>\n\n  a\n\nQuoted\n\nSeen."),
         ('<img src="x.png" alt="A bell"><img src="y.png" alt="A lamp">', "A bell A lamp"),
@@ -168,16 +173,16 @@ def test_a_heading_over_two_lines_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_nested_too_deeply_is_a_fault_with_its_name(tmp_path: Path) -> None:
-    (tmp_path / "deep.md").write_text("> " * 5_000 + "text")
+    (tmp_path / "deep.markdown").write_text("> " * 5_000 + "text")
     notes = ReadingNotes()
     assert list(text_documents(tmp_path, FieldNames(), notes, by_heading=False)) == []
-    with pytest.raises(Exception, match=r"deep\.md"):
+    with pytest.raises(Exception, match=r"deep\.markdown"):
         notes.expect_nothing_wrong()
 
 
 def test_names_of_files_and_folders_are_composed_and_anchors_keep_their_marks(tmp_path: Path) -> None:
-    name = unicodedata.normalize("NFD", "Cafés/Crème.md")
+    name = unicodedata.normalize("NFD", "Cafés/Crème.markdown")
     heading = unicodedata.normalize("NFD", "Thé")
     made, _ = read(tmp_path, {name: f"# {heading}\n\nA.\n\n# Thé\n\nB.\n\n# हिन्दी\n\nC.\n"}, by_heading=True)
-    assert list(made) == ["Cafés/Crème.md#thé", "Cafés/Crème.md#thé-1", "Cafés/Crème.md#हिन्दी"]
-    assert made["Cafés/Crème.md#thé"]["metadata"] == {"folder": "Cafés"}
+    assert list(made) == ["Cafés/Crème.markdown#thé", "Cafés/Crème.markdown#thé-1", "Cafés/Crème.markdown#हिन्दी"]
+    assert made["Cafés/Crème.markdown#thé"]["metadata"] == {"folder": "Cafés"}
