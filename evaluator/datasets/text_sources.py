@@ -191,10 +191,9 @@ def _markdown_sections(content: str, first: TextSection) -> list[TextSection]:
         html.feed(parser.renderer.render([token], parser.options, {}))
         html.close()  # what HTML leaves open takes no other text with it
     html.handle_endtag("p")
-    notes = [link for label, link in links.get("references", {}).items() if label.startswith("^")]
-    html.parts += [
-        unquote(f"{note['href']} {note['title']}").strip() for note in notes
-    ]  # `[^1]: Ibid.` reads as a link
+    for label, note in links.get("references", {}).items():
+        if label.startswith("^"):  # `[^1]: Ibid.`, a footnote that reads as a link
+            html.parts.append(unquote(f"{note['href']} {note['title']}").strip())
     return sections
 
 
@@ -219,13 +218,11 @@ class _PlainText(HTMLParser):
         """Hides nothing: a sentence may name the tag <script>, and nothing ends it."""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        """Ends or parts what stands before a tag."""
         self.handle_endtag(tag)
         self._text += (dict(attrs).get("alt") or "") if tag == "img" else ""
         self._as_it_is = tag == "pre" or self._as_it_is
 
     def handle_endtag(self, tag: str) -> None:
-        """Ends or parts what stands within a tag."""
         self._text += _GAPS.get(tag, "")
         if tag not in self._ending:
             return
@@ -237,5 +234,4 @@ class _PlainText(HTMLParser):
         self._text, self._as_it_is = "", self._as_it_is and tag != "pre"
 
     def handle_data(self, data: str) -> None:
-        """Adds a text."""
         self._text += data if self._as_it_is else data.replace("\n", " ")
