@@ -67,6 +67,12 @@ class FieldNames:
         names = (identity, *([title] if title is not None else []), *texts, *self.metadata)
         return made, {METADATA, *(name for name in names if _value(fields, name) is not None)}
 
+    def kept(self, fields: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
+        """Yields name, name on the wire, and value as it is written, of the metadata that is there and not empty."""
+        for name in self.metadata:
+            if value := _value(fields, name):
+                yield name, _field_name(name), value
+
 
 def table_documents(path: Path, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
     """Yields a document a row. Wrong rows are faults of `notes`. Raises DatasetError for a file that is no table."""

@@ -1,6 +1,7 @@
 """Owns what makes two ids of a collection the same, and which ids a corpus has, at 8 bytes an id."""
 
 import re
+import unicodedata
 from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -23,11 +24,12 @@ _UNREADABLE = re.compile(r"[\s%]")
 
 
 def plain_id(text: str) -> str:
-    """Returns an id without the white space and byte order marks around it and without the quotes of a CSV cell.
+    """Returns an id in Unicode's NFC, without white space, byte order marks and the quotes of a CSV cell around it.
 
-    It is applied to the ids of corpus, queries and judgments alike: a file that quotes its ids, or pads them, names the
-    same documents as one that does not.
+    It is applied to the ids of corpus, queries, judgments and runs alike: a file that quotes its ids, pads them, or has
+    their accents apart, as names of files of macOS have, names the same documents as one that does not.
     """
+    text = unicodedata.normalize("NFC", text)
     while True:
         text = text.strip()
         if text[:1] == _MARK or text[-1:] == _MARK:
@@ -41,10 +43,11 @@ def plain_id(text: str) -> str:
 def slug(text: str, used: set[str], most: int = 100) -> str:
     """Makes a readable id that is not in `used`, and adds it there: words in lower case, joined by `-`.
 
-    They are those of the anchor that GitHub gives a heading, cut to `most` characters. The next of the same words ends
-    with `-1`.
+    They are those of the anchor that GitHub gives a heading, in NFC, cut to `most` characters. The next of the same
+    words ends with `-1`.
     """
-    words = re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", text.lower()).strip())
+    text = unicodedata.normalize("NFC", text.lower())
+    words = "-".join("".join(one for one in text if one in "-_" or one.isspace() or _in_word(one)).split())
     plain = words[:most].strip("-") or "untitled"
     found, number = plain, 0
     while found in used:
@@ -52,6 +55,11 @@ def slug(text: str, used: set[str], most: int = 100) -> str:
         found = f"{plain}-{number}"
     used.add(found)
     return found
+
+
+def _in_word(character: str) -> bool:
+    # Marks are the vowels of Hindi and Thai. U+FE0F is one too, and only gives an emoji its colours.
+    return unicodedata.category(character)[0] in "LMN" and character != "\ufe0f"
 
 
 def encoded_id(identity: str) -> str:
@@ -62,7 +70,7 @@ def encoded_id(identity: str) -> str:
 def decoded_id(text: str, place: str) -> str:
     """Returns the id that `encoded_id` wrote. Raises DatasetError for what it cannot have written."""
     try:
-        identity = unquote(text, errors="strict")
+        identity = unicodedata.normalize("NFC", unquote(text, errors="strict"))
     except UnicodeDecodeError as error:
         raise DatasetError(f"{place}: {text!r} is not percent-encoded UTF-8") from error
     if _BREAKS.search(identity) or UNSENDABLE.search(identity):
@@ -71,7 +79,7 @@ def decoded_id(text: str, place: str) -> str:
 
 
 def read_id(value: object, place: str) -> tuple[str, bool]:
-    """Returns the plain id of a JSON `_id`, and whether it had white space or quotes around it. Raises DatasetError."""
+    """Returns the plain id of a JSON `_id`, and whether it was written otherwise. Raises DatasetError."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):

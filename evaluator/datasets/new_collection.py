@@ -109,7 +109,7 @@ def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_headi
     path = Path(source)
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if _is_text(path):
-        return text_documents(path, notes, by_heading=by_heading)
+        return text_documents(path, fields, notes, by_heading=by_heading)
     if suffix in field_sources.TABLES:
         return table_documents(path, fields, notes)
     if suffix in field_sources.OBJECTS:
@@ -125,10 +125,8 @@ def _is_text(path: Path) -> bool:
 def _expect_used(sources: Sequence[str], fields: FieldNames, *, by_heading: bool) -> None:
     """Raises WrongOption for an option that none of the sources heeds."""
     texts = [_is_text(Path(source)) for source in sources]
-    if fields.given and all(texts):
-        raise WrongOption(
-            "--id, --title, --text, --metadata: no source has fields; leave them out for Markdown and text"
-        )
+    if any((fields.id, fields.title, fields.texts)) and all(texts):
+        raise WrongOption("--id, --title, --text: no source has fields; leave them out for Markdown and text")
     if by_heading and not any(texts):
         raise WrongOption("--by heading: no source is Markdown; leave it out for documents with fields")
 

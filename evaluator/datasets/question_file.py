@@ -1,6 +1,7 @@
 """Reads questions, and which documents answer them, from a table: `query,document,grade`."""
 
 import difflib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ _WIRE = TypeAdapter[str](QueryText)
 
 @dataclass(slots=True)
 class DocumentNames:
-    """The ids of a corpus, and its documents by title; case and white space of titles do not count."""
+    """The ids of a corpus, and its documents by title; case, white space and Unicode's form of titles do not count."""
 
     ids: set[str] = field(default_factory=set)
     titles: dict[str, list[str]] = field(default_factory=dict)
@@ -114,10 +115,9 @@ def read_questions(path: Path, names: DocumentNames, questions: Questions, notes
 def _query(cell: str, place: str) -> str:
     text = " ".join(cell.split())
     try:
-        _WIRE.validate_python(text)
+        return _WIRE.validate_python(text)
     except ValidationError as error:
         raise DatasetError(f"{place}: query: {validation_message(error.errors()[0])}") from error
-    return text
 
 
 def _grade(cells: Mapping[str, str], place: str) -> int:
@@ -127,4 +127,4 @@ def _grade(cells: Mapping[str, str], place: str) -> int:
 
 
 def _plain(title: str) -> str:
-    return " ".join(title.split()).casefold()
+    return unicodedata.normalize("NFC", " ".join(title.split()).casefold())

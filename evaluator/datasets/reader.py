@@ -48,7 +48,7 @@ class DatasetCounts(Wire):
     positive_judgments_missing: Count = 0  # their document is not in the corpus: no pipeline can find it
     documents_without_text: Count = 0  # neither title nor text; loaded, and found by nothing
     texts_elsewhere: Count = 0  # documents without `text` that have one under another name, such as `contents`
-    ids_trimmed: Count = 0  # of documents and queries: white space or quotes around them were removed
+    ids_trimmed: Count = 0  # of documents and queries: white space or quotes around them went, or they were no NFC
     queries_unsendable: Count = 0  # left out, because no request can carry them
     judged_queries_unsendable: Count = 0  # of these; in no denominator, and their judgments are not counted
 
@@ -180,7 +180,7 @@ def read_dataset(
             f"{qrels}: judged, but not in {asked.name}: {', '.join(orphans[:5])} ({len(orphans)} in all)"
         )
     if queries.trimmed and strict:
-        raise DatasetError(f"{asked}: ids with white space or quotes around them: {queries.trimmed}")
+        raise DatasetError(f"{asked}: ids with white space or quotes around them, or no NFC: {queries.trimmed}")
     lines = HashedLines(corpus)
     summary = _summarise(corpus, lines, queries, strict)
     counts, schema = _counted(corpus, qrels, judgments, grades, queries, summary, strict)
@@ -249,7 +249,9 @@ def _expect_nothing_to_decide(found: CorpusDocument) -> None:
         unread = shown(", ".join(sorted(found.unread)))
         raise DatasetError(f"{found.place}: {unread}: not read; a BEIR corpus has {', '.join(CORPUS_FIELDS)}")
     if found.trimmed:
-        raise DatasetError(f"{found.place}: _id: white space or quotes around it (without strict they are removed)")
+        raise DatasetError(
+            f"{found.place}: _id: white space or quotes around it, or no NFC (without strict it is mended)"
+        )
 
 
 def _expect_no_duplicate(corpus: Path, repeated: frozenset[int]) -> None:

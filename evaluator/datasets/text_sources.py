@@ -1,31 +1,34 @@
 """Reads documents from Markdown and plain text: a document a file, or a document a heading.
 
 The id is the path below the folder, with the anchor of the heading: it stays when the content changes. A document of a
-folder below has that folder as metadata.
+folder below has that folder as metadata, and the keys of its front matter that the user names.
 """
 
-import html
+import json
 import os
-import re
-from collections.abc import Iterator
+import sys
+import tomllib
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
+from urllib.parse import unquote
 
+from evaluator.datasets.corpus import MOST_DOCUMENT_BYTES
+from evaluator.datasets.field_sources import TITLES, FieldNames, named_field
 from evaluator.datasets.ids import slug
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import DatasetError
-
-if TYPE_CHECKING:  # imported where it is used: it takes 80 ms, and other commands need none of it
-    from markdown_it.token import Token
+from services.chassis.settings.strict_yaml import StringsLoader, parse_yaml
 
 MARKDOWN = (".md", ".markdown")
 TEXTS = (*MARKDOWN, ".txt")
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\n([\w-]+[ \t]*:.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
-_FRONT_TITLE = re.compile(r"^title:[ \t]*(['\"]?)(.+?)\1[ \t]*$", re.MULTILINE)
-_TAGS = re.compile(r"<!--.*?-->|<[^<>]*>", re.DOTALL)
+_FRONT_ENDS = {"---": ("---", "..."), "+++": ("+++",)}  # of front matter in YAML, in TOML, by its first line
+_GAPS = {"br": "\n", "img": " ", "td": " ", "th": " "}
 
 
 @dataclass(slots=True)
@@ -43,24 +46,41 @@ class TextSection:
         return "\n\n".join(self.parts).strip()
 
 
-def text_documents(source: Path, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
+def text_documents(
+    source: Path, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool
+) -> Iterator[PlacedDocument]:
     """Yields the documents of a folder, in the order of paths, or of one file. Hidden files are not read.
 
-    A file that cannot be read is a fault of `notes`; files of other kinds and empty documents are left out there.
+    A file that cannot be read is a fault of `notes`; files of other kinds, empty documents, and keys of front matter
+    that are not named are left out there. So are names that no front matter has: other sources may have them.
     """
     found = False
+    there: set[str] = set()
+    taken: set[str] = set()
     for path in _files(source):
-        identity = path.relative_to(source).as_posix() if path != source else path.name
+        name = path.relative_to(source).as_posix() if path != source else path.name
+        identity = unicodedata.normalize("NFC", name)  # macOS stores the accents of names apart
         if path.suffix.lower() not in TEXTS:
             notes.left_out("files that are neither Markdown nor text", identity)
             continue
         found = True
         folder = identity.rpartition("/")[0]
         try:
-            for place, made in _documents(path, identity, notes, by_heading=by_heading):
-                yield place, {**made, "metadata": {"folder": folder}} if folder else made
+            front, title, sections = _read(path, notes)
         except DatasetError as error:
             notes.wrong(error)
+            continue
+        metadata: dict[str, object] = {"folder": folder} if folder else {}
+        for name, wire, value in fields.kept(front):
+            taken.add(name)
+            metadata[wire] = value if _is_plain(value) else {}  # which is dropped, and counted
+        there |= front.keys()
+        for place, made in _documents(path, identity, title, sections, notes, by_heading=by_heading):
+            yield place, {**made, "metadata": metadata}
+    for name in sorted(set(fields.metadata) - taken):
+        notes.left_out("metadata that no front matter has", f"{name} of {source}")
+    for name in sorted(there - taken - {one.partition(".")[0] for one in taken}):
+        notes.left_out("fields (--metadata keeps one for filters)", f"{name} of {source}")
     if not found:
         notes.wrong(f"{source}: no file there ends with {', '.join(TEXTS)}; name files of other formats one by one")
 
@@ -80,12 +100,15 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _documents(path: Path, identity: str, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
-    content = re.sub(r"\r\n?", "\n", HashedLines(path).text())
-    if path.suffix.lower() not in MARKDOWN:
-        title, sections = "", [TextSection(1, 0, "", [content])]
-    else:
-        title, sections = _markdown_sections(content)
+def _is_plain(value: object) -> bool:
+    """Returns whether a value of front matter is a text, or texts, and fits: aliases may repeat a long one often."""
+    texts = value if isinstance(value, list) else [value]
+    return all(isinstance(one, str) for one in texts) and sum(map(len, texts)) <= MOST_DOCUMENT_BYTES
+
+
+def _documents(
+    path: Path, identity: str, title: str, sections: list[TextSection], notes: ReadingNotes, *, by_heading: bool
+) -> Iterator[PlacedDocument]:
     if by_heading:
         yield from _by_heading(path, identity, title, sections, notes)
         return
@@ -93,7 +116,7 @@ def _documents(path: Path, identity: str, notes: ReadingNotes, *, by_heading: bo
         title, first.heading = first.heading, ""
     text = "\n\n".join(part for one in sections for part in (one.heading, one.text) if part)
     if text or title:
-        yield f"{path}:1", {"_id": identity, "title": title or path.stem, "text": text}
+        yield f"{path}:1", {"_id": identity, "title": title or Path(identity).stem, "text": text}
     else:
         notes.left_out("files without a text", identity)
 
@@ -112,51 +135,103 @@ def _by_heading(
         headings = [other.heading for other in above]
         trail = [title, *headings] if title and headings[:1] != [title] else headings
         if one.text:
-            yield place, {"_id": anchor, "title": " > ".join(trail) or path.stem, "text": one.text}
+            yield place, {"_id": anchor, "title": " > ".join(trail) or Path(identity).stem, "text": one.text}
         elif one.heading and (following is None or following.level <= one.level):
             notes.left_out("headings without a text", place)
     if not any(one.heading or one.text for one in sections):
         notes.left_out("files without a text", identity)
 
 
-def _markdown_sections(content: str) -> tuple[str, list[TextSection]]:
-    """Returns the title of the front matter, empty without one, and the sections of a text in Markdown."""
-    from markdown_it import MarkdownIt
+def _read(path: Path, notes: ReadingNotes) -> tuple[dict[str, object], str, list[TextSection]]:
+    """Returns front matter without its title, the title, empty without one, and the sections. Raises DatasetError.
 
-    front = _FRONT_MATTER.match(content)
-    named = _FRONT_TITLE.search(front[1]) if front else None
-    skipped = front.end() if front else 0
-    line = content.count("\n", 0, skipped) + 1
-    tokens = MarkdownIt("commonmark").enable("table").parse(content[skipped:])
-    sections = [TextSection(line, 0, "")]
-    cells: list[str] = []  # of a row of a table
-    before: Token | None = None
-    for token in tokens:
-        opened = before.type if before else ""
-        if before is not None and opened == "heading_open" and not before.level:
-            if heading := " ".join(_plain(token).split()):
-                sections.append(TextSection(line + (token.map or [0])[0], int(before.tag[1:]), heading))
-        elif opened in ("td_open", "th_open"):
-            cells.append(_plain(token))
-        elif token.type == "tr_close":
-            sections[-1].parts.append(" ".join(cells))
-            cells.clear()
-        elif token.type in ("inline", "fence", "code_block", "html_block"):
-            sections[-1].parts.append(_plain(token))
-        before = token
-    return named[2] if named else "", sections
-
-
-def _plain(token: "Token") -> str:
-    """Returns the text of a token, without its marks and tags."""
-    if token.type == "html_block":
-        return html.unescape(_TAGS.sub(" ", token.content)).strip()
-    if token.children is None:
-        return token.content.rstrip("\n")
-    return "".join(_inline(one) for one in token.children)
+    Front matter that its language does not read is reported, and stands in the text as it is.
+    """
+    content = HashedLines(path).text().replace("\r\n", "\n").replace("\r", "\n")
+    if path.suffix.lower() not in MARKDOWN:
+        return {}, "", [TextSection(1, 0, "", [content])]
+    lines = content.split("\n")
+    ends = _FRONT_ENDS.get(lines[0].rstrip(), ())
+    end = next((at for at, line in enumerate(lines) if at and line.rstrip() in ends), 0)
+    block = "\n".join(["", *lines[1:end]])  # its errors name the line of the file
+    front, first = None, TextSection(end + 1, 0, "")
+    try:
+        if end and lines[0].startswith("+"):  # every JSON is YAML
+            block = json.dumps(tomllib.loads(block), default=lambda moment: moment.isoformat(), ensure_ascii=False)
+        front = parse_yaml(block, StringsLoader) if end else None
+    except (ValueError, RecursionError) as error:
+        notes.left_out("metadata of front matter that cannot be read, so it is text", f"{path}:1: {error}")
+        first.parts.append(block)
+    if isinstance(front, str | list):  # what stands between two thematic breaks
+        front, end = None, 0
+    front = front or {}
+    name = named_field(front, TITLES[:1])
+    title = str(front.pop(name)) if name is not None and isinstance(front[name], str) else ""
+    try:
+        sections = _markdown_sections("\n".join(lines[end + 1 if end else 0 :]), first)
+    except RecursionError as error:
+        raise DatasetError(f"{path}: its lists or quotes are nested too deeply") from error
+    return front, " ".join(title.split()), sections
 
 
-def _inline(token: "Token") -> str:
-    if token.type in ("softbreak", "hardbreak"):
-        return " " if token.type == "softbreak" else "\n"
-    return token.content if token.type in ("text", "code_inline", "image") else ""
+def _markdown_sections(content: str, first: TextSection) -> list[TextSection]:
+    """Returns `first`, which takes what stands before the first heading, and the sections of a text in Markdown."""
+    from markdown_it import MarkdownIt  # it takes 80 ms, and other commands need none of it
+
+    # What is nested deeper than `maxNesting`, 20 otherwise, the parser leaves out: of a list half as many levels.
+    parser = MarkdownIt("commonmark", {"maxNesting": sys.maxsize}).enable(["table", "strikethrough"])
+    sections, line, html = [first], 0, _PlainText(first.parts)
+    links: dict[str, Any] = {}
+    for token in parser.parse(content, links):
+        line = token.map[0] if token.map else line
+        # A heading of a quote or a list begins no section.
+        if token.type == "heading_close" and not token.level and (heading := html.heading()):
+            sections.append(TextSection(first.line + line, int(token.tag[1:]), heading))
+            html.parts = sections[-1].parts
+        html.feed(parser.renderer.render([token], parser.options, {}))
+        html.close()  # what HTML leaves open takes no other text with it
+    html.handle_endtag("p")
+    for label, note in links.get("references", {}).items():
+        if label.startswith("^"):  # `[^1]: Ibid.`, a footnote that reads as a link
+            html.parts.append(unquote(f"{note['href']} {note['title']}").strip())
+    return sections
+
+
+class _PlainText(HTMLParser):
+    """Collects the paragraphs of rendered Markdown; HTML that stands in it is read alike."""
+
+    def __init__(self, parts: list[str]) -> None:
+        from markdown_it.common.html_blocks import block_names
+
+        super().__init__()
+        self.parts = parts
+        self._ending = {*block_names, "pre"} - _GAPS.keys()  # tags that end a paragraph; others stand within a word
+        self._text = ""
+        self._as_it_is = False
+
+    def heading(self) -> str:
+        """Takes what was read last, in one line."""
+        heading, self._text = " ".join(self._text.split()), ""
+        return heading
+
+    def set_cdata_mode(self, elem: str, **_: object) -> None:
+        """Hides nothing: a sentence may name the tag <script>, and nothing ends it."""
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.handle_endtag(tag)
+        self._text += (dict(attrs).get("alt") or "") if tag == "img" else ""
+        self._as_it_is = tag == "pre" or self._as_it_is
+
+    def handle_endtag(self, tag: str) -> None:
+        self._text += _GAPS.get(tag, "")
+        if tag not in self._ending:
+            return
+        lines = self._text.rstrip("\n").split("\n")
+        if not self._as_it_is:
+            lines = [plain for line in lines if (plain := " ".join(line.split()))]
+        if part := (" " if tag == "tr" else "\n").join(lines):
+            self.parts.append(part)
+        self._text, self._as_it_is = "", self._as_it_is and tag != "pre"
+
+    def handle_data(self, data: str) -> None:
+        self._text += data if self._as_it_is else data.replace("\n", " ")

@@ -85,6 +85,42 @@ async def test_a_later_pass_sends_what_changed_and_deletes_what_is_gone(
     assert await stored(notes) == {"README.md#0": "# Tea\n\nWhite."}
 
 
+@pytest.mark.parametrize(
+    ("content", "title"),
+    [
+        ("```sh\n# a comment\n```\n\n# Tea\n\nGreen.\n", "Tea"),
+        ("\ufeff---\n# a comment\ntags: [a]\n---\n\nTea\n===\n\nGreen.\n", "Tea"),
+        ("    # code\n\n  # Tea #\n\nGreen.\n", "Tea"),
+        ("## Second\n\n#tag\n\nGreen.\n", "README.md"),
+    ],
+)
+async def test_the_title_is_the_first_heading_by_the_rules_of_markdown(
+    gateway: str, folder: Path, notes: AsyncClient, content: str, title: str
+) -> None:
+    (folder / "README.md").write_text(content)
+    await one_pass(gateway, folder)
+    assert {one.title async for one in notes.documents("notes") if one.id == "README.md#0"} == {title}
+
+
+@pytest.mark.parametrize(
+    ("text", "chunks"),
+    [
+        ("茶" * 500, [200, 200, 180]),  # a letter is a token of the models
+        ("กาน้ำชา" * 50, [200, 190]),
+        ("Tea 茶は美味しい。" * 20, [220]),
+        ("x" * 3_000, [1_360, 1_360, 880]),
+    ],
+)
+async def test_a_chunk_is_no_longer_than_a_model_reads_in_every_script(
+    gateway: str, folder: Path, notes: AsyncClient, text: str, chunks: list[int]
+) -> None:
+    (folder / "README.md").write_text(text)
+    await one_pass(gateway, folder)
+    found = [part for identity, part in sorted((await stored(notes)).items()) if identity.startswith("README.md")]
+    assert [len(part) for part in found] == chunks
+    assert all(part in text for part in found)
+
+
 async def test_a_folder_without_markdown_changes_nothing(gateway: str, folder: Path, notes: AsyncClient) -> None:
     await one_pass(gateway, folder)
     process = await started(gateway, folder / "absent")
@@ -96,7 +132,7 @@ async def test_a_folder_without_markdown_changes_nothing(gateway: str, folder: P
 async def test_a_first_pass_that_failed_goes_on_in_the_same_generation(
     gateway: str, folder: Path, notes: AsyncClient
 ) -> None:
-    (folder / "README.md").write_text("x" * 8_000_000)  # more than a gateway takes
+    (folder / "README.md").write_text(f"a{' ' * 8_000_000}b")  # more than a gateway takes
     for _ in range(2):
         process = await started(gateway, folder)
         assert (await process.communicate())[0].startswith(b"document-too-large: document 'README.md#0'")

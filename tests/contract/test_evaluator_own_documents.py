@@ -1,6 +1,7 @@
 """`datasets from` makes a collection of documents as they are, which every later step reads."""
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -331,3 +332,39 @@ def test_named_fields_and_the_folder_of_a_file_are_metadata_that_filters_can_use
         "shop/hours.markdown": {"folder": "shop"},
         "notes.txt": {},
     }
+
+
+def test_named_keys_of_front_matter_are_kept_and_other_options_of_fields_are_refused(tmp_path: Path) -> None:
+    written(
+        tmp_path / "vault" / "Tea.markdown",
+        "---\ntitle: >-\n  Green\n  tea\ntags: [hot, drink]\n---\nA leaf.<br>A cup.\n",
+    )
+    asked = written(tmp_path / "q.csv", "query,document\nleaf,green tea\n")
+    words = ("from", tmp_path / "vault", "--metadata", "tags", "--queries", asked, "--to", tmp_path / "made")
+    assert evaluator(*words, "--title", "name").exit_code == 2
+    assert evaluator(*words).exit_code == 0
+    [document] = read_dataset(tmp_path / "made").documents()
+    assert (document.title, document.text) == ("Green tea", "A leaf.\nA cup.")
+    assert document.metadata == {"tags": ("hot", "drink")}
+
+
+@pytest.mark.parametrize(("files", "people"), [("NFD", "NFC"), ("NFC", "NFD")])
+def test_a_name_is_the_same_however_its_accents_are_stored(tmp_path: Path, files: str, people: str) -> None:
+    def in_form(form: str, text: str) -> str:
+        return unicodedata.normalize("NFD" if form == "NFD" else "NFC", text)
+
+    folder = tmp_path / "notes"
+    written(folder / in_form(files, "Café/Thé vert.markdown"), in_form(files, "# Über Grüntee\n\nA leaf.\n"))
+    written(folder / in_form(files, "Crème.txt"), "Milk.")
+    table = written(tmp_path / "a.csv", in_form(files, "id,title,text\nÉ1,Öl,Fat.\n"))
+    rows = "leaf,über  GRÜNTEE\nleaf too,Café/Thé vert.markdown\nmilk,crème\nfat,é1\nfat again,É1\nthé,ÖL\n"
+    asked = written(tmp_path / "q.csv", in_form(people, f"query,document\n{rows}".replace("fat,é1\n", "")))
+    asked.write_text(asked.read_text() + in_form(files, "thé,Öl\n"))
+    done = evaluator("from", folder, table, "--queries", asked, "--to", tmp_path / "made")
+    assert done.exit_code == 0, done.stderr
+    read = read_dataset(tmp_path / "made", strict=True)
+    assert read.judgments == {
+        "leaf": {"Café/Thé vert.markdown": 1}, "leaf-too": {"Café/Thé vert.markdown": 1}, "milk": {"Crème.txt": 1},
+        "fat-again": {"É1": 1}, "thé": {"É1": 1},
+    }  # fmt: skip
+    assert next(iter(read.documents())).metadata == {"folder": "Café"}

@@ -30,10 +30,17 @@ class StrictLoader(yaml.SafeLoader):
         return node
 
 
-def parse_yaml(text: str) -> Any:
+class StringsLoader(StrictLoader):
+    """StrictLoader that leaves every scalar the string that is written: `yes`, `02139` and `2024-05-31` too."""
+
+    yaml_implicit_resolvers = {}
+    yaml_constructors = {}
+
+
+def parse_yaml(text: str, loader: type[StrictLoader] = StrictLoader) -> Any:
     """Parses one YAML document. Raises InvalidYaml."""
     try:
-        return yaml.load(text, StrictLoader)
+        return yaml.load(text, loader)
     except InvalidYaml:
         raise
     except RecursionError as error:

@@ -312,3 +312,15 @@ def test_of_more_fields_than_a_collection_can_declare_the_first_are_declared_and
     assert CollectionDeclaration(metadata=dict(dataset.schema)).metadata == dataset.schema
     assert len(dataset.schema) == 256
     assert len(dataset.counts.metadata_fields_undeclared) == 32
+
+
+def test_ids_match_however_their_accents_are_stored_and_what_was_composed_is_counted(shop: Path) -> None:
+    append(shop / "corpus.jsonl", '{"_id": "cafe\u0301", "text": "x"}\n')
+    append(shop / "queries.jsonl", '{"_id": "the\u0301", "text": "tea"}\n')
+    (shop / "qrels" / "test.tsv").write_text("th\u00e9\tcaf\u00e9\t1\n", encoding="utf-8")
+    read = read_dataset(shop)
+    assert read.judgments == {"th\u00e9": {"caf\u00e9": 1}}
+    assert (read.counts.judged_documents_missing, read.counts.ids_trimmed) == (0, 2)
+    append(shop / "corpus.jsonl", '{"_id": "caf\u00e9", "text": "y"}\n')
+    with pytest.raises(DatasetError, match="above already"):
+        read_dataset(shop)

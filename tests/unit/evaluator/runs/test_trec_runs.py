@@ -83,6 +83,11 @@ def test_ids_equal_those_of_a_dataset_whatever_stands_around_them(tmp_path: Path
     assert read_run(tmp_path / "run") == {"q 1": ("d1",)}
 
 
+def test_ids_of_other_tools_are_composed_as_those_of_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "a.trec").write_text("the\u0301 Q0 cafe\u0301 1 2 x\n", encoding="utf-8")
+    assert read_run(tmp_path / "a.trec") == {"th\u00e9": ("caf\u00e9",)}
+
+
 def test_a_compressed_file_is_read_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "run.gz").write_bytes(gzip.compress(b"q1 Q0 a 1 2 x\n"))
     assert read_run(tmp_path / "run.gz") == {"q1": ("a",)}

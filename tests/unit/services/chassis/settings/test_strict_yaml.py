@@ -12,7 +12,7 @@ from evaluator.replay.grid import read_grid
 from gateway.search.catalog import read_pipelines
 from gateway.search.plan import PipelineError
 from gateway.settings import BackendAddress
-from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
+from services.chassis.settings.strict_yaml import InvalidYaml, StringsLoader, parse_yaml
 from services.inference.profiles import ModelError, load_profiles
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -77,3 +77,12 @@ def test_every_reader_of_yaml_names_the_file_and_the_line(tmp_path: Path) -> Non
 def test_no_yaml_is_read_in_another_way() -> None:
     calls = [file for file in CODE if any(call in file.read_text() for call in ("safe_load", "yaml.load", "yaml.full"))]
     assert [file.name for file in calls] == ["strict_yaml.py"]
+
+
+def test_scalars_may_stay_as_they_are_written() -> None:
+    text = "a: yes\nb: [02139, 1.10, 2024-05-31, ~, !!int 7]\n<<: x\nc: {=: 1}\n"
+    assert parse_yaml(text, StringsLoader) == {
+        "a": "yes", "b": ["02139", "1.10", "2024-05-31", "~", "7"], "<<": "x", "c": {"=": "1"},
+    }  # fmt: skip
+    with pytest.raises(InvalidYaml, match="twice"):
+        parse_yaml("a: 1\na: 2", StringsLoader)
