@@ -1,19 +1,25 @@
 """Checks the analysis of the embedded engine case by case. An integration test compares it with Elasticsearch's."""
 
+import json
 import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import Stemmer
+from hypothesis import given
+from hypothesis import strategies as st
 
+from services.contracts import words
 from services.contracts.base import Language
-from services.contracts.words import WORD
+from services.contracts.words import WORD, word_pattern
 from services.lexical import analysis
 from services.lexical.analysis import joined_words_of, term_spans, words_of
 from services.lexical.languages import LANGUAGES, LanguageRules
+from tests.golden.make_analysed_texts import ANALYSED_TEXTS, KEPT
 
 CASES = {
     "words are stemmed by Porter": ("running flies happily generalizations", "run fli happili gener"),
@@ -62,6 +68,31 @@ def test_a_long_text_without_spaces_has_every_bigram_between_its_marks() -> None
     assert words_of(sentence * 10_000, "cjk") == words_of(sentence, "cjk") * 10_000
 
 
+@pytest.mark.parametrize("one", json.loads(ANALYSED_TEXTS.read_text(encoding="utf-8")), ids=lambda one: one["about"])
+def test_a_text_of_any_script_has_the_words_that_elasticsearch_gave(one: dict[str, Any]) -> None:
+    languages = KEPT if Stemmer.version() < "3" else KEPT[:3]
+    assert {language: words_of(one["text"], language) for language in languages} == {
+        language: one[language] for language in languages
+    }
+
+
+# What the fast expression takes: every character of it below U+3000.
+PLAIN = [chr(point) for point in range(0x3000) if words._PLAIN.fullmatch(chr(point))]
+
+
+def test_the_fast_expression_has_the_words_of_the_general_one_for_each_of_its_characters() -> None:
+    assert len(PLAIN) > 900
+    for one in PLAIN:
+        for text in (one, f"a{one}b", f"1{one}2", f"_{one}_", f"a{one}{one}b", f"é{one}1"):
+            assert word_pattern(text).findall(text) == WORD.findall(text), ascii(text)
+
+
+@given(st.text(st.sampled_from("ab1_.,:;'’·éж -\"…\n") | st.sampled_from(PLAIN), max_size=40))
+def test_the_fast_expression_has_the_words_of_the_general_one(text: str) -> None:
+    assert word_pattern(text) is words._PLAIN_WORD
+    assert word_pattern(text).findall(text) == WORD.findall(text) == words.WORD_OR_RUN.findall(text)
+
+
 MARKS = "\u0301\u0316"  # of two classes: canonical ordering has to sort them
 
 
@@ -75,7 +106,14 @@ def seconds(text: str, language: Language = "english") -> float:
     ("language", "unit"),
     [
         *(("english", unit) for unit in (MARKS, "e" + MARKS, "a.", "a'", ".", "a", "\u4e2d", "b ")),
-        *(("cjk", unit) for unit in ("\u4e2d", "가", "가a", "가.", "中가", "ｶﾞ", "ﾞ", "a'")),
+        *(
+            ("english", unit)
+            for unit in ("_", "_" + MARKS, "\u200d", "🔥\u200d", 'א"', "é.\u200d", "カ_", "ก", "🇩", "#")
+        ),
+        *(
+            ("cjk", unit)
+            for unit in ("\u4e2d", "가", "가a", "가.", "中가", "ｶﾞ", "ﾞ", "a'", "カ_", "中\u200d", "가\u200d.")
+        ),
         ("french", "l'"),
     ],
 )
