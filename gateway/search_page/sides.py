@@ -1,10 +1,8 @@
 """Owns what the page shows of an answer: hits, degradations, times and stages. Pure: renders nothing."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal
 
 from gateway.search_page.form import PageSearch
@@ -16,8 +14,6 @@ SIDES = ("left", "right")
 EXCERPT = 280
 # A word that is cut is shown cut if it is longer: scripts without spaces have no better place.
 LONGEST_WORD = 40
-# A shorter word of a query is marked in no text: most are `a`, `of`, `is`.
-SHORTEST_MARKED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Movement:
 class ShownHit:
     """A hit. `places` are its rank and score at each stage; `moved` compares it with the other list.
 
-    `excerpt`: the start of its text in parts, each with whether it is a word of the query.
+    `excerpt`: the best fragment of its text, or the start, in parts, each with whether it is a word of the query.
     """
 
     id: str
@@ -147,7 +143,7 @@ def _shown_hit(hit: SearchHit, asked: PageSearch, others: Mapping[str, int] | No
         rank=hit.rank,
         score=f"{hit.score:.4f}",
         title=(hit.title or "").strip() or hit.id,
-        excerpt=marked(excerpt(hit.text or ""), asked.query),
+        excerpt=shown_excerpt(hit),
         places=tuple((hit.stages or {}).items()),
         moved=None if others is None else movement(hit.id, hit.rank, others, other, counted=not asked.blind),
     )
@@ -162,11 +158,18 @@ def excerpt(text: str) -> str:
     return f"{start if start and len(word) <= LONGEST_WORD else line[:EXCERPT]} …"
 
 
-def marked(text: str, query: str) -> tuple[tuple[str, bool], ...]:
-    """Returns a text in parts, each with whether it is a word of the query, in any case."""
-    words = {word.casefold() for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_MARKED}
-    parts = [(part, part.casefold() in words) for part in re.split(r"(\w+)", text) if part]
-    return tuple(("".join(part for part, _ in run), one) for one, run in groupby(parts, key=lambda part: part[1]))
+def shown_excerpt(hit: SearchHit) -> tuple[tuple[str, bool], ...]:
+    """Returns the best fragment of a text in parts, each with whether it is marked; the start where there is none."""
+    text, fragments = hit.text or "", () if hit.highlights is None else hit.highlights.text
+    if not fragments:
+        return ((excerpt(text), False),) if text.strip() else ()
+    found, end = fragments[0], 0
+    parts = [("… " if found.start else "", False)]
+    for first, last in found.matches:
+        parts += [(found.text[end:first], False), (found.text[first:last], True)]
+        end = last
+    rest = found.text[end:] + (" …" if found.start + len(found.text) < len(text.rstrip()) else "")
+    return tuple(part for part in (*parts, (rest, False)) if part[0])
 
 
 def shown_times(timings_ms: Mapping[str, float]) -> tuple[ShownTime, ...]:
