@@ -1,6 +1,7 @@
 """Owns what the page shows of an answer: hits, degradations, times and stages. Pure: renders nothing."""
 
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -154,8 +155,10 @@ def excerpt(text: str) -> str:
     line = " ".join(text[: 4 * EXCERPT].split())
     if len(line) <= EXCERPT:
         return line if len(text) <= 4 * EXCERPT else f"{line} …"
-    start, _, word = line[:EXCERPT].rpartition(" ")
-    return f"{start if start and len(word) <= LONGEST_WORD else line[:EXCERPT]} …"
+    # Not between a letter and its mark.
+    end = next((at for at in range(EXCERPT, 0, -1) if unicodedata.category(line[at])[0] != "M"), EXCERPT)
+    start, _, word = line[:end].rpartition(" ")
+    return f"{start if start and len(word) <= LONGEST_WORD else line[:end]} …"
 
 
 def shown_excerpt(hit: SearchHit) -> tuple[tuple[str, bool], ...]:

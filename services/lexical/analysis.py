@@ -11,6 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import islice
 
 import Stemmer  # type: ignore[import-not-found]  # PyStemmer is one file of machine code, without types
 
@@ -24,8 +25,6 @@ LONGEST_WORD = 255
 # Characters analysed in one call. A multiple of LONGEST_WORD, so that a word filling a piece is cut at the same places.
 PIECE = 64 * LONGEST_WORD
 _SPACE = re.compile(r"\s")
-# A word may continue behind a joint with marks: so far behind its end a longer text is not cut.
-_JOINT = 64
 # Full-width Latin and half-width kana, which Lucene's CJKWidthFilter folds.
 _OTHER_WIDTH = re.compile("[か-ほウ-ヺ]?[！-～ｦ-ﾟ]+")
 
@@ -97,26 +96,20 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _words(text: str, runs: bool) -> Iterator[list[str]]:
-    """Yields the words of a piece. Splits a longer piece, which has no white space, between two words."""
+    """Yields the words of a piece; of a longer piece, which has no white space, a few at a time."""
     pattern = word_pattern(text, runs)
     if len(text) <= PIECE:
         yield pattern.findall(text)
         return
-    start = 0
-    while start < len(text):
-        end = min(start + PIECE, len(text))
-        found = [one.span() for one in pattern.finditer(text, start, end)]
-        # A word that ends this close to the cut may continue after it: it moves to the next part, unless it began this.
-        if end < len(text) and found and found[-1][1] + _JOINT > end and found[-1][0] > start:
-            end = found.pop()[0]
-        yield [text[first:last] for first, last in found]
-        start = end
+    found = pattern.finditer(text)
+    while words := [one.group() for one in islice(found, LONGEST_WORD)]:
+        yield words
 
 
 def _terms(words: list[str], rules: LanguageRules, stemmer: "Stemmer.Stemmer | None") -> list[str]:
     """Turns words into index terms."""
     if rules.bigrams:
-        words = [part for word in words for part in _bigrams(word)]
+        words = [part for word in words for part in ((word,) if word.isascii() else _bigrams(word))]
     if words and max(map(len, words)) > LONGEST_WORD:
         words = [part for word in words for part in (_parts(word) if len(word) > LONGEST_WORD else (word,))]
     if rules.possessives:
@@ -172,13 +165,7 @@ def version(language: Language) -> str:
     """
     rules = LANGUAGES[language]
     cut = rules.possessives or sorted(rules.articles)
-    parts = [
-        words_of(rules.probe, language),
-        sorted(rules.stop_words),
-        (WORD_OR_RUN if rules.bigrams else WORD).pattern,
-        cut,
-        rules.stemmer,
-    ]
+    parts = [words_of(rules.probe, language), sorted(rules.stop_words), WORD_OR_RUN.pattern, cut, rules.stemmer]
     return f"{language}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]}"
 
 

@@ -112,6 +112,10 @@ def test_a_text_without_spaces_is_cut_within(text: str) -> None:
     assert excerpt(text) == f"{text[:EXCERPT]} …"
 
 
+def test_a_text_is_not_cut_between_a_letter_and_its_mark() -> None:
+    assert excerpt("x" + "ที่" * 200) == f"x{'ที่' * 93} …"
+
+
 def test_parts_of_stages_are_told_from_stages_with_dots() -> None:
     shown = shown_times({"bm25": 4.0, "bm25.wait": 1.0, "gateway.wait": 0.0, "total": 4.0})
     assert [(one.name, one.part) for one in shown] == [
