@@ -101,8 +101,8 @@ def _words(text: str, runs: bool) -> Iterator[list[str]]:
     if len(text) <= PIECE:
         yield pattern.findall(text)
         return
-    found = pattern.finditer(text)
-    while words := [one.group() for one in islice(found, LONGEST_WORD)]:
+    found = (one.group() for one in pattern.finditer(text))
+    while words := list(islice(found, LONGEST_WORD)):
         yield words
 
 

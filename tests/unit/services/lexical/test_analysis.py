@@ -2,8 +2,10 @@
 
 import json
 import random
+import re
 import threading
 import time
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -140,11 +142,7 @@ def test_a_long_text_has_the_same_words_wherever_it_is_cut() -> None:
 
 def whole(text: str) -> list[str]:
     """Returns the words of a text that is analysed in one piece."""
-    return [
-        word
-        for found in WORD.findall(analysis.unicodedata.normalize("NFC", text))
-        for word in words_of(found, "english")
-    ]
+    return [word for found in WORD.findall(unicodedata.normalize("NFC", text)) for word in words_of(found, "english")]
 
 
 def test_a_word_of_more_than_255_characters_is_cut_as_lucene_cuts_it() -> None:
@@ -156,7 +154,12 @@ def test_a_word_of_more_than_255_characters_is_cut_as_lucene_cuts_it() -> None:
 
 def test_other_threads_run_while_a_document_of_3_megabytes_is_analysed() -> None:
     longest, ended = 0.0, threading.Event()
-    work = threading.Thread(target=lambda: (joined_words_of("brake pad " * 300_000, "english"), ended.set()))
+
+    def analyse() -> None:
+        joined_words_of("brake pad " * 300_000, "english")
+        ended.set()
+
+    work = threading.Thread(target=analyse)
     work.start()
     while not ended.is_set():
         started = time.perf_counter()
@@ -177,9 +180,9 @@ RULES: dict[str, tuple[Language, LanguageRules]] = {
     "no stemmer": ("french", replace(FRENCH, stemmer=None)),
 }
 CODE: dict[str, tuple[str, object]] = {
-    "other words": ("WORD_OR_RUN", analysis.re.compile(r"\w+")),
+    "other words": ("WORD_OR_RUN", re.compile(r"\w+")),
     "no composing": ("_composed", str),
-    "decomposing": ("_composed", lambda text: analysis.unicodedata.normalize("NFD", text)),
+    "decomposing": ("_composed", lambda text: unicodedata.normalize("NFD", text)),
     "accents folded": ("_composed", lambda text: text.replace("e\u0301", "e")),
 }
 STAMPS: dict[Language, str] = {
