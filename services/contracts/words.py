@@ -38,10 +38,8 @@ _WORD = (
 _HANGUL = rf"(?:[\p{{Hangul}}&&[{_LETTER}]][{_MARK}]*+)++(?!{_BEGIN}|{_LOW_LINE}|{_IN_LETTERS}[{_MARK}]*+[{_LETTER}])"
 
 WORD = regex.compile(rf"(?V1)(?![ \n])(?:{_WORD})")
-# Ideographs, kana and hangul beside one another count as one word, of a bounded length.
-WORD_OR_RUN = regex.compile(
-    rf"(?V1)(?![ \n])(?:(?:{_SINGLE}[{_MARK}]*+|{_KANA}(?!{_LOW_LINE})|{_HANGUL}){{1,8000}}+|{_WORD})"
-)
+# Ideographs, kana and hangul beside one another count as one word.
+WORD_OR_RUN = regex.compile(rf"(?V1)(?![ \n])(?:(?:{_SINGLE}[{_MARK}]*+|{_KANA}(?!{_LOW_LINE})|{_HANGUL})++|{_WORD})")
 OF_RUN = regex.compile(rf"(?V1)(?:[{_SINGLE}{_KATAKANA}\p{{Hangul}}--[{_MARK}]][{_MARK}]*+)++")
 MARK = regex.compile(f"[{_MARK}]")
 UNSPACED = regex.compile(rf"(?V1)[{_SINGLE}\p{{LB=SA}}]")

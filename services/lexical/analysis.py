@@ -11,7 +11,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator
-from itertools import islice
 
 import Stemmer  # type: ignore[import-not-found]  # PyStemmer is one file of machine code, without types
 
@@ -96,14 +95,20 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _words(text: str, runs: bool) -> Iterator[list[str]]:
-    """Yields the words of a piece; of a longer piece, which has no white space, a few at a time."""
+    """Yields the words of a piece. Splits a longer piece, which has no white space, between two words."""
     pattern = word_pattern(text, runs)
     if len(text) <= PIECE:
         yield pattern.findall(text)
         return
-    found = (one.group() for one in pattern.finditer(text))
-    while words := list(islice(found, LONGEST_WORD)):
-        yield words
+    start = 0
+    while start < len(text):
+        end = min(start + PIECE, len(text))
+        found = [one.span() for one in pattern.finditer(text, start, end)]
+        # A word that ends this close to the cut may go on behind a joint: it moves on, unless it began this part.
+        if end < len(text) and found and found[-1][1] + LONGEST_WORD > end and found[-1][0] > start:
+            end = found.pop()[0]
+        yield [text[first:last] for first, last in found]
+        start = end
 
 
 def _terms(words: list[str], rules: LanguageRules, stemmer: "Stemmer.Stemmer | None") -> list[str]:
