@@ -7,6 +7,7 @@ query has the words of its document.
 import hashlib
 import heapq
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from evaluator.datasets.corpus import corpus_documents
 from evaluator.datasets.text_files import HashedLines
 from services.contracts.documents import Document
+from services.contracts.words import FULL_STOPS, UNSPACED, word_pattern
 
 LEAST_WORDS, MOST_WORDS = 6, 25
 # Shares of letters below this are tables, addresses and code.
@@ -21,8 +23,10 @@ LEAST_LETTERS = 0.7
 # Documents drawn for each proposal: some have no sentence that no other one has.
 CANDIDATES = 3
 
-# A single line break stands within a sentence: many texts are wrapped.
-_ENDS = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+# A single line break stands within a sentence: many texts are wrapped. Thai and Lao end one by a space.
+_ENDS = re.compile(
+    rf"(?<=[.!?])\s+|(?<=[{FULL_STOPS}])(?![{FULL_STOPS}\"'”’»)\]」』）】])\s*|(?<=[ก-ໟ]) +(?=[ก-ໟ])|\n\s*\n"
+)
 
 
 class KnownItem(NamedTuple):
@@ -72,9 +76,15 @@ def _sentences(document: Document) -> list[str]:
 
 def _is_prose(sentence: str) -> bool:
     """Returns whether a sentence can be a query; one that begins in lower case is the rest of `e.g. this`."""
-    letters = sum(one.isalpha() or one.isspace() for one in sentence)
-    words = len(sentence.split())
-    return LEAST_WORDS <= words <= MOST_WORDS and letters >= LEAST_LETTERS * len(sentence) and not sentence[0].islower()
+    words = word_pattern(sentence).findall(sentence)
+    # Runs of Thai and its like have about four characters a word. At most, two ideographs count as one word.
+    unspaced = [word for word in words if UNSPACED.match(word)]
+    count = len(words) + sum(len(word) // 4 for word in unspaced)
+    if not LEAST_WORDS <= count <= MOST_WORDS + len(unspaced) / 2:
+        return False
+    letters = sum(unicodedata.category(one)[0] in "LMZ" for one in sentence)
+    # Georgian letters count as lower-case ones, but begin sentences: they have no title case.
+    return letters >= LEAST_LETTERS * len(sentence) and sentence[0] == sentence[0].title()
 
 
 def _hash(seed: int, text: str) -> str:

@@ -1,7 +1,6 @@
 """Adds to documents the queries that a model generates for them: docT5query (Nogueira and Lin 2019)."""
 
 import hashlib
-import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from evaluator.expansion.expansion_file import continued_file, read_expansions
 from evaluator.progress import progress
 from services.contracts.base import UNSENDABLE
 from services.contracts.expansions import ExpansionModel, Expansions, GeneratedQueries
+from services.contracts.words import word_pattern
 
 if TYPE_CHECKING:
     from evaluator.expansion.query_generator import QueryGenerator
@@ -118,4 +118,5 @@ def count_queries(path: Path) -> int:
 
 
 def _words(text: str) -> Sequence[str]:
-    return re.findall(r"\w+", text.casefold())
+    folded = text.casefold()
+    return word_pattern(folded).findall(folded)

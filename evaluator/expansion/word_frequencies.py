@@ -1,14 +1,13 @@
 """Turns the weights of word pieces into frequencies of words that BM25 reads. Pure."""
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from services.contracts.words import word_pattern
+
 # Frequencies are ten times as high as counts, so that rounding leaves differences of weight.
 SCALE = 10
-# Whatever joins letters or digits to one word in the analysis of the lexical service.
-_WORD = re.compile(r"\w+(?:[.:'’·,;]\w+)*")
 
 
 def word_frequencies(text: str, weights: Mapping[int, float], pieces: Callable[[str], Sequence[int]]) -> str:
@@ -17,7 +16,8 @@ def word_frequencies(text: str, weights: Mapping[int, float], pieces: Callable[[
     `weights`: of word pieces by number; a word's is that of its heaviest piece. A word of the mean weight keeps its
     count, times SCALE.
     """
-    found = _WORD.findall(unicodedata.normalize("NFC", text))
+    composed = unicodedata.normalize("NFC", text).replace("\u202f", " ")  # white space, and yet a part of words
+    found = word_pattern(composed).findall(composed)
     counts = Counter(map(str.lower, found))
     # In lower case İ becomes a letter and a mark, which would divide the word.
     first = {word.lower(): word for word in reversed(found)}

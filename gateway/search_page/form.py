@@ -124,4 +124,6 @@ class PageSearch(BaseModel):
 
     def request(self, pipeline: str) -> SearchRequest:
         """Returns the search of one side."""
-        return SearchRequest(query=self.query, pipeline=pipeline, top=self.top, include=INCLUDED, explain=True)
+        return SearchRequest(
+            query=self.query, pipeline=pipeline, top=self.top, include=INCLUDED, highlight=1, explain=True
+        )

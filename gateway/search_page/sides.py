@@ -1,10 +1,9 @@
 """Owns what the page shows of an answer: hits, degradations, times and stages. Pure: renders nothing."""
 
 import json
-import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal
 
 from gateway.search_page.form import PageSearch
@@ -16,8 +15,6 @@ SIDES = ("left", "right")
 EXCERPT = 280
 # A word that is cut is shown cut if it is longer: scripts without spaces have no better place.
 LONGEST_WORD = 40
-# A shorter word of a query is marked in no text: most are `a`, `of`, `is`.
-SHORTEST_MARKED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Movement:
 class ShownHit:
     """A hit. `places` are its rank and score at each stage; `moved` compares it with the other list.
 
-    `excerpt`: the start of its text in parts, each with whether it is a word of the query.
+    `excerpt`: the best fragment of its text, or the start, in parts, each with whether it is a word of the query.
     """
 
     id: str
@@ -147,7 +144,7 @@ def _shown_hit(hit: SearchHit, asked: PageSearch, others: Mapping[str, int] | No
         rank=hit.rank,
         score=f"{hit.score:.4f}",
         title=(hit.title or "").strip() or hit.id,
-        excerpt=marked(excerpt(hit.text or ""), asked.query),
+        excerpt=shown_excerpt(hit),
         places=tuple((hit.stages or {}).items()),
         moved=None if others is None else movement(hit.id, hit.rank, others, other, counted=not asked.blind),
     )
@@ -158,15 +155,24 @@ def excerpt(text: str) -> str:
     line = " ".join(text[: 4 * EXCERPT].split())
     if len(line) <= EXCERPT:
         return line if len(text) <= 4 * EXCERPT else f"{line} …"
-    start, _, word = line[:EXCERPT].rpartition(" ")
-    return f"{start if start and len(word) <= LONGEST_WORD else line[:EXCERPT]} …"
+    # Not between a letter and its mark.
+    end = next((at for at in range(EXCERPT, 0, -1) if unicodedata.category(line[at])[0] != "M"), EXCERPT)
+    start, _, word = line[:end].rpartition(" ")
+    return f"{start if start and len(word) <= LONGEST_WORD else line[:end]} …"
 
 
-def marked(text: str, query: str) -> tuple[tuple[str, bool], ...]:
-    """Returns a text in parts, each with whether it is a word of the query, in any case."""
-    words = {word.casefold() for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_MARKED}
-    parts = [(part, part.casefold() in words) for part in re.split(r"(\w+)", text) if part]
-    return tuple(("".join(part for part, _ in run), one) for one, run in groupby(parts, key=lambda part: part[1]))
+def shown_excerpt(hit: SearchHit) -> tuple[tuple[str, bool], ...]:
+    """Returns the best fragment of a text in parts, each with whether it is marked; the start where there is none."""
+    text, fragments = hit.text or "", () if hit.highlights is None else hit.highlights.text
+    if not fragments:
+        return ((excerpt(text), False),) if text.strip() else ()
+    found, end = fragments[0], 0
+    parts = [("… " if found.start else "", False)]
+    for first, last in found.matches:
+        parts += [(found.text[end:first], False), (found.text[first:last], True)]
+        end = last
+    rest = found.text[end:] + (" …" if found.start + len(found.text) < len(text.rstrip()) else "")
+    return tuple(part for part in (*parts, (rest, False)) if part[0])
 
 
 def shown_times(timings_ms: Mapping[str, float]) -> tuple[ShownTime, ...]:

@@ -16,6 +16,7 @@ import Stemmer  # type: ignore[import-not-found]  # PyStemmer is one file of mac
 
 from services.contracts.base import Language
 from services.contracts.combining_marks import stream_safe
+from services.contracts.words import MARK, OF_RUN, WORD, WORD_OR_RUN, word_pattern
 from services.lexical.languages import LANGUAGES, LanguageRules
 
 # Characters of a word, as in Lucene. Like PIECE not part of the stamp: both affect only text that does not occur.
@@ -23,24 +24,8 @@ LONGEST_WORD = 255
 # Characters analysed in one call. A multiple of LONGEST_WORD, so that a word filling a piece is cut at the same places.
 PIECE = 64 * LONGEST_WORD
 _SPACE = re.compile(r"\s")
-# Lucene's standard tokenizer makes each ideograph and each hiragana a word of its own.
-_SINGLE = "぀-ゟ㐀-䶿一-鿿豈-﫿"
-# UAX 29: `: . ' ’ ·` join letters, `. , ; ' ’` join digits.
-_IN_WORD = rf"(?:[^\W{_SINGLE}])+"
-_WORD = re.compile(rf"[{_SINGLE}]|{_IN_WORD}(?:(?:(?<=[^\W\d_])[:.'’·](?=[^\W\d_])|(?<=\d)[.,;'’](?=\d)){_IN_WORD})*")
-# A run of ideographs, kana and hangul counts as one word, of which bigrams are made. Hangul beside other letters or
-# digits makes a word with them, as in Lucene. UAX 29 names the joining characters of full width, too.
-_KANA_AND_HAN = "〇〡-〩〱-〵〸-〺ぁ-ゖ゛-ゟ゠-ヺー-ヿㇰ-ㇿ㋐-㋾㌀-㍗㐀-䶿一-鿿\uf900-\ufaffｦ-ﾝ\U00020000-\U0003ffff"
-_HANGUL = "ᄀ-ᇿ㄰-㆏ꥠ-꥿가-힣ힰ-퟿ﾠ-ￜ"
-_OTHER = rf"[^\W{_KANA_AND_HAN}]"
-_LETTER = rf"[^\W\d_{_KANA_AND_HAN}]"
-_HANGUL_ALONE = rf"(?<![^\W{_KANA_AND_HAN}ﾞﾟ])(?<!{_LETTER}[:.'’·：．＇])[{_HANGUL}]+(?!{_OTHER}|[:.'’·：．＇]{_LETTER})"
-_RUN = rf"(?:[{_KANA_AND_HAN}][ﾞﾟ]*|{_HANGUL_ALONE})+"
-_JOINED_IN_ANY_WIDTH = rf"(?:(?<={_LETTER})[:.'’·：．＇](?={_LETTER})|(?<=\d)[.,;'’．，；＇](?=\d))"
-_WORD_OR_RUN = re.compile(rf"{_RUN}|{_OTHER}+(?:{_JOINED_IN_ANY_WIDTH}{_OTHER}+)*")
-_OF_RUN = re.compile(f"[{_KANA_AND_HAN}{_HANGUL}ﾞﾟ]+")
 # Full-width Latin and half-width kana, which Lucene's CJKWidthFilter folds.
-_OTHER_WIDTH = re.compile("[！-～ｦ-ﾟ]+")
+_OTHER_WIDTH = re.compile("[か-ほウ-ヺ]?[！-～ｦ-ﾟ]+")
 
 
 def words_of(text: str, language: Language) -> list[str]:
@@ -62,18 +47,17 @@ def term_spans(text: str, language: Language) -> tuple[str, list[tuple[int, int,
     stemmer = _stemmer(rules)
     spans = [
         (start, end, term)
-        for found in _pattern(rules).finditer(composed)
-        for start, end in _spans(found, rules)
+        for found in word_pattern(composed, rules.bigrams).finditer(composed)
+        for start, end in _spans(*found.span(), found.group(), rules)
         for term in _terms([composed[start:end]], rules, stemmer)
     ]
     return composed, spans
 
 
-def _spans(found: re.Match[str], rules: LanguageRules) -> Iterator[tuple[int, int]]:
-    """Yields where the terms of a word stand: a run with half-width kana, which change its length, counts as one."""
-    start, end = found.span()
-    if rules.bigrams and _OF_RUN.fullmatch(found.group()):
-        if end - start > 2 and not _OTHER_WIDTH.search(found.group()):
+def _spans(start: int, end: int, word: str, rules: LanguageRules) -> Iterator[tuple[int, int]]:
+    """Yields where the terms of a word stand: a run with half-width kana or marks, not to be cut, counts as one."""
+    if rules.bigrams and OF_RUN.fullmatch(word):
+        if end - start > 2 and not _OTHER_WIDTH.search(word) and not MARK.search(word):
             yield from ((at, at + 2) for at in range(start, end - 1))
         else:
             yield start, end
@@ -83,19 +67,15 @@ def _spans(found: re.Match[str], rules: LanguageRules) -> Iterator[tuple[int, in
 
 def _terms_by_piece(text: str, language: Language) -> Iterator[list[str]]:
     rules = LANGUAGES[language]
-    stemmer, pattern = _stemmer(rules), _pattern(rules)
+    stemmer = _stemmer(rules)
     for piece in _pieces(text):
-        for words in _words(_composed(piece), pattern):
+        for words in _words(_composed(piece), rules.bigrams):
             yield _terms(words, rules, stemmer)
 
 
 def _stemmer(rules: LanguageRules) -> "Stemmer.Stemmer | None":
     """Returns a stemmer for one call (0.4 µs): it caches words and must not be shared between threads."""
     return None if rules.stemmer is None else Stemmer.Stemmer(rules.stemmer)
-
-
-def _pattern(rules: LanguageRules) -> re.Pattern[str]:
-    return _WORD_OR_RUN if rules.bigrams else _WORD
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -114,31 +94,33 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _words(text: str, pattern: re.Pattern[str]) -> Iterator[list[str]]:
+def _words(text: str, runs: bool) -> Iterator[list[str]]:
     """Yields the words of a piece. Splits a longer piece, which has no white space, between two words."""
+    pattern = word_pattern(text, runs)
     if len(text) <= PIECE:
         yield pattern.findall(text)
         return
     start = 0
     while start < len(text):
         end = min(start + PIECE, len(text))
-        found = list(pattern.finditer(text, start, end))
-        # A word that ends this close to the cut may continue after it: it moves to the next part, unless it began this.
-        if end < len(text) and found and found[-1].end() + 2 > end and found[-1].start() > start:
-            end = found.pop().start()
-        yield [one.group() for one in found]
+        found = [one.span() for one in pattern.finditer(text, start, end)]
+        # A word that ends this close to the cut may go on behind a joint: it moves on, unless it began this part.
+        if end < len(text) and found and found[-1][1] + LONGEST_WORD > end and found[-1][0] > start:
+            end = found.pop()[0]
+        yield [text[first:last] for first, last in found]
         start = end
 
 
 def _terms(words: list[str], rules: LanguageRules, stemmer: "Stemmer.Stemmer | None") -> list[str]:
     """Turns words into index terms."""
     if rules.bigrams:
-        words = [part for word in words for part in _bigrams(word)]
+        words = [part for word in words for part in ((word,) if word.isascii() else _bigrams(word))]
     if words and max(map(len, words)) > LONGEST_WORD:
-        words = [part for word in words for part in _parts(word)]
+        words = [part for word in words for part in (_parts(word) if len(word) > LONGEST_WORD else (word,))]
     if rules.possessives:
         words = [word[:-2] if word.endswith(rules.possessives) else word for word in words]
-    words = [word.lower() for word in words]
+    # Lucene lower-cases each code point alone: Σ at the end of a word, and İ, become one letter, the usual one.
+    words = "\n".join(words).replace("Σ", "σ").replace("İ", "i").lower().split("\n")
     if rules.articles:
         words = [_without_article(word, rules.articles) for word in words]
     kept = [word for word in words if word and word not in rules.stop_words]
@@ -154,7 +136,7 @@ def _terms(words: list[str], rules: LanguageRules, stemmer: "Stemmer.Stemmer | N
 def _bigrams(word: str) -> Iterator[str]:
     """Yields each two neighbours of a run, or its only character; another word as it is. All in the usual width."""
     folded = _OTHER_WIDTH.sub(lambda found: unicodedata.normalize("NFKC", found.group()), word)
-    if len(folded) > 2 and _OF_RUN.fullmatch(word):
+    if len(folded) > 2 and OF_RUN.fullmatch(word):
         yield from (folded[at : at + 2] for at in range(len(folded) - 1))
     else:
         yield folded
@@ -169,8 +151,8 @@ def _without_article(word: str, articles: frozenset[str]) -> str:
 def _parts(word: str) -> Iterator[str]:
     """Cuts an overlong word as Lucene's standard tokenizer does."""
     start = 0
-    while begun := _WORD.search(word, start, start + LONGEST_WORD):
-        found = _WORD.match(word, begun.start(), begun.start() + LONGEST_WORD) or begun
+    while begun := WORD.search(word, start, start + LONGEST_WORD):
+        found = WORD.match(word, begun.start(), begun.start() + LONGEST_WORD) or begun
         yield found.group()
         start = found.end()
 
@@ -188,7 +170,7 @@ def version(language: Language) -> str:
     """
     rules = LANGUAGES[language]
     cut = rules.possessives or sorted(rules.articles)
-    parts = [words_of(rules.probe, language), sorted(rules.stop_words), _pattern(rules).pattern, cut, rules.stemmer]
+    parts = [words_of(rules.probe, language), sorted(rules.stop_words), WORD_OR_RUN.pattern, cut, rules.stemmer]
     return f"{language}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]}"
 
 

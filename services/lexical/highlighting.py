@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from services.contracts.base import Language
 from services.contracts.documents import Document, FetchedDocuments, StoredPart
 from services.contracts.highlights import Fragment, HighlightRequest, Highlights
-from services.lexical.analysis import term_spans, words_of
+from services.contracts.words import FULL_STOPS
+from services.lexical.analysis import LONGEST_WORD, term_spans, words_of
 
 # Characters of a field that are searched, and most of a fragment; a match in a longer sentence has this much before it.
 MOST_SEARCHED = 100_000
 LONGEST_FRAGMENT = 240
 BEFORE = 60
-_SENTENCE = re.compile(r"(?:[^.!?。！？\n]|[.!?](?=\S))*(?:[.!?。！？]+|\n|$)\s*")
+_SENTENCE = re.compile(rf"(?:[^.!?{FULL_STOPS}\n]|[.!?](?=\S))*(?:[.!?{FULL_STOPS}]+|\n|$)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,10 @@ def highlights_of(document: Document, query: str, fragments: int, language: Lang
 
 def _matches(text: str, terms: Collection[str], language: Language) -> tuple[str, list[_Match]]:
     """Returns the text in NFC, as far as it is searched, and the words whose term is one of these."""
-    composed, spans = term_spans(text[:MOST_SEARCHED], language)
+    if len(text) > MOST_SEARCHED:  # ends between two words, or in one that is too long to be found
+        end = max(text.rfind(space, MOST_SEARCHED - LONGEST_WORD, MOST_SEARCHED) for space in " \n")
+        text = text[: end if end > 0 else MOST_SEARCHED]
+    composed, spans = term_spans(text, language)
     return composed, [_Match(start, end, term) for start, end, term in spans if term in terms]
 
 

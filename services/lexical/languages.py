@@ -8,7 +8,7 @@ from typing import get_args
 
 from services.contracts.base import Language
 
-POSSESSIVES = ("'s", "’s", "'S", "’S")
+POSSESSIVES = ("'s", "’s", "＇s", "'S", "’S", "＇S")
 
 
 @dataclass(frozen=True, slots=True)

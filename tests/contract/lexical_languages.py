@@ -74,6 +74,28 @@ class LanguageSuite:
         boosted = {one: 2 * score for one, score in expected.items()}
         assert await scores(engine, generation, query, preset="two") == pytest.approx(boosted, rel=1e-5)
 
+    async def test_words_of_any_script_are_found_whole_and_in_any_case(self, engine: LexicalEngine) -> None:
+        texts = {
+            "hindi": "हिन्दी भारत की भाषा है",
+            "letters": "हाँ नौ दिन",
+            "izmir": "İzmir is a town",
+            "fire": "The oven is on 🔥",
+            "sigma": "ΟΔΥΣΣΕΥΣ",
+            "yoruba": "Mo fẹ́ ọjọ́",
+            "arabic": "هذا كِتاب",
+        }
+        generation = await filled(engine, documents(texts), CollectionDeclaration(presets=("anserini-flat",)))
+        for query, expected in {
+            "हिन्दी": "hindi",
+            "izmir": "izmir",
+            "İZMİR": "izmir",
+            "🔥": "fire",
+            "οδυσσευσ": "sigma",
+            "ọjọ́": "yoruba",
+            "كِتاب": "arabic",
+        }.items():
+            assert await found(engine, generation, query) == [expected], query
+
     async def test_presets_of_several_languages_read_the_same_documents(self, engine: LexicalEngine) -> None:
         declaration = CollectionDeclaration(
             presets=(preset("german", "german"), "anserini-flat", preset("english", "english"))

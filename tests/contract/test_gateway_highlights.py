@@ -1,5 +1,6 @@
 """Highlights of a search through the gateway; real services."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,17 @@ async def test_words_are_marked_in_the_language_of_the_preset_that_found_them(
     mine = {"name": "mine", "stages": [{"kind": "retrieve", **pipeline}]}
     fragments = (await hits(stack, query="Haus", pipeline=mine, highlight=1))["a"]["highlights"]["text"]
     assert [one["text"][start:end] for one in fragments for start, end in one["matches"]] == expected
+
+
+async def test_the_search_page_marks_the_words_that_found_a_document_and_no_stop_words(stack: RealStack) -> None:
+    text = "At the start, the wheel. " * 20 + "The pads of the brake and the lever <wear>: हिन्दी."
+    assert (await stack.send([{"id": "long", "text": text}])).is_success
+    asked = {"query": "the worn braking pad हिन्दी of a", "collection": "c", "left": "bm25", "right": "", "top": "10"}
+    page = await stack.client.get("/", params=asked)
+    assert page.status_code == 200, page.text
+    marks = re.findall(r"<mark>(.*?)</mark>", page.text)
+    assert sorted(marks) == ["Brake", "brake", "pads", "pads", "हिन्दी"]
+    assert "… The <mark>pads</mark> of the <mark>brake</mark> and the lever &lt;wear&gt;:" in page.text
 
 
 @pytest.mark.parametrize("wrong", [0, 11, True, "3"])

@@ -1,5 +1,6 @@
 """Our own analysis of every language gives the terms of a real Elasticsearch, for drawn words and sentences."""
 
+import json
 import random
 import uuid
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from services.lexical.analysis import words_of
 from services.lexical.elasticsearch_mapping import analysis_settings, analyzer_of
 from services.lexical.languages import LANGUAGES
 from services.lexical.settings import LexicalSettings
+from tests.golden.make_analysed_texts import ANALYSED_TEXTS, KEPT, words_of_server
 from tests.support.lexical_notes import client_of
 
 # The first test waits for the server to start.
@@ -23,10 +25,8 @@ DRAWN_WORDS, DRAWN_SENTENCES = 400, 200
 def drawn_texts(language: Language) -> Iterator[str]:
     """Stop words, words of other stems and endings than real ones, and sentences of them; for cjk any characters."""
     draw, rules = random.Random(29), LANGUAGES[language]
-    # The analyzer neither composes letters of two code points, nor makes two characters of one. Ours divides katakana
-    # from letters for cjk alone.
-    apart = ("cafe\u0301", "İzmir", *(() if language == "cjk" else ("カタカナ",)))
-    known = [word for word in rules.probe.split() if word not in apart]
+    # The analyzer does not compose letters of two code points.
+    known = [word for word in rules.probe.split() if word != "cafe\u0301"]
     drawn = (draw.choices(known, k=2) for _ in range(DRAWN_WORDS) if rules.stemmer is not None)
     words = [*known, *rules.stop_words, *(one[: draw.randint(1, 9)] + two[-draw.randint(1, 6) :] for one, two in drawn)]
     yield from words
@@ -51,3 +51,15 @@ async def test_our_terms_are_those_of_the_analyzer(elasticsearch_url: str, langu
                 assert words_of(text, language) == [token["token"] for token in answer["tokens"]], text
         finally:
             await client.indices.delete(index=index)
+
+
+async def test_words_of_many_scripts_are_those_of_the_analyzers(elasticsearch_url: str) -> None:
+    kept = json.loads(ANALYSED_TEXTS.read_text(encoding="utf-8"))
+    texts, languages = [one["text"] for one in kept], list(LANGUAGES)
+    async with client_of(LexicalSettings(engine="elasticsearch", elasticsearch_url=elasticsearch_url)) as client:
+        drawn = await words_of_server(client, texts, languages)
+    for language in languages:
+        assert [words_of(text, language) for text in texts] == drawn[language], language
+    assert [[one[language] for language in KEPT] for one in kept] == [
+        [drawn[language][at] for language in KEPT] for at in range(len(kept))
+    ]

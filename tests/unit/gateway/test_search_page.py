@@ -11,12 +11,13 @@ from gateway.search_page.sides import (
     Movement,
     ShownStage,
     excerpt,
-    marked,
     movement,
+    shown_excerpt,
     shown_stages,
     shown_times,
 )
 from services.chassis.errors import BadInput
+from services.contracts.query import SearchHit
 
 OFFERED = Offered(("demo", "other"), ("bm25", "dense", "hybrid"))
 
@@ -111,6 +112,10 @@ def test_a_text_without_spaces_is_cut_within(text: str) -> None:
     assert excerpt(text) == f"{text[:EXCERPT]} …"
 
 
+def test_a_text_is_not_cut_between_a_letter_and_its_mark() -> None:
+    assert excerpt("x" + "ที่" * 200) == f"x{'ที่' * 93} …"
+
+
 def test_parts_of_stages_are_told_from_stages_with_dots() -> None:
     shown = shown_times({"bm25": 4.0, "bm25.wait": 1.0, "gateway.wait": 0.0, "total": 4.0})
     assert [(one.name, one.part) for one in shown] == [
@@ -134,8 +139,11 @@ def test_stages_show_what_their_file_gives_them() -> None:
     )
 
 
-def test_words_of_the_query_are_marked_whole_and_in_any_case() -> None:
-    parts = marked("The bent rim, <RIM>s of a wheel", "a bent rim?")
-    assert "".join(part for part, _ in parts) == "The bent rim, <RIM>s of a wheel"
-    assert [part for part, in_query in parts if in_query] == ["bent", "rim", "RIM"]
-    assert marked("", "rim") == ()
+def test_the_best_fragment_is_shown_with_its_marks_or_else_the_start_of_the_text() -> None:
+    fragment = {"start": 6, "text": "A bent rim.", "matches": [[2, 6], [7, 10]]}
+    hit = {"id": "a", "rank": 1, "score": 1.0, "text": "Look! A bent rim. Or not."}
+    shown = shown_excerpt(SearchHit.model_validate({**hit, "highlights": {"text": [fragment]}}))
+    assert shown == (("… ", False), ("A ", False), ("bent", True), (" ", False), ("rim", True), (". …", False))
+    for without in (hit, {**hit, "highlights": {"text": []}}):
+        assert shown_excerpt(SearchHit.model_validate(without)) == ((hit["text"], False),)
+    assert shown_excerpt(SearchHit(id="a", rank=1, score=1.0)) == ()

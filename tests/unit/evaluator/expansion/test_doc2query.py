@@ -37,6 +37,11 @@ def test_copies_repetitions_and_empty_queries_are_dropped(queries: list[str], ke
     assert distinct(queries, PASSAGE) == tuple(kept)
 
 
+def test_queries_of_other_scripts_are_compared_by_whole_words() -> None:
+    queries = ["हिन्दी भाषा", "हाँ नौ दिन", "नौ हाँ दिन", "सीता की", "सती की", "刹车片", "更换刹车"]
+    assert distinct(queries, "自行车的刹车片要更换。") == ("हिन्दी भाषा", "हाँ नौ दिन", "सीता की", "सती की", "更换刹车")
+
+
 def test_a_query_is_cut_to_what_the_wire_takes() -> None:
     (query,) = distinct(["word " * 1_000], PASSAGE)
     assert GeneratedQueries(model="toy@0123456789ab", queries=(query,)).queries == (query,)

@@ -15,6 +15,10 @@ def pieces(word: str) -> tuple[int, ...]:
     return NUMBERS.get(word, ())
 
 
+def test_a_number_with_a_narrow_space_is_written_as_two_words() -> None:
+    assert word_frequencies("10\u202f000", {}, pieces) == "10|10 000|10"
+
+
 def test_half_of_a_frequency_is_the_count_and_half_the_weight() -> None:
     # Weights of the words: 1, 2 and 0; the mean is 1.
     assert word_frequencies("Oil chain oil, dry", {1: 1.0, 2: 0.5, 3: 2.0}, pieces) == "Oil|20 chain|15 dry|5"
@@ -31,6 +35,7 @@ def test_words_without_any_weight_keep_their_counts(weights: dict[int, float]) -
         "",
         "…|!",
         "The Dog's dogs WERE cafe\u0301 Straße İzmir O’Neil’s U.S.A. 3.14 1,000 10:30 a,b state-of-the-art km/h",
+        'हिन्दी भाषा நான் ọjọ́ كِتاب العَرَبِيَّةُ ภาษาไทย 👍🏽 👩\u200d💻 ΣΟΦΙΑΣ ___ צה"ל Ա՛բ',
         "snake_case 中文の カタカナ foo,bar a|b 1.b end. x:y;z",
     ],
 )

@@ -4,6 +4,7 @@ import time
 import unicodedata
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from services.contracts.base import Language
 from services.contracts.documents import Document
 from services.contracts.highlights import Fragment
 from services.lexical.analysis import words_of
-from services.lexical.highlighting import LONGEST_FRAGMENT, highlights_of
+from services.lexical.highlighting import LONGEST_FRAGMENT, MOST_SEARCHED, highlights_of
 
 WORDS = ("brake", "Brakes", "braking", "the", "lever's", "caf\u00e9", "cafe\u0301", "3.14", "U.S.A.", "word", "a" * 300)
 texts = st.lists(st.sampled_from(WORDS) | st.sampled_from((". ", "\n", "! ", ", ")), max_size=200).map(" ".join)
@@ -67,6 +68,50 @@ def test_words_are_marked_as_the_language_of_the_search_compares_them(
     (fragment,) = highlights_of(Document(id="a", text=text), query, 1, language).text
     assert marked(fragment) == expected
     assert fragment.start == max(text.find(".", 0, 10), text.find("。", 0, 10)) + (1 if language == "cjk" else 2)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "query", "fragment", "marks"),
+    [
+        ("english", "पहला वाक्य।यह हिन्दी है।", "हिन्दी", "यह हिन्दी है।", ["हिन्दी"]),
+        ("english", "پہلا جملہ۔ یہ کِتاب ہے۔", "کِتاب", "یہ کِتاب ہے۔", ["کِتاب"]),
+        ("english", "አንድ።ሁለት ሰላም።", "ሰላም", "ሁለት ሰላም።", ["ሰላም"]),
+        ("english", "ဟိုဟာ။ မြန်မာ ဘာသာ။", "မြန်မာ", "မြန်မာ ဘာသာ။", ["မြန်မာ"]),
+        ("english", "ما هذا؟ كِتاب هنا.", "كِتاب", "كِتاب هنا.", ["كِتاب"]),
+        ("english", "Hot 👩🏽\u200d🚀🔥 here.", "👩🏽\u200d🚀", "Hot 👩🏽\u200d🚀🔥 here.", ["👩🏽\u200d🚀"]),
+        ("cjk", "葛\U000e0100城市の話。", "葛\U000e0100城", "葛\U000e0100城市の話。", ["葛\U000e0100城市の話"]),
+    ],
+)
+def test_words_and_sentences_of_any_script_are_whole(
+    language: Language, text: str, query: str, fragment: str, marks: list[str]
+) -> None:
+    (found,) = highlights_of(Document(id="a", text=text), query, 1, language).text
+    assert (found.text, marked(found)) == (fragment, marks)
+
+
+@given(
+    parts=st.lists(
+        st.sampled_from(("हिन्दी", "é", "e\u0323\u0302", "คำ", "👍🏽", "👩\u200d💻", "中", "a", " ", "। ", ".")),
+        max_size=300,
+    ),
+    query=st.sampled_from(("हिन्दी", "é", "ệ", "คำ", "👍🏽", "👩\u200d💻", "中", "a")),
+    language=st.sampled_from(("english", "cjk")),
+)
+def test_no_mark_or_fragment_begins_or_ends_within_a_character_as_read(
+    parts: list[str], query: str, language: Language
+) -> None:
+    text = unicodedata.normalize("NFC", "".join(parts))
+    borders = {one.start() for one in regex.finditer(r"\X", text)} | {len(text)}
+    for fragment in highlights_of(Document(id="a", text=text), query, 10, language).text:
+        at = fragment.start
+        assert {at, at + len(fragment.text)} <= borders
+        assert {at + place for match in fragment.matches for place in match} <= borders
+
+
+def test_a_word_at_the_end_of_what_is_searched_is_not_cut() -> None:
+    text = "a " * ((MOST_SEARCHED - 4) // 2) + "brake" + "\u0301" + "s and brake"
+    found = highlights_of(Document(id="a", text=text), "brak brake", 3, "english")
+    assert found.text == ()
 
 
 @pytest.mark.parametrize("text", ["brake pads " * 700_000, "brake.\n" * 1_000_000, "." * 8_000_000, "a.a." * 2_000_000])
