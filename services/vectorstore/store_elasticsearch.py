@@ -272,10 +272,8 @@ class ElasticsearchStore:
         """Returns how many documents it wrote or removed, and the versions of those that stay, by id: of a deleted one
         at least `version`. Raises Overloaded or UpstreamFailed if one failed: all can be sent again."""
         with self._indices.forget_if_gone(held.generation):
-            alias = self._indices.writing(held.generation)
-            results = await send_bulk(
-                self._clients.writing, alias, operations, refresh=self._indices.refresh_of_writes(held)
-            )
+            refresh = self._indices.refresh_of_writes(held)
+            results = await send_bulk(self._clients.writing, held.writing, operations, refresh=refresh)
         late: list[str] = []
         for operation, result in zip(operations, results, strict=True):
             if is_rejected(result):
