@@ -111,8 +111,8 @@ async def _compare(
     documents: Sequence[Document],
     given: Mapping[str, Vector],
 ) -> _Comparison:
-    """Compares by content hash, and with the vectors that are given. An unchanged document counts as written, so that
-    no older write replaces it."""
+    """Compares by content hash, and with the vectors that are given. Raises the versions of unchanged documents: no
+    older write replaces them."""
     ids = [document.id for document in documents]
 
     async def work(turn: WriteTurn) -> _Comparison:
@@ -127,7 +127,11 @@ async def _compare(
             or (one.id in given and not is_same(given[one.id], held[one.id].vector))
         ]
         differing = {one.id for one in changed}
-        turn.record_written(one.id for one in timely if one.id not in differing)
+        same = {one.id: one.content_hash for one in timely if one.id not in differing}
+        kept = await store.raise_versions(write.generation, same, turn.version)
+        turn.record_written(kept)
+        # Another process may have changed one meanwhile.
+        changed = [one for one in timely if one.id not in kept]
         return _Comparison(held, changed, len(timely) - len(changed), turn.overtaken)
 
     with timed("compare"):

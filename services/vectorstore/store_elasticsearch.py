@@ -6,8 +6,9 @@ server. The vector itself is in the source, as base64: what Elasticsearch return
 
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -31,6 +32,7 @@ from services.storage.elasticsearch.digests import DIGEST, digest_parts, digest_
 from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import NO_SIZE, GenerationIndices, GenerationMeta, HeldGeneration, Json
 from services.storage.elasticsearch.searching import field_clause, field_types, ranked
+from services.storage.fields import FieldValue
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS
 from services.storage.ties import settle_ties
 from services.vectorstore.representation import Dense, DenseVector, SparseVector, Vector, checked_vector, kept_vector
@@ -67,6 +69,7 @@ class VectorSource(ElasticsearchAnswer):
     hash: str
     passage: str
     fp32: str = ""
+    fields: dict[str, FieldValue] = {}
 
 
 Held = HeldGeneration[VectorIndexMeta]
@@ -167,6 +170,20 @@ class ElasticsearchStore:
         for part in parts_to_send(points):
             newer |= (await self._write(held, operations[part], version))[1]
         return newer
+
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> Collection[str]:
+        """Writes the documents again, as they are: the server has no other way to change a version of ours."""
+        held = await self._indices.known(generation)
+        fetched = await self._fetched(generation, list(contents), ["hash", "passage", "fp32", "fields"])
+        same = {one.id: one for one in fetched if one.source is not None and one.source.hash == contents[one.id]}
+        as_kept = replace(held.meta.representation, distance="dot")  # scaled already, where it is compared by cosine
+        operations = [
+            _index_operation(Point(one.id, _decoded(it.fp32), it.hash, it.passage, it.fields), as_kept, version)
+            for one in same.values()
+            if (it := one.source) is not None and one.version < version
+        ]
+        _, newer = await self._write(held, operations, version)
+        return same.keys() - newer.keys()
 
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None
