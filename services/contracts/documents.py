@@ -177,12 +177,15 @@ class MetadataUpdate(Wire):
 
 
 class ItemError(Wire):
-    """Why one document was not taken. `retryable`: it may be taken when sent again (the service was full, or a newer
-    write of its id came first)."""
+    """Why one document was not taken. `retryable`: it may be taken when sent again, because the service was full.
+
+    `overtaken`: a newer write of its id was taken. That is final: sent again, it would replace the newer one.
+    """
 
     id: str
     reason: str
     retryable: bool = False
+    overtaken: Annotated[bool, Field(exclude_if=not_)] = False
 
 
 class IndexReport(Wire):

@@ -33,7 +33,7 @@ class LexicalEngine(Protocol):
       the engine's analysis, raises StampMismatch naming both; one of another build cannot be begun again
       (BuildConflict).
     - A write with a `version` (a positive number that grows with time) replaces only older ones: a document with the
-      same or a newer version stays, and the write is reported as an error with `retryable`.
+      same or a newer version stays, and the write is reported as an error, `overtaken`.
     - At most one generation of a name is published; a newly begun one is not.
     - An answer is complete or an error: never a ranking of only a part of the documents.
     - A generation that cannot be opened does not affect others: it is `unusable` and left unchanged, requests for it

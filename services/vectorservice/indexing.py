@@ -129,7 +129,6 @@ async def _compare(
         differing = {one.id for one in changed}
         same = {one.id: one.content_hash for one in timely if one.id not in differing}
         kept = await store.raise_versions(write.generation, same, turn.version)
-        turn.record_written(kept)
         # Another process may have changed one meanwhile.
         changed = [one for one in timely if one.id not in kept]
         return _Comparison(held, changed, len(timely) - len(changed), turn.overtaken)
@@ -144,10 +143,8 @@ async def _store(store: VectorStore, order: WriteOrder, write: Write, points: Se
     async def work(turn: WriteTurn) -> Mapping[str, int]:
         await _refuse_other_build(store, write)
         timely = [point for point in points if point.id not in turn.overtaken]
-        if timely:
-            turn.record_overtaken(await store.upsert(write.generation, timely, turn.version))
-        turn.record_written(point.id for point in timely if point.id not in turn.overtaken)
-        return turn.overtaken
+        newer = await store.upsert(write.generation, timely, turn.version) if timely else {}
+        return {**turn.overtaken, **newer}
 
     return await order.write(write, [point.id for point in points], work)
 
@@ -163,15 +160,11 @@ async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Seque
     async def work(turn: WriteTurn) -> DeleteReport:
         await _refuse_other_build(store, write)
         timely = [one for one in ids if one not in turn.overtaken]
-        deleted = 0
-        if timely:
-            deleted, newer = await store.delete(write.generation, timely, turn.version)
-            turn.record_overtaken(newer)
-        turn.record_written(one for one in timely if one not in turn.overtaken)
+        deleted, newer = await store.delete(write.generation, timely, turn.version) if timely else (0, {})
+        turn.record_deleted(one for one in timely if one not in newer)
+        late = {**turn.overtaken, **newer}
         return DeleteReport(
-            deleted=deleted,
-            errors=tuple(map(overtaken, turn.overtaken)),
-            latest_version=turn.latest_version,
+            deleted=deleted, errors=tuple(map(overtaken, late)), latest_version=max(late.values(), default=None)
         )
 
     return await order.write(write, ids, work)

@@ -260,10 +260,10 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         assert (await engine.index("notes@1", documents({"a": "newest"}), 3_000)).indexed == 1
         for version in (2_000, 3_000):
             late = await engine.index("notes@1", documents({"a": "late", "b": f"of {version}"}), version)
-            assert (late.indexed, [(one.id, one.retryable) for one in late.errors]) == (1, [("a", True)])
+            assert (late.indexed, [(one.id, one.overtaken) for one in late.errors]) == (1, [("a", True)])
             assert late.latest_version == 3_000
         gone = await engine.delete("notes@1", ["a", "b"], 3_000)
-        assert (gone.deleted, [(one.id, one.retryable) for one in gone.errors]) == (0, [("a", True), ("b", True)])
+        assert (gone.deleted, [(one.id, one.overtaken) for one in gone.errors]) == (0, [("a", True), ("b", True)])
         assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(documents({"a": "newest", "b": "of 3000"}))
         assert (await engine.index("notes@1", documents({"a": "again"}), 4_000)).indexed == 1
         assert (await engine.delete("notes@1", ["a"], 5_000)).deleted == 1

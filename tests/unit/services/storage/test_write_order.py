@@ -19,10 +19,10 @@ class Clock:
 
 
 async def take(order: WriteOrder, version: int | None, *ids: str) -> list[str]:
-    """Writes all ids without a newer write; returns the others."""
+    """Deletes all ids without a newer deletion; returns the others."""
 
     async def work(turn: WriteTurn) -> list[str]:
-        turn.record_written(one for one in ids if one not in turn.overtaken)
+        turn.record_deleted(one for one in ids if one not in turn.overtaken)
         return sorted(turn.overtaken)
 
     return await order.write(Write(AT, version), ids, work)
@@ -36,16 +36,18 @@ async def test_a_write_is_overtaken_by_one_of_the_same_or_a_newer_version() -> N
     assert await take(order, 11, "a", "b") == []
 
 
-async def test_a_newer_write_that_the_engine_found_counts_like_one_of_this_process() -> None:
-    order = WriteOrder(Clock())
+async def test_documents_fill_no_memory_so_that_no_later_write_is_called_overtaken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_order, "MOST_REMEMBERED", 10)
+    order = WriteOrder()
 
-    async def find(turn: WriteTurn) -> int | None:
-        turn.record_overtaken({"a": 10**16})
-        return turn.latest_version
+    async def written(turn: WriteTurn) -> list[str]:
+        return sorted(turn.overtaken)
 
-    assert await order.write(Write(AT, 5), ["a", "b"], find) == 10**16
-    assert await take(order, 10**16, "a", "b") == ["a"]
-    assert await take(order, None, "a") == []
+    for version in range(1, 41):
+        assert await order.write(Write(AT, version), [f"d{version}"], written) == []
+    assert await order.write(Write(AT, 5), ["delayed"], written) == []
 
 
 async def test_a_write_without_a_version_is_newer_than_all_before() -> None:
@@ -121,7 +123,7 @@ async def test_a_write_whose_caller_was_cancelled_ends_before_the_next_write_of_
     async def slow(turn: WriteTurn) -> None:
         await going_on.wait()
         stored.append(turn.version)
-        turn.record_written(["a"])
+        turn.record_deleted(["a"])
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
