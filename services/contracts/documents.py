@@ -35,6 +35,8 @@ MetadataValue = Annotated[
 ]
 # Orders writes: microseconds since 1970, raised where two writes would have the same.
 WriteVersion = Annotated[int, Field(ge=1, lt=2**63)]
+# Of copies from another generation: older than every write and deletion, so that they add only what is lacking.
+COPIED_VERSION = 1
 LatestVersion = Annotated[int | None, Field(exclude_if=lambda version: version is None)]
 Included = Literal["title", "text", "metadata"]
 StoredPart = Included | Literal["expansions"]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from services.contracts.documents import ItemError
+from services.contracts.documents import COPIED_VERSION, ItemError
 
 # A write is in flight for at most the longest deadline, two minutes.
 REMEMBERED_S = 600.0
@@ -52,7 +52,7 @@ class WriteTurn:
     def __init__(self, memory: "_RecentDeletions", ids: Collection[str], version: int) -> None:
         self._memory = memory
         self.version = version
-        self.overtaken = {one: newer for one in ids if (newer := memory.latest(one)) >= version}
+        self.overtaken = {one: newer for one in ids if (newer := memory.latest(one, version)) >= version}
 
     def record_deleted(self, ids: Iterable[str]) -> None:
         """Records that these ids are deleted: older writes are refused from now on."""
@@ -157,9 +157,12 @@ class _RecentDeletions:
     def empty(self) -> bool:
         return not self.highest
 
-    def latest(self, document_id: str) -> int:
+    def latest(self, document_id: str, version: int) -> int:
+        """Returns the latest deletion that a write of this version must not undo; 0 without any."""
         key = hash(document_id)
-        return max(self.newer.get(key, 0), self.older.get(key, 0), self.forgotten)
+        # A copy is older than every deletion, of whatever id.
+        forgotten = 0 if version == COPIED_VERSION else self.forgotten
+        return max(self.newer.get(key, 0), self.older.get(key, 0), forgotten)
 
     def remember(self, ids: Iterable[str], version: int) -> None:
         now = self.elapsed()

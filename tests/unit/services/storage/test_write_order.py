@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from services.contracts.documents import COPIED_VERSION
 from services.storage import write_order
 from services.storage.write_order import Write, WriteOrder, WriteTurn
 
@@ -169,6 +170,18 @@ async def test_dropped_versions_count_as_newer_so_that_no_old_write_is_accepted(
     clock.now += 10_000.0
     await take(order, 51, "a")
     assert await take(order, 40, "b") == ["b"]
+
+
+async def test_a_copy_is_refused_for_a_remembered_deletion_of_its_id_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_order, "MOST_REMEMBERED", 10)
+    order = WriteOrder()
+    for version in range(2, 41):
+        await take(order, version, f"d{version}")
+
+    async def copied(turn: WriteTurn) -> list[str]:
+        return sorted(turn.overtaken)
+
+    assert await order.write(Write(AT, COPIED_VERSION), ["d40", "never deleted"], copied) == ["d40"]
 
 
 async def test_a_clock_that_is_set_drops_no_version() -> None:
