@@ -45,13 +45,13 @@ class Filling:
         """
         for part in ([one for one in backends if one is not store], [one for one in backends if one is store]):
             if part:
-                await self._copy(store, live, part, generation, build, COPIED_VERSION)
+                await self._copy(store, live, part, generation, build)
 
     async def fill_backend(self, store: Backend, generation: str, backend: Backend, build: str | None) -> bool:
         """Copies a live generation to a further backend, and finishes its index.
 
-        Returns whether both then have the same documents. Where they do not, writes of another gateway were under way.
-        Raises ProblemError for what does not pass.
+        Returns whether both then have the same documents: a write of another gateway leaves them different, which the
+        next pass copies. Raises ProblemError for what does not pass.
         """
         for _ in range(PASSES):
             await self._copy(store, generation, (backend,), generation, build)
@@ -63,22 +63,14 @@ class Filling:
         return False
 
     async def _copy(
-        self,
-        store: Backend,
-        live: str,
-        backends: Sequence[Backend],
-        generation: str,
-        build: str | None,
-        fixed_version: int | None = None,
+        self, store: Backend, live: str, backends: Sequence[Backend], generation: str, build: str | None
     ) -> None:
-        """Copies all documents, each page with a version of its own unless one is given.
-
-        A write of this gateway has a lower version than the page and has ended before it is read, or it has a higher
-        one and wins. What a write of another gateway leaves different, the next pass copies.
+        """Copies all documents: into a build those that it lacks. To a further backend all that differ: a write of this
+        gateway has a lower version than the page and has ended before it is read, or it has a higher one and wins.
         """
         after: str | None = None
         while True:
-            version = fixed_version or self._clock.next()
+            version = self._clock.next() if generation == live else COPIED_VERSION
             await self._pauses.settled(name_of(live))
             try:
                 page = await read_page(store, live, after, COPIED, lambda: CALL_S)

@@ -105,7 +105,8 @@ class Loading:
         reports: list[FanOutReport] = []
         repetition, after_s, last = Repetition(PATIENCE_S, UNFINISHED), 0.0, None
         while batch:
-            part, late = batch[: self._documents], set[str]()
+            part = batch[: self._documents]
+            late: set[str] = set()
             try:
                 reports.append((yield from self._attempt(part, late, after_s, last)))
             except RetrievalError as error:
@@ -118,21 +119,18 @@ class Loading:
             else:
                 batch = batch[len(part) :]
                 repetition, after_s, last = Repetition(PATIENCE_S, UNFINISHED), 0.0, None
+            self.report.overtaken.update(late)
         return reports
 
     def _attempt(
         self, documents: list[bytes], late: set[str], after_s: float, last: RetrievalError | None
     ) -> Steps[FanOutReport]:
-        """Sends documents once. Adds to `late` the ids of those that newer writes kept out."""
         began = time.monotonic() + after_s
         body = documents_body(documents, self._build)
         try:
             request = Request("POST", self._path, body, MOST_CALL_S, after_s, last)
             report = yield from attempt(FanOutReport.model_validate_json, request)
-            reports = [outcome.report for outcome in report.services if outcome.report is not None]
-            late.update(item.id for one in reports for item in one.errors if item.overtaken)
-            self.report.overtaken.update(late)
-            _expect_taken(report)
+            _expect_taken(report, late)
         except RetrievalError as error:
             self._slow_down(len(documents), time.monotonic() - began)
             if error.status == 429:
@@ -167,9 +165,9 @@ class Loading:
             self._progress(self.report)
 
 
-def _expect_taken(report: FanOutReport) -> None:
-    """Raises RetrievalError for a batch that was not taken whole, overtaken documents aside. Only refused ones are not
-    worth a repetition."""
+def _expect_taken(report: FanOutReport, late: set[str]) -> None:
+    """Raises RetrievalError for a batch that was not taken whole. Only refused documents are not worth a repetition.
+    Adds to `late` the ids of overtaken ones: those are settled."""
     failed: list[str] = []
     refused: list[str] = []
     waiting: list[str] = []
@@ -178,7 +176,9 @@ def _expect_taken(report: FanOutReport) -> None:
             failed.append(f"{outcome.backend}: {outcome.reason}")
         elif isinstance(outcome.report, IndexReport):
             for item in outcome.report.errors:
-                if not item.overtaken:
+                if item.overtaken:
+                    late.add(item.id)
+                else:
                     (waiting if item.retryable else refused).append(f"{outcome.backend}: {item.id}: {item.reason}")
     reasons = "; ".join([*failed, *refused[:3], *waiting[:3]])
     if refused and not failed:
