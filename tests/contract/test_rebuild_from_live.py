@@ -189,7 +189,11 @@ async def test_what_was_sent_to_a_build_or_deleted_from_it_stays_when_it_is_fill
     async with real_stack(tmp_path, refresh_s=0.05) as stack:
         await stack.load()
         await stack.begin(**BUILD, new_generation=True)
-        mine = [{"id": "d01", "text": "newer"}, {"id": "d02", "text": "word"}, {"id": "mine", "text": "word"}]
+        mine: list[dict[str, object]] = [
+            {"id": "d01", "text": "newer"},
+            {"id": "d02", "text": "word"},
+            {"id": "mine", "text": "word"},
+        ]
         assert (await stack.send(mine, **BUILD)).json()["complete"]
         assert (await stack.post("/documents/delete", ids=["d02", "d03"], **BUILD)).json()["complete"]
         answer = await published(stack)
@@ -205,6 +209,24 @@ async def test_a_repeated_publish_of_a_filled_build_answers_as_the_first(tmp_pat
         first = await published(stack)
         again = await published(stack)
         assert (again.status_code, again.json()) == (200, first.json()), again.text
+
+
+async def test_a_publish_of_a_filled_build_that_one_service_missed_goes_on_when_it_is_repeated(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+        await stack.begin(**BUILD, new_generation=True)
+        dense, missed = stack.ways["dense"].inner, list[bytes]()
+
+        async def miss_one(request: httpx.Request) -> httpx.Response:
+            if b"/publish" in request.url.raw_path and not missed:
+                missed.append(request.content)
+                return httpx.Response(500)
+            return await dense.handle_async_request(request)
+
+        stack.ways["dense"].inner = httpx.MockTransport(miss_one)
+        assert (await published(stack)).status_code == 502
+        assert (await published(stack)).json()["documents"] == 40
+        assert await stack.live() == {"lexical": 40, "dense": 40}
 
 
 async def test_a_document_that_found_no_room_is_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
