@@ -330,14 +330,6 @@ async def test_a_refused_document_is_named_and_not_sent_again(stub: GatewayStub,
     assert stub.batches == [6]
 
 
-async def test_a_load_that_others_write_into_is_not_published(stub: GatewayStub, experiment: Experiment) -> None:
-    stub.overtaken_documents = {"d3"}
-    async with reached(stub) as client:
-        with pytest.raises(EvaluationError, match="somebody else wrote 1 of these documents meanwhile, such as 'd3'"):
-            await ingest(client, experiment, load_dataset(experiment))
-    assert (stub.batches, stub.live) == ([6], None)
-
-
 async def test_documents_that_found_no_room_are_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
     stub.to_send_again = [{"d1", "d3"}, {"d3"}]
     async with reached(stub) as client:
