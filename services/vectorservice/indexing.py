@@ -128,9 +128,11 @@ async def _compare(
         ]
         differing = {one.id for one in changed}
         same = {one.id: one.content_hash for one in timely if one.id not in differing}
-        kept = await store.raise_versions(write.generation, same, turn.version)
-        # Another process may have changed one meanwhile.
-        changed = [one for one in timely if one.id not in kept]
+        if same:
+            await store.raise_versions(write.generation, same, turn.version)
+            # Another process may have changed one meanwhile.
+            now = await store.stored(write.generation, list(same), vectors=False)
+            changed = [one for one in timely if one.id not in now or now[one.id].content_hash != same[one.id]]
         return _Comparison(held, changed, len(timely) - len(changed), turn.overtaken)
 
     with timed("compare"):

@@ -1,6 +1,6 @@
 """Defines the port of the vector services: VectorStore, its values, and the checks that every implementation uses."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
@@ -169,11 +169,10 @@ class VectorStore(Protocol):
         """Adds documents, or replaces those of the same id. Returns the versions of those that stay, by id."""
         ...
 
-    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> Collection[str]:
-        """Raises the versions of documents to this one where they are lower, so that no older write replaces them.
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
+        """Raises lower versions of documents to this one, so that no older write replaces them.
 
-        Only of those that still have the content hash that is given by id; returns their ids. Indexes no vector anew,
-        except on Elasticsearch, which has no other way.
+        Only of those that still have the content hash given by id. Indexes no vector anew, except on Elasticsearch.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Implements VectorStore with Qdrant Edge, inside this process. The files are those of services/storage."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import qdrant_edge as edge
@@ -143,18 +143,15 @@ class EdgeStore:
         opened.written(len(batch) - len(newer))
         return newer
 
-    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> Collection[str]:
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
         """Changes payloads alone."""
 
-        def write(shard: edge.EdgeShard, _: ContentDigest) -> Collection[str]:
-            same = {
-                one["id"]: one["version"] for one in _held(shard, contents) if one["content"] == contents[one["id"]]
-            }
-            if older := [point_id(one) for one, there in same.items() if there < version]:
-                shard.update(edge.UpdateOperation.set_payload(list(older), {"version": version}))
-            return same
+        def write(shard: edge.EdgeShard, _: ContentDigest) -> None:
+            older, _newer = _older_contents(shard, list(contents), version)
+            points: list[edge.PointId] = [point_id(one) for one, content in older if content == contents[one]]
+            shard.update(edge.UpdateOperation.set_payload(points, {"version": version}))
 
-        return await self._held.held(generation).write(write) if contents else ()
+        await self._held.held(generation).write(write)
 
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None
@@ -258,13 +255,8 @@ def _older_contents(
 ) -> tuple[list[tuple[str, str]], dict[str, int]]:
     """Returns id and content hash of the documents that a write of this version replaces, and the versions by id of
     those that stay."""
-    held = _held(shard, ids)
-    newer = newer_versions({payload["id"]: payload["version"] for payload in held}, version)
-    return [(payload["id"], payload["content"]) for payload in held if payload["id"] not in newer], newer
-
-
-def _held(shard: edge.EdgeShard, ids: Iterable[str]) -> "list[edge.Payload]":  # a name of the stubs alone
-    """Returns id, content hash and version of the documents of these ids that are there."""
     points: list[edge.PointId] = [point_id(one) for one in ids]
     found = shard.retrieve(points, with_payload=["id", "content", "version"], with_vector=False)
-    return [{"version": 0, **record.payload} for record in found if record.payload is not None]
+    held = [record.payload for record in found if record.payload is not None]
+    newer = newer_versions({payload["id"]: payload.get("version", 0) for payload in held}, version)
+    return [(payload["id"], payload["content"]) for payload in held if payload["id"] not in newer], newer

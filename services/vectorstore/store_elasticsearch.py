@@ -6,7 +6,7 @@ server. The vector itself is in the source, as base64: what Elasticsearch return
 
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -171,19 +171,17 @@ class ElasticsearchStore:
             newer |= (await self._write(held, operations[part], version))[1]
         return newer
 
-    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> Collection[str]:
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
         """Writes the documents again, as they are: the server has no other way to change a version of ours."""
         held = await self._indices.known(generation)
         fetched = await self._fetched(generation, list(contents), ["hash", "passage", "fp32", "fields"])
-        same = {one.id: one for one in fetched if one.source is not None and one.source.hash == contents[one.id]}
         as_kept = replace(held.meta.representation, distance="dot")  # scaled already, where it is compared by cosine
         operations = [
             _index_operation(Point(one.id, _decoded(it.fp32), it.hash, it.passage, it.fields), as_kept, version)
-            for one in same.values()
-            if (it := one.source) is not None and one.version < version
+            for one in fetched
+            if (it := one.source) is not None and it.hash == contents[one.id] and one.version < version
         ]
-        _, newer = await self._write(held, operations, version)
-        return same.keys() - newer.keys()
+        await self._write(held, operations, version)
 
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None

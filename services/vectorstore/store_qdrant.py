@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from qdrant_client import models
@@ -216,18 +216,14 @@ class QdrantStore:
                 )
         return newer
 
-    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> Collection[str]:
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
         """Changes payloads alone, on the condition that the server checks for each."""
-        if not contents:
-            return ()
         async with self._within(generation, writes=True) as seconds:
             stop = await self._connection.write_timeout(seconds)
             older = contents_filter(contents, before=version)
             await self._writing.set_payload(
                 self._collection(generation), {"version": version}, older, wait=True, timeout=stop
             )
-        held = await self.stored(generation, list(contents), vectors=False)
-        return [one for one, content in contents.items() if one in held and held[one].content_hash == content]
 
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None
