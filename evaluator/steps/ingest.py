@@ -99,6 +99,12 @@ async def ingest(
                 f"{', '.join(sorted(loaded.undeclared_metadata))}. Name it under `metadata` of the experiment and load "
                 "again."
             )
+        if loaded.overtaken:
+            raise EvaluationError(
+                f"{target}: somebody else wrote {len(loaded.overtaken)} of these documents meanwhile, such as "
+                f"'{min(loaded.overtaken)}', and newer writes stay. Load the corpus under a `target` of its own, or "
+                "end the other writes and use --rebuild."
+            )
         tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
         await _wait_until_added(client, target, wanted, begun, tell)
         try:

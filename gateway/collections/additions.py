@@ -95,7 +95,7 @@ class Additions:
         if store is None or history.live != generation or backend.name not in history.adding(generation):
             return
         build = history.build(generation)
-        if await self._filling.fill(store, generation, (backend,), generation, build):
+        if await self._filling.fill_backend(store, generation, backend, build):
             await self._publish(generation, backend)
             return
         # It has documents that the store no longer has: deleted by another gateway while they were being copied.

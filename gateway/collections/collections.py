@@ -89,7 +89,7 @@ class Collections:
                 marks: Marks = (build_mark(token), owner)
                 generation = await self._create(generation_of(name, number), declaration, marks, budget)
             else:
-                if wanted.owner is not None:
+                if wanted.owner not in (None, history.owner(generation)):
                     raise Conflict(
                         f"{generation} is there already, and its owner stays: send `owner` with `new_generation`."
                     )

@@ -13,9 +13,9 @@ from gateway.backends.fan_out import on_all
 from gateway.backends.wire import Backend
 from gateway.collections.document_pages import read_page
 from gateway.collections.write_order import WriteClock, WritePauses
-from services.chassis.errors import BodyTooLarge, Conflict, InsufficientStorage, ProblemError
+from services.chassis.errors import BodyTooLarge, Conflict, InsufficientStorage, Overloaded, ProblemError
 from services.contracts.collections import CollectionState
-from services.contracts.documents import Document, IndexRequest, SentDocument
+from services.contracts.documents import COPIED_VERSION, Document, IndexRequest, SentDocument
 from services.contracts.generations import name_of
 
 logger = logging.getLogger(__name__)
@@ -28,43 +28,49 @@ PASSES, MOST_PAUSE_S = 3, 10.0
 
 
 class Filling:
-    """Copies documents of a generation to backends that have it, or another of its collection, for a build."""
+    """Copies documents of a live generation into a build of its collection, or to a further backend."""
 
     def __init__(self, pauses: WritePauses, clock: WriteClock) -> None:
         self._pauses = pauses
         self._clock = clock
 
-    async def fill(
+    async def fill_build(
         self, store: Backend, live: str, backends: Sequence[Backend], generation: str, build: str | None
-    ) -> bool:
-        """Copies all documents of `live`, and finishes the indexes. Returns whether all then have the same documents.
+    ) -> None:
+        """Copies what the build lacks. What was sent to it, or deleted from it, is newer, and stays.
 
         The document store gets its copies last: what was interrupted differs between the services, so that a publish
         that does not go on filling refuses it. A generation on the document store alone has nothing to differ from.
-        Where they do not, writes of another gateway were under way, or the generation had documents that `live` has
-        not. Raises ProblemError for what does not pass.
+        Raises ProblemError for what does not pass.
+        """
+        for part in ([one for one in backends if one is not store], [one for one in backends if one is store]):
+            if part:
+                await self._copy(store, live, part, generation, build)
+
+    async def fill_backend(self, store: Backend, generation: str, backend: Backend, build: str | None) -> bool:
+        """Copies a live generation to a further backend, and finishes its index.
+
+        Returns whether both then have the same documents: a write of another gateway leaves them different, which the
+        next pass copies. Raises ProblemError for what does not pass.
         """
         for _ in range(PASSES):
-            for part in ([one for one in backends if one is not store], [one for one in backends if one is store]):
-                if part:
-                    await self._copy(store, live, part, generation, build)
-            await on_all(backends, lambda one: finish_index(one, generation, build))
-            async with self._pauses.pause(name_of(live), MOST_PAUSE_S):
-                there = await on_all((store,), lambda one: wire.finish(one, live, None, CALL_S))
-                filled = await on_all(backends, lambda one: wire.finish(one, generation, build, CALL_S))
-            if len(counts_and_digests((*there.values(), *filled.values()))) == 1:
+            await self._copy(store, generation, (backend,), generation, build)
+            await finish_index(backend, generation, build)
+            async with self._pauses.pause(name_of(generation), MOST_PAUSE_S):
+                held = await on_all((store, backend), lambda one: wire.finish(one, generation, build, CALL_S))
+            if len(counts_and_digests(held.values())) == 1:
                 return True
         return False
 
     async def _copy(
         self, store: Backend, live: str, backends: Sequence[Backend], generation: str, build: str | None
     ) -> None:
-        """Copies all documents. A write of this gateway has a lower version than the page and has ended before it is
-        read, or it has a higher one and wins. What a write of another gateway leaves different, the next pass copies.
+        """Copies all documents: into a build those that it lacks. To a further backend all that differ: a write of this
+        gateway has a lower version than the page and has ended before it is read, or it has a higher one and wins.
         """
         after: str | None = None
         while True:
-            version = self._clock.next()
+            version = self._clock.next() if generation == live else COPIED_VERSION
             await self._pauses.settled(name_of(live))
             try:
                 page = await read_page(store, live, after, COPIED, lambda: CALL_S)
@@ -98,8 +104,9 @@ class Filling:
             return
         self._clock.advance(report.latest_version)
         for error in report.errors:
-            if not error.retryable:
-                raise Conflict(f"{backend.name} refuses document '{error.id}': {error.reason}")
+            if not error.overtaken:
+                problem = Overloaded if error.retryable else Conflict
+                raise problem(f"{backend.name} did not take document '{error.id}': {error.reason}")
 
 
 def counts_and_digests(states: Iterable[CollectionState]) -> set[tuple[int, str | None]]:

@@ -10,7 +10,7 @@ from gateway.backends.budget import CALL_S, Budget
 from gateway.backends.failures import BackendFailed
 from gateway.backends.fan_out import on_all, remaining_s
 from gateway.backends.wire import Backend, Backends
-from gateway.collections.filling import MOST_PAUSE_S, PASSES, Filling, counts_and_digests, finish_index
+from gateway.collections.filling import MOST_PAUSE_S, Filling, counts_and_digests, finish_index
 from gateway.collections.generations import Generations
 from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
@@ -129,17 +129,15 @@ class Publishing:
         return history.superseded(keep_previous=not expired)
 
     async def _fill(self, job: Progress, history: History) -> None:
-        """Copies the documents of the live generation into the build."""
+        """Copies the documents of the live generation into the build, unless an earlier call has published that."""
         store, live, generation = self._backends.document_store, history.live, job.generation
-        if store is None or live is None or live == generation:
-            raise Conflict("fill: no other generation is live in a document store; send the documents, then publish.")
+        if store is None or live is None:
+            raise Conflict("fill: no generation is live in a document store; send the documents, then publish.")
+        if live == generation:
+            return
         job.phase = "fill"
         backends = self._generations.backends_of(generation)
-        if not await self._filling.fill(store, live, backends, generation, history.build(generation)):
-            raise Conflict(
-                f"{generation} did not become the same as {live} in {PASSES} passes: it has documents of its own, or "
-                "many writes are under way. Publish again, or begin another build."
-            )
+        await self._filling.fill_build(store, live, backends, generation, history.build(generation))
         job.phase = "finish"
 
     async def _switch(self, job: Progress, live: str | None, expected: int | None) -> Published:

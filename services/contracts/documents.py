@@ -35,6 +35,8 @@ MetadataValue = Annotated[
 ]
 # Orders writes: microseconds since 1970, raised where two writes would have the same.
 WriteVersion = Annotated[int, Field(ge=1, lt=2**63)]
+# Of copies from another generation: older than every write and deletion, so that they add only what is lacking.
+COPIED_VERSION = 1
 LatestVersion = Annotated[int | None, Field(exclude_if=lambda version: version is None)]
 Included = Literal["title", "text", "metadata"]
 StoredPart = Included | Literal["expansions"]
@@ -172,12 +174,15 @@ class MetadataUpdate(Wire):
 
 
 class ItemError(Wire):
-    """Why one document was not taken. `retryable`: it may be taken when sent again (the service was full, or a newer
-    write of its id came first)."""
+    """Why one document was not taken. `retryable`: it may be taken when sent again, because the service was full.
+
+    `overtaken`: a newer write of its id was taken. That is final: sent again, it would replace the newer one.
+    """
 
     id: str
     reason: str
     retryable: bool = False
+    overtaken: Annotated[bool, Field(exclude_if=not_)] = False
 
 
 class IndexReport(Wire):

@@ -1,12 +1,15 @@
 """Changes generations: checks the build that they belong to, and keeps each document's writes in order of version."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from services.contracts.collections import CollectionDeclaration, CollectionState
 from services.contracts.documents import DeleteReport, Document, IndexReport
 from services.lexical.engine import LexicalEngine
 from services.storage.builds import refuse_other_build, refuse_published
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
+
+Report = TypeVar("Report", IndexReport, DeleteReport)
 
 
 class Changes:
@@ -60,14 +63,7 @@ class Changes:
             report = IndexReport(indexed=0, unchanged=0)
             if timely:
                 report = await self._engine.index(write.generation, timely, turn.version)
-            refused = {error.id for error in report.errors}
-            turn.record_written(document.id for document in timely if document.id not in refused)
-            return report.model_copy(
-                update={
-                    "errors": (*report.errors, *map(overtaken, turn.overtaken)),
-                    "latest_version": _later(report.latest_version, turn.latest_version),
-                }
-            )
+            return _with_overtaken(report, turn)
 
         return await self._order.write(write, [document.id for document in documents], work)
 
@@ -81,13 +77,8 @@ class Changes:
             if timely:
                 report = await self._engine.delete(write.generation, timely, turn.version)
             refused = {error.id for error in report.errors}
-            turn.record_written(one for one in timely if one not in refused)
-            return report.model_copy(
-                update={
-                    "errors": (*report.errors, *map(overtaken, turn.overtaken)),
-                    "latest_version": _later(report.latest_version, turn.latest_version),
-                }
-            )
+            turn.record_deleted(one for one in timely if one not in refused)
+            return _with_overtaken(report, turn)
 
         return await self._order.write(write, ids, work)
 
@@ -96,5 +87,7 @@ class Changes:
             refuse_other_build(generation, await self._engine.build(generation), build)
 
 
-def _later(*versions: int | None) -> int | None:
-    return max((one for one in versions if one is not None), default=None)
+def _with_overtaken(report: Report, turn: WriteTurn) -> Report:
+    latest = max((report.latest_version or 0, *turn.overtaken.values())) or None
+    errors = (*report.errors, *map(overtaken, turn.overtaken))
+    return report.model_copy(update={"errors": errors, "latest_version": latest})

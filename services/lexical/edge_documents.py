@@ -68,9 +68,12 @@ class EdgeDocuments:
             self._shard.update(edge.UpdateOperation.upsert_points(points))
             change.remove((one, held[one][0]) for one in written if one in held)
             change.add(written.items())
+        unchanged = [one.id for one in documents if held.get(one.id, ("", 0))[0] == one.content_hash]
+        if raised := [point_id(one) for one in unchanged if held[one][1] < (version or 0)]:
+            self._shard.update(edge.UpdateOperation.set_payload(list(raised), {"version": version}))
         return IndexReport(
             indexed=len(points),
-            unchanged=len(documents) - len(changed),
+            unchanged=len(unchanged),
             errors=tuple(errors),
             latest_version=max(newer.values(), default=None),
         )

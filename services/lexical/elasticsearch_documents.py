@@ -37,14 +37,18 @@ async def index_documents(
     version: int | None,
     refresh: bool,
 ) -> IndexReport:
-    """Writes new and changed documents, each with its own result. `index` is an alias."""
-    held = await _held(clients.reading, index, [document.id for document in documents])
-    changed = [
-        document for document in documents if document.id not in held or held[document.id].hash != document.content_hash
-    ]
+    """Writes new and changed documents, each with its own result. `index` is an alias.
+
+    Writes those that are unchanged too where their version rises: the server has no other way to keep it.
+    """
+    contents = {document.id: document.content_hash for document in documents}
+    held = await _held(clients.reading, index, list(contents))
+    unchanged = {one for one, there in held.items() if there.hash == contents[one]}
     operations: list[Operation] = []
     errors: list[ItemError] = []
-    for document in changed:
+    for document in documents:
+        if document.id in unchanged and (version is None or held[document.id].version >= version):
+            continue
         try:
             operations.append(_index_operation(document, declaration, version))
         except BadInput as refused:
@@ -52,16 +56,19 @@ async def index_documents(
     results = await send_bulk(clients.writing, index, operations, refresh=refresh)
     late = _overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
+        if result.error is None:
+            continue
         if operation.id in late:
             errors.append(overtaken(operation.id))
         elif is_rejected(result):
             reason = f"Elasticsearch has no room for it now; send it again: {error_summary(result)}"
             errors.append(ItemError(id=operation.id, reason=reason, retryable=True))
-        elif result.error is not None:
+        else:
             errors.append(ItemError(id=operation.id, reason=error_summary(result)))
+    unchanged -= {error.id for error in errors}
     return IndexReport(
-        indexed=sum(result.error is None for result in results),
-        unchanged=len(documents) - len(changed),
+        indexed=len(documents) - len(unchanged) - len(errors),
+        unchanged=len(unchanged),
         errors=tuple(errors),
         latest_version=await _latest_version(clients.reading, index, late),
     )

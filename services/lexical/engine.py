@@ -19,8 +19,8 @@ class LexicalEngine(Protocol):
     - Hits come best first, equal scores by ascending id, also at the cut (for as long as the engine's README states);
       only documents that share a word with the query are hits, stop words not counted: a query of stop words has none.
     - A word that occurs twice in the query counts twice; k1 and b of a preset determine its scores.
-    - Ids are the caller's; indexing is idempotent by id. An unchanged document is counted as such and not indexed
-      again. A document that is refused is reported, and the others of its batch are indexed.
+    - Ids are the caller's; indexing is idempotent by id. An unchanged document is counted as such, and its version
+      rises to that of the write. A document that is refused is reported, and the others of its batch are indexed.
     - Acknowledged writes are durable; `get` sees them at once, `search` and the counts at the latest after `finish`,
       and at once where the generation is published.
     - Filters and `exclude_ids` apply before the cut: `top` hits are returned if as many match.
@@ -33,7 +33,7 @@ class LexicalEngine(Protocol):
       the engine's analysis, raises StampMismatch naming both; one of another build cannot be begun again
       (BuildConflict).
     - A write with a `version` (a positive number that grows with time) replaces only older ones: a document with the
-      same or a newer version stays, and the write is reported as an error with `retryable`.
+      same or a newer version stays, and the write is reported as an error, `overtaken`.
     - At most one generation of a name is published; a newly begun one is not.
     - An answer is complete or an error: never a ranking of only a part of the documents.
     - A generation that cannot be opened does not affect others: it is `unusable` and left unchanged, requests for it

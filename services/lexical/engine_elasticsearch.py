@@ -116,11 +116,10 @@ class ElasticsearchEngine:
     async def index(self, generation: str, documents: Sequence[Document], version: int | None = None) -> IndexReport:
         """Indexes in one bulk request; retries items that Elasticsearch rejected for a full queue."""
         held = await self._usable(generation)
-        alias = self._indices.writing(generation)
         with self._indices.forget_if_gone(generation):
             return await index_documents(
                 self._clients,
-                alias,
+                held.writing,
                 documents,
                 held.declaration,
                 version=version,
@@ -131,10 +130,8 @@ class ElasticsearchEngine:
         """Deletes in one bulk request."""
         held = await self._usable(generation)
         with self._indices.forget_if_gone(generation):
-            alias = self._indices.writing(generation)
-            return await delete_documents(
-                self._clients, alias, ids, version=version, refresh=self._indices.refresh_of_writes(held)
-            )
+            refresh = self._indices.refresh_of_writes(held)
+            return await delete_documents(self._clients, held.writing, ids, version=version, refresh=refresh)
 
     async def get(self, generation: str, ids: Sequence[str], reading: ReadOptions = WHOLE) -> FetchedDocuments:
         """Reads by realtime get, in parts of bounded size."""

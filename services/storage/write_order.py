@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from services.contracts.documents import ItemError
+from services.contracts.documents import COPIED_VERSION, ItemError
 
 # A write is in flight for at most the longest deadline, two minutes.
 REMEMBERED_S = 600.0
-# Versions kept, 160 bytes each. Dropping one early can refuse an old write that no newer one overtook, but never accept
-# an overtaken one.
+# Versions of deletions kept, 160 bytes each. Dropping one early can refuse an old write that no newer one overtook, but
+# never accept an overtaken one.
 MOST_REMEMBERED = 50_000
 
 T = TypeVar("T")
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 def overtaken(document_id: str) -> ItemError:
     """Returns the error of a document whose write arrived after a newer one."""
-    reason = "A newer write of this id was taken meanwhile; send it again if it is to take that one's place."
-    return ItemError(id=document_id, reason=reason, retryable=True)
+    reason = "A newer write of this id was taken; send this one again only if it is to take that one's place."
+    return ItemError(id=document_id, reason=reason, overtaken=True)
 
 
 def newer_versions(held: Mapping[str, int], version: int | None) -> dict[str, int]:
@@ -44,39 +44,30 @@ class Write:
 
 
 class WriteTurn:
-    """A write's exclusive access to its ids. Until it ends, its generation is not created, published or removed."""
+    """A write's exclusive access to its ids. Until it ends, its generation is not created, published or removed.
 
-    def __init__(self, memory: "_RecentVersions", ids: Collection[str], version: int) -> None:
+    `overtaken`: the versions of newer deletions, by id.
+    """
+
+    def __init__(self, memory: "_RecentDeletions", ids: Collection[str], version: int) -> None:
         self._memory = memory
         self.version = version
-        self.overtaken = {one: newer for one in ids if (newer := memory.latest(one)) >= version}
+        self.overtaken = {one: newer for one in ids if (newer := memory.latest(one, version)) >= version}
 
-    @property
-    def latest_version(self) -> int | None:
-        """The highest version among the writes that overtook this one."""
-        return max(self.overtaken.values(), default=None)
-
-    def record_overtaken(self, newer: Mapping[str, int]) -> None:
-        """Records the newer versions by id that the engine found, where another process wrote them."""
-        self.overtaken |= newer
-        for one, version in newer.items():
-            self._memory.remember([one], version)
-
-    def record_written(self, ids: Iterable[str]) -> None:
-        """Records that these ids are written (or deleted): older writes are refused from now on."""
+    def record_deleted(self, ids: Iterable[str]) -> None:
+        """Records that these ids are deleted: older writes are refused from now on."""
         self._memory.remember(ids, self.version)
 
 
 class WriteOrder:
-    """Keeps the latest version of each id by generation, for at least REMEMBERED_S or MOST_REMEMBERED ids.
-
-    Orders only the writes of this process; those of several processes are ordered by the engine that they share.
+    """Runs the writes of an id in turn. Keeps the versions of deleted ids by generation, for at least REMEMBERED_S or
+    MOST_REMEMBERED ids; those of documents are kept by the engine, also for other processes.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, elapsed: Callable[[], float] = time.monotonic) -> None:
         """`clock` returns Unix seconds, `elapsed` seconds that never go back."""
         self._clock, self._elapsed = clock, elapsed
-        self._memories: dict[str, _RecentVersions] = {}
+        self._memories: dict[str, _RecentDeletions] = {}
 
     async def write(self, write: Write, ids: Collection[str], work: Callable[[WriteTurn], Awaitable[T]]) -> T:
         """Runs `work` while no other write has any of these ids."""
@@ -93,6 +84,7 @@ class WriteOrder:
         async def alone() -> T:
             try:
                 version = write.version or max(int(self._clock() * 1e6), memory.highest + 1)
+                memory.highest = max(version, memory.highest)
                 return await work(WriteTurn(memory, ids, version))
             finally:
                 memory.writing.difference_update(ids)
@@ -131,23 +123,23 @@ class WriteOrder:
         """Drops the versions of a generation that was removed."""
         self._memory(generation).forget()
 
-    def _memory(self, generation: str) -> "_RecentVersions":
-        return self._memories.setdefault(generation, _RecentVersions(self._elapsed))
+    def _memory(self, generation: str) -> "_RecentDeletions":
+        return self._memories.setdefault(generation, _RecentDeletions(self._elapsed))
 
-    async def _end(self, generation: str, memory: "_RecentVersions") -> None:
+    async def _end(self, generation: str, memory: "_RecentDeletions") -> None:
         self._release(generation, memory)
         async with memory.changed:
             memory.changed.notify_all()
 
-    def _release(self, generation: str, memory: "_RecentVersions") -> None:
+    def _release(self, generation: str, memory: "_RecentDeletions") -> None:
         memory.users -= 1
         if not memory.users and memory.empty:
             self._memories.pop(generation, None)
 
 
 @dataclass(slots=True)
-class _RecentVersions:
-    """The recent versions of one generation, in two halves; the older half is dropped as a whole."""
+class _RecentDeletions:
+    """The recent deletions of one generation, in two halves; the older half is dropped as a whole."""
 
     elapsed: Callable[[], float]
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -163,11 +155,14 @@ class _RecentVersions:
 
     @property
     def empty(self) -> bool:
-        return not self.newer and not self.older and not self.forgotten
+        return not self.highest
 
-    def latest(self, document_id: str) -> int:
+    def latest(self, document_id: str, version: int) -> int:
+        """Returns the latest deletion that a write of this version must not undo; 0 without any."""
         key = hash(document_id)
-        return max(self.newer.get(key, 0), self.older.get(key, 0), self.forgotten)
+        # A copy is older than every deletion, of whatever id.
+        forgotten = 0 if version == COPIED_VERSION else self.forgotten
+        return max(self.newer.get(key, 0), self.older.get(key, 0), forgotten)
 
     def remember(self, ids: Iterable[str], version: int) -> None:
         now = self.elapsed()
@@ -177,7 +172,6 @@ class _RecentVersions:
             self.forgotten = max(self.forgotten, max(self.older.values(), default=0))
             self.older, self.newer, self.begun_at = self.newer, {}, now
         self.newer.update(dict.fromkeys(map(hash, ids), version))
-        self.highest = max(self.highest, version)
 
     def forget(self) -> None:
         self.newer, self.older, self.forgotten, self.highest = {}, {}, 0, 0

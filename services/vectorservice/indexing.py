@@ -114,8 +114,8 @@ async def _compare(
     documents: Sequence[Document],
     given: Mapping[str, Vector],
 ) -> _Comparison:
-    """Compares by content hash, and with the vectors that are given. An unchanged document counts as written, so that
-    no older write replaces it."""
+    """Compares by content hash, and with the vectors that are given. Raises the versions of unchanged documents: no
+    older write replaces them."""
     ids = [document.id for document in documents]
 
     async def work(turn: WriteTurn) -> _Comparison:
@@ -130,7 +130,12 @@ async def _compare(
             or (one.id in given and not is_same(given[one.id], held[one.id].vector))
         ]
         differing = {one.id for one in changed}
-        turn.record_written(one.id for one in timely if one.id not in differing)
+        same = {one.id: one.content_hash for one in timely if one.id not in differing}
+        if same:
+            await store.raise_versions(write.generation, same, turn.version)
+            # Another process may have changed one meanwhile.
+            now = await store.stored(write.generation, list(same), vectors=False)
+            changed = [one for one in timely if one.id not in now or now[one.id].content_hash != same[one.id]]
         return _Comparison(held, changed, len(timely) - len(changed), turn.overtaken)
 
     with timed("compare"):
@@ -143,10 +148,8 @@ async def _store(store: VectorStore, order: WriteOrder, write: Write, points: Se
     async def work(turn: WriteTurn) -> Mapping[str, int]:
         await _refuse_other_build(store, write)
         timely = [point for point in points if point.id not in turn.overtaken]
-        if timely:
-            turn.record_overtaken(await store.upsert(write.generation, timely, turn.version))
-        turn.record_written(point.id for point in timely if point.id not in turn.overtaken)
-        return turn.overtaken
+        newer = await store.upsert(write.generation, timely, turn.version) if timely else {}
+        return {**turn.overtaken, **newer}
 
     return await order.write(write, [point.id for point in points], work)
 
@@ -162,15 +165,11 @@ async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Seque
     async def work(turn: WriteTurn) -> DeleteReport:
         await _refuse_other_build(store, write)
         timely = [one for one in ids if one not in turn.overtaken]
-        deleted = 0
-        if timely:
-            deleted, newer = await store.delete(write.generation, timely, turn.version)
-            turn.record_overtaken(newer)
-        turn.record_written(one for one in timely if one not in turn.overtaken)
+        deleted, newer = await store.delete(write.generation, timely, turn.version) if timely else (0, {})
+        turn.record_deleted(one for one in timely if one not in newer)
+        late = {**turn.overtaken, **newer}
         return DeleteReport(
-            deleted=deleted,
-            errors=tuple(map(overtaken, turn.overtaken)),
-            latest_version=turn.latest_version,
+            deleted=deleted, errors=tuple(map(overtaken, late)), latest_version=max(late.values(), default=None)
         )
 
     return await order.write(write, ids, work)

@@ -1,6 +1,6 @@
 """Converts specs, points and filters to the Qdrant server's models, and back. qdrant_vectors.py converts vectors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -131,6 +131,15 @@ def ids_filter(ids: Iterable[str], before: int | None = None) -> models.Filter:
     older = older_filter(before)
     these = models.HasIdCondition(has_id=[str(point_id(one)) for one in ids])
     return models.Filter(must=[these], must_not=None if older is None else older.must_not)
+
+
+def contents_filter(contents: Mapping[str, str], before: int) -> models.Filter:
+    """Returns the filter for the documents that have these content hashes, by id, of versions below `before`."""
+    same: list[models.Condition] = []
+    for one, content in contents.items():
+        its_content = models.FieldCondition(key="content", match=models.MatchValue(value=content))
+        same.append(models.Filter(must=[models.HasIdCondition(has_id=[str(point_id(one))]), its_content]))
+    return ids_filter(contents, before).model_copy(update={"should": same})
 
 
 def older_filter(before: int | None) -> models.Filter | None:

@@ -169,6 +169,13 @@ class VectorStore(Protocol):
         """Adds documents, or replaces those of the same id. Returns the versions of those that stay, by id."""
         ...
 
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
+        """Raises lower versions of documents to this one, so that no older write replaces them.
+
+        Only of those that still have the content hash given by id. Indexes no vector anew, except on Elasticsearch.
+        """
+        ...
+
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None
     ) -> tuple[int, Mapping[str, int]]:

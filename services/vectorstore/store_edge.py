@@ -143,6 +143,16 @@ class EdgeStore:
         opened.written(len(batch) - len(newer))
         return newer
 
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
+        """Changes payloads alone."""
+
+        def write(shard: edge.EdgeShard, _: ContentDigest) -> None:
+            older, _newer = _older_contents(shard, list(contents), version)
+            points: list[edge.PointId] = [point_id(one) for one, content in older if content == contents[one]]
+            shard.update(edge.UpdateOperation.set_payload(points, {"version": version}))
+
+        await self._held.held(generation).write(write)
+
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None
     ) -> tuple[int, Mapping[str, int]]:

@@ -8,6 +8,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -31,6 +32,7 @@ from services.storage.elasticsearch.digests import DIGEST, digest_parts, digest_
 from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import NO_SIZE, GenerationIndices, GenerationMeta, HeldGeneration, Json
 from services.storage.elasticsearch.searching import field_clause, field_types, ranked
+from services.storage.fields import FieldValue
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS
 from services.storage.ties import settle_ties
 from services.vectorstore.representation import Dense, DenseVector, SparseVector, Vector, checked_vector, kept_vector
@@ -67,6 +69,7 @@ class VectorSource(ElasticsearchAnswer):
     hash: str
     passage: str
     fp32: str = ""
+    fields: dict[str, FieldValue] = {}
 
 
 Held = HeldGeneration[VectorIndexMeta]
@@ -167,6 +170,18 @@ class ElasticsearchStore:
         for part in parts_to_send(points):
             newer |= (await self._write(held, operations[part], version))[1]
         return newer
+
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
+        """Writes the documents again, as they are: the server has no other way to change a version of ours."""
+        held = await self._indices.known(generation)
+        fetched = await self._fetched(generation, list(contents), ["hash", "passage", "fp32", "fields"])
+        as_kept = replace(held.meta.representation, distance="dot")  # scaled already, where it is compared by cosine
+        operations = [
+            _index_operation(Point(one.id, _decoded(it.fp32), it.hash, it.passage, it.fields), as_kept, version)
+            for one in fetched
+            if (it := one.source) is not None and it.hash == contents[one.id] and one.version < version
+        ]
+        await self._write(held, operations, version)
 
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None
@@ -272,10 +287,8 @@ class ElasticsearchStore:
         """Returns how many documents it wrote or removed, and the versions of those that stay, by id: of a deleted one
         at least `version`. Raises Overloaded or UpstreamFailed if one failed: all can be sent again."""
         with self._indices.forget_if_gone(held.generation):
-            alias = self._indices.writing(held.generation)
-            results = await send_bulk(
-                self._clients.writing, alias, operations, refresh=self._indices.refresh_of_writes(held)
-            )
+            refresh = self._indices.refresh_of_writes(held)
+            results = await send_bulk(self._clients.writing, held.writing, operations, refresh=refresh)
         late: list[str] = []
         for operation, result in zip(operations, results, strict=True):
             if is_rejected(result):

@@ -31,6 +31,7 @@ from services.vectorstore.qdrant_models import (
     KINDS,
     PUBLICATION,
     PUBLISHED_AT,
+    contents_filter,
     filter_of,
     hits_of,
     ids_filter,
@@ -214,6 +215,15 @@ class QdrantStore:
                     timeout=stop,
                 )
         return newer
+
+    async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
+        """Changes payloads alone, on the condition that the server checks for each."""
+        async with self._within(generation, writes=True) as seconds:
+            stop = await self._connection.write_timeout(seconds)
+            older = contents_filter(contents, before=version)
+            await self._writing.set_payload(
+                self._collection(generation), {"version": version}, older, wait=True, timeout=stop
+            )
 
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None

@@ -260,13 +260,27 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         assert (await engine.index("notes@1", documents({"a": "newest"}), 3_000)).indexed == 1
         for version in (2_000, 3_000):
             late = await engine.index("notes@1", documents({"a": "late", "b": f"of {version}"}), version)
-            assert (late.indexed, [(one.id, one.retryable) for one in late.errors]) == (1, [("a", True)])
+            assert (late.indexed, [(one.id, one.overtaken) for one in late.errors]) == (1, [("a", True)])
             assert late.latest_version == 3_000
         gone = await engine.delete("notes@1", ["a", "b"], 3_000)
-        assert (gone.deleted, [(one.id, one.retryable) for one in gone.errors]) == (0, [("a", True), ("b", True)])
+        assert (gone.deleted, [(one.id, one.overtaken) for one in gone.errors]) == (0, [("a", True), ("b", True)])
         assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(documents({"a": "newest", "b": "of 3000"}))
         assert (await engine.index("notes@1", documents({"a": "again"}), 4_000)).indexed == 1
         assert (await engine.delete("notes@1", ["a"], 5_000)).deleted == 1
+
+    async def test_an_unchanged_document_of_a_newer_write_is_not_replaced_by_an_older_one(
+        self, engine: LexicalEngine
+    ) -> None:
+        await engine.begin("notes@1", ALL_PRESETS)
+        await engine.index("notes@1", documents({"a": "same", "b": "same"}), 1_000)
+        for version in (3_000, 3_000, 2_000):
+            report = await engine.index("notes@1", documents({"a": "same"}), version)
+            assert (report.indexed, report.unchanged, report.errors) == (0, 1, ())
+        late = await engine.index("notes@1", documents({"a": "late", "b": "late"}), 2_500)
+        assert (late.indexed, [one.id for one in late.errors], late.latest_version) == (1, ["a"], 3_000)
+        assert [one.id for one in (await engine.delete("notes@1", ["a"], 2_500)).errors] == ["a"]
+        assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(documents({"a": "same", "b": "late"}))
+        assert (await engine.delete("notes@1", ["a"], 4_000)).deleted == 1
 
     async def test_a_write_without_a_version_is_the_newest(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", ALL_PRESETS)

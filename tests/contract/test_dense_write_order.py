@@ -48,5 +48,5 @@ async def test_what_was_written_while_an_older_batch_was_encoded_stays(store: Ed
     assert (report.indexed, report.errors) == (1, ())
     slow.go.set()
     late = await writing
-    assert (late.indexed, late.latest_version, [error.retryable for error in late.errors]) == (0, 2, [True])
+    assert (late.indexed, late.latest_version, [error.overtaken for error in late.errors]) == (0, 2, [True])
     assert (await store.stored("c@1", ["a"], vectors=False))["a"].content_hash == newer.content_hash

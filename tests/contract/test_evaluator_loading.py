@@ -119,3 +119,11 @@ async def test_after_an_error_no_batch_is_in_flight(stub: GatewayStub, experimen
         await asyncio.sleep(4 * stub.load_delay_s)
     assert len(stub.batches) == arrived
     assert sum(stub.batches) < DOCUMENTS
+
+
+async def test_a_load_that_others_write_into_is_not_published(stub: GatewayStub, experiment: Experiment) -> None:
+    stub.overtaken_documents = {"d3"}
+    async with reached(stub) as client:
+        with pytest.raises(EvaluationError, match="somebody else wrote 1 of these documents meanwhile, such as 'd3'"):
+            await ingest(client, experiment, load_dataset(experiment))
+    assert stub.live is None

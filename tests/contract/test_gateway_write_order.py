@@ -45,7 +45,7 @@ async def test_an_overtaken_batch_is_reported_and_both_services_have_the_newer_o
     assert not late["complete"]
     (report,) = [one["report"] for one in late["services"] if one["backend"] == service]
     assert len(report["errors"]) == 40
-    assert all(error["retryable"] and "A newer write of this id" in error["reason"] for error in report["errors"])
+    assert all(error["overtaken"] and not error["retryable"] for error in report["errors"])
     assert await equal(loaded)
     assert (await loaded.texts(["d07"])) == {"d07": "newer 7"}
     assert (await loaded.send(numbered(40, "older"))).json()["complete"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -184,15 +185,72 @@ async def test_a_fill_does_not_join_a_publish_without_one(tmp_path: Path) -> Non
         assert (filled.status_code, "without `fill` is under way" in filled.text) == (409, True)
 
 
-async def test_a_build_with_documents_of_its_own_is_not_published(tmp_path: Path) -> None:
+async def test_what_was_sent_to_a_build_or_deleted_from_it_stays_when_it_is_filled(tmp_path: Path) -> None:
     async with real_stack(tmp_path, refresh_s=0.05) as stack:
         await stack.load()
         await stack.begin(**BUILD, new_generation=True)
-        assert (await stack.send([{"id": "mine", "text": "word"}], **BUILD)).json()["complete"]
-        refused = await published(stack)
-        assert refused.status_code == 409
-        assert "has documents of its own" in refused.json()["detail"]
-        assert (await stack.client.get("/v1/collections/c")).json()["live"] == "c@1"
+        mine: list[dict[str, object]] = [
+            {"id": "d01", "text": "newer"},
+            {"id": "d02", "text": "word"},
+            {"id": "mine", "text": "word"},
+        ]
+        assert (await stack.send(mine, **BUILD)).json()["complete"]
+        assert (await stack.post("/documents/delete", ids=["d02", "d03"], **BUILD)).json()["complete"]
+        answer = await published(stack)
+        assert (answer.status_code, answer.json()["documents"]) == (200, 39), answer.text
+        held = await stack.texts(["d00", "d01", "d02", "d03", "mine"])
+        assert held == {"d00": "word 0", "d01": "newer", "mine": "word"}
+
+
+async def test_a_repeated_publish_of_a_filled_build_answers_as_the_first(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+        await stack.begin(**BUILD, new_generation=True)
+        first = await published(stack)
+        again = await published(stack)
+        assert (again.status_code, again.json()) == (200, first.json()), again.text
+
+
+async def test_a_publish_of_a_filled_build_that_one_service_missed_goes_on_when_it_is_repeated(tmp_path: Path) -> None:
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+        await stack.begin(**BUILD, new_generation=True)
+        dense, missed = stack.ways["dense"].inner, list[bytes]()
+
+        async def miss_one(request: httpx.Request) -> httpx.Response:
+            if b"/publish" in request.url.raw_path and not missed:
+                missed.append(request.content)
+                return httpx.Response(500)
+            return await dense.handle_async_request(request)
+
+        stack.ways["dense"].inner = httpx.MockTransport(miss_one)
+        assert (await published(stack)).status_code == 502
+        assert (await published(stack)).json()["documents"] == 40
+        assert await stack.live() == {"lexical": 40, "dense": 40}
+
+
+async def test_a_document_that_found_no_room_is_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filling, "RETRY_S", 0.05)
+    async with real_stack(tmp_path, refresh_s=0.05) as stack:
+        await stack.load()
+        await stack.begin(**BUILD, new_generation=True)
+        dense, full = stack.ways["dense"].inner, ["d07"]
+
+        async def without_room(request: httpx.Request) -> httpx.Response:
+            if b"/documents" not in request.url.raw_path or not full:
+                return await dense.handle_async_request(request)
+            batch = json.loads(request.content)["documents"]
+            taken = json.dumps({"documents": [one for one in batch if one["id"] not in full]}).encode()
+            headers = {"content-type": "application/json"}
+            answer = await dense.handle_async_request(
+                httpx.Request(request.method, request.url, headers=headers, content=taken)
+            )
+            report = json.loads(await answer.aread())
+            report["errors"] = [{"id": full.pop(), "reason": "no room", "retryable": True}]
+            return httpx.Response(200, json=report)
+
+        stack.ways["dense"].inner = httpx.MockTransport(without_room)
+        assert (await published(stack)).json()["documents"] == 40
 
 
 @pytest.mark.parametrize(("asked", "status"), [({"fill": True}, 422), ({"fill": True, "build": "half"}, 409)])

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from services.vectorstore.store import Point, VectorQuery, VectorStore
-from tests.support.vectors import Sample, point
+from tests.support.vectors import Sample, point, same
 
 
 class VectorWritesSuite:
@@ -43,6 +44,37 @@ class VectorWritesSuite:
         assert await self.contents(notes, "a", "b") == {"a": "newest", "b": "of 3000"}
         assert await notes.delete("notes@1", ["a", "b"], 1_790_000_000_000_000) == (2, {})
         assert (await notes.counts("notes@1")).documents == 0
+
+    async def test_a_raised_version_keeps_older_writes_away_and_the_vector_in_place(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        held = point("a", sample.axis(1.0))
+        await notes.upsert("notes@1", [held, point("b", sample.axis(1.0))], 1_000)
+        before = (await notes.stored("notes@1", ["a"], vectors=True))["a"], await notes.digest("notes@1")
+        wanted = {"a": held.content_hash, "b": "another", "never": held.content_hash}
+        for version in (3_000, 2_000):
+            await notes.raise_versions("notes@1", wanted, version)
+        late = [replace(point(one, sample.axis(0.5)), content_hash="late") for one in ("a", "b")]
+        assert await notes.upsert("notes@1", late[:1], 2_500) == {"a": 3_000}
+        assert await notes.delete("notes@1", ["a"], 2_500) == (0, {"a": 3_000})
+        after = (await notes.stored("notes@1", ["a"], vectors=True))["a"]
+        assert (after.content_hash, after.passage_hash) == (before[0].content_hash, before[0].passage_hash)
+        assert before[0].vector is not None
+        assert after.vector is not None
+        assert same(before[0].vector, after.vector)
+        assert await notes.digest("notes@1") == before[1]
+        assert await notes.upsert("notes@1", late[1:], 2_500) == {}, "the other content was not raised"
+
+    async def test_a_raised_version_leaves_the_indexed_vectors_indexed(
+        self, notes: VectorStore, sample: Sample
+    ) -> None:
+        rng = np.random.default_rng(5)
+        points = [point(f"d{number}", sample.random(rng)) for number in range(200)]
+        await notes.upsert("notes@1", points, 1_000)
+        await notes.finish("notes@1")
+        indexed = (await notes.counts("notes@1")).indexed
+        await notes.raise_versions("notes@1", {one.id: one.content_hash for one in points}, 3_000)
+        assert (await notes.counts("notes@1")).indexed == indexed
 
     async def test_a_write_without_a_version_is_the_newest(self, notes: VectorStore, sample: Sample) -> None:
         await notes.upsert("notes@1", [point("a", sample.axis(1.0))], 1_790_000_000_000_000)

@@ -36,6 +36,7 @@ from tests.support.lexical_notes import (
     request_for,
     tied_documents,
 )
+from tests.support.two_writers import assert_the_newest_write_of_each_id_stays
 
 # The first test waits for the server to start.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -232,6 +233,23 @@ async def test_writing_to_an_index_that_was_just_removed_does_not_bring_it_back(
         with pytest.raises(UnknownCollection):
             await call
     assert await engine.states() == ()
+
+
+async def test_a_late_delete_makes_no_index_and_the_generation_can_be_begun_again(
+    engine: LexicalEngine, opener: ElasticsearchOpener
+) -> None:
+    await filled(engine, documents(NOTES))
+    await engine.build("notes@1")  # remembered
+    await opener.client.indices.delete(index=f"{opener.settings.index_prefix}notes@1")
+    with pytest.raises(UnknownCollection):
+        await engine.delete("notes@1", ["n1"], 1_000)
+    assert (await opener.client.indices.get(index=f"{opener.settings.index_prefix}*")).body == {}
+    assert await filled(engine, documents(NOTES)) == "notes@1"
+
+
+async def test_of_two_services_writes_the_newest_of_each_id_stays(opener: ElasticsearchOpener) -> None:
+    apps = [build_app(opener.settings), build_app(opener.settings)]
+    await assert_the_newest_write_of_each_id_stays(apps, 2_000, deletions=0.1)
 
 
 async def test_an_index_that_is_not_ours_is_left_alone(engine: LexicalEngine, opener: ElasticsearchOpener) -> None:

@@ -224,6 +224,18 @@ async def test_a_generation_that_another_replica_dropped_is_unknown_and_not_made
     assert (await client.indices.get(index=f"{settings.prefix}*")).body == {}
 
 
+async def test_a_late_delete_makes_no_index_and_the_generation_can_be_begun_again(
+    notes: VectorStore, settings: DenseSettings, client: AsyncElasticsearch
+) -> None:
+    await notes.spec("notes@1")  # remembered
+    await client.indices.delete(index=f"{settings.prefix}notes@1")
+    with pytest.raises(UnknownCollection):
+        await notes.delete("notes@1", ["a"], 1_000)
+    assert (await client.indices.get(index=f"{settings.prefix}*")).body == {}
+    await notes.create(SPEC)
+    assert await notes.upsert("notes@1", [point("a", axis(1.0))], 2_000) == {}
+
+
 async def test_the_dense_service_builds_publishes_and_searches_on_it(
     settings: DenseSettings, store: VectorStore
 ) -> None:

@@ -86,6 +86,7 @@ class GatewayStub:
     failures_before_each: int = 0  # calls that fail before a batch is taken
     lost_backends: list[str] = field(default_factory=list)  # one per batch: the backend that is unreachable
     refused_documents: set[str] = field(default_factory=set)
+    overtaken_documents: set[str] = field(default_factory=set)  # newer writes of others keep them out
     to_send_again: list[set[str]] = field(default_factory=list)  # one set per batch: documents to be sent again
     publishing: int = 0  # calls that end before the publication
     reports_one_less: bool = False  # reports one published document less than there are
@@ -181,11 +182,11 @@ class GatewayStub:
         self.batches.append(len(request.documents))
         full = self.to_send_again.pop(0) if self.to_send_again else set()
         errors = tuple(
-            ItemError(id=item.id, reason="no", retryable=item.id in full)
+            ItemError(id=item.id, reason="no", retryable=item.id in full, overtaken=item.id in self.overtaken_documents)
             for item in request.documents
-            if item.id in self.refused_documents | full
+            if item.id in self.refused_documents | self.overtaken_documents | full
         )
-        taken = [item for item in request.documents if item.id not in self.refused_documents | full]
+        taken = [item for item in request.documents if item.id not in {error.id for error in errors}]
         unchanged = sum(self.documents.get(item.id) == item for item in taken)
         self.documents |= {item.id: item for item in taken}
         report = IndexReport(indexed=len(taken) - unchanged, unchanged=unchanged, errors=errors)

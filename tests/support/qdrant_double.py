@@ -18,7 +18,7 @@ from qdrant_client import AsyncQdrantClient, models
 
 VERSION = "1.20.0"
 # The routes of a collection that change points or their indexes, and how 1.16 refuses a timeout on them.
-CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("PUT", "index"))
+CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("POST", "points/payload"), ("PUT", "index"))
 # Asked for as many hits or more, a server asks each of its shards for fewer.
 SAMPLED_FROM, EVERY = 128, 100_000
 NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
@@ -139,6 +139,12 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
     async def delete(name: str, wanted: models.FilterSelector) -> JSONResponse:
         return result(await engine.delete(name, wanted))
 
+    @app.post("/collections/{name}/points/payload")
+    async def change_payload(name: str, wanted: models.SetPayload) -> JSONResponse:
+        points = wanted.points or wanted.filter
+        assert points is not None
+        return result(await engine.set_payload(name, wanted.payload, points))
+
     @app.post("/collections/{name}/points/count")
     async def count(name: str, wanted: models.CountRequest) -> JSONResponse:
         app.state.counted.append(name)
@@ -170,7 +176,7 @@ def _taken(left: Counter[int], shard: int) -> bool:
 def _changes(request: Request) -> bool:
     """Whether a request changes anything: Qdrant asks for rights to write then."""
     return request.method in ("PUT", "PATCH", "DELETE") or request.url.path.endswith(
-        ("/points/delete", "/collections/aliases")
+        ("/points/delete", "/points/payload", "/collections/aliases")
     )
 
 

@@ -177,7 +177,7 @@ def discard(within_s: float, collection: str, *, build: str) -> Steps[None]:
 
 def delete_collection(within_s: float, collection: str) -> Steps[None]:
     """Deletes a collection with all its generations."""
-    return ask(lambda _: None, "DELETE", _of(collection), within_s)
+    return ask(lambda _: None, "DELETE", _of(collection), within_s, done=404)
 
 
 def index(

@@ -120,11 +120,13 @@ class DocumentsAnswer(Answer):
 
 
 class ItemError(Answer):
-    """Why one document was not taken, and whether it may be when it is sent again."""
+    """Why one document was not taken. `retryable`: it may be when it is sent again. `overtaken`: a newer write of its
+    id was taken, which it would replace."""
 
     id: str
     reason: str
     retryable: bool = False
+    overtaken: bool = False
 
 
 class IndexReport(Answer):

@@ -95,12 +95,18 @@ def ask(
     *,
     call_s: float = MOST_CALL_S,
     repeated: Collection[int] = BUSY,
+    done: int | None = None,
 ) -> Steps[A]:
-    """Sends a request, and again where its status is one to repeat, until the time is over; `call_s`: of each time."""
+    """Sends a request, and again where its status is one to repeat, until the time is over; `call_s`: of each time.
+
+    `done`: the status of a repetition where an attempt before, of which nothing was heard, has done it.
+    """
     repetition, after_s, last = Repetition(within_s, repeated), 0.0, None
     while True:
         timeout_s = min(call_s, repetition.left_s(after_s))
         try:
             return (yield from attempt(parse, Request(method, path, body, timeout_s, after_s, last)))
         except RetrievalError as error:
+            if last is not None and error.status == done:
+                return parse(b"")
             after_s, last = repetition.pause_s(error), error

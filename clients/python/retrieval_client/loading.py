@@ -35,13 +35,17 @@ class BackendLoad:
 
 @dataclass(slots=True)
 class LoadReport:
-    """What a load has done so far. `undeclared_metadata`: stored fields that filters cannot use."""
+    """What a load has done so far. `undeclared_metadata`: stored fields that filters cannot use.
+
+    `overtaken`: the ids of documents that newer writes of other callers kept out.
+    """
 
     documents: int = 0
     batches: int = 0
     repetitions: int = 0
     stripped_characters: int = 0
     undeclared_metadata: set[str] = field(default_factory=set)
+    overtaken: set[str] = field(default_factory=set)
     backends: dict[str, BackendLoad] = field(default_factory=dict)
 
 
@@ -102,25 +106,31 @@ class Loading:
         repetition, after_s, last = Repetition(PATIENCE_S, UNFINISHED), 0.0, None
         while batch:
             part = batch[: self._documents]
+            late: set[str] = set()
             try:
-                reports.append((yield from self._attempt(part, after_s, last)))
+                reports.append((yield from self._attempt(part, late, after_s, last)))
             except RetrievalError as error:
                 if self.ended:
                     raise
                 after_s, last = repetition.pause_s(error), error
                 self.report.repetitions += 1
+                if late:  # sent again, they would replace the newer ones
+                    batch = [one for one in batch if from_json(one).get("id") not in late]
             else:
                 batch = batch[len(part) :]
                 repetition, after_s, last = Repetition(PATIENCE_S, UNFINISHED), 0.0, None
+            self.report.overtaken.update(late)
         return reports
 
-    def _attempt(self, documents: list[bytes], after_s: float, last: RetrievalError | None) -> Steps[FanOutReport]:
+    def _attempt(
+        self, documents: list[bytes], late: set[str], after_s: float, last: RetrievalError | None
+    ) -> Steps[FanOutReport]:
         began = time.monotonic() + after_s
         body = documents_body(documents, self._build)
         try:
             request = Request("POST", self._path, body, MOST_CALL_S, after_s, last)
             report = yield from attempt(FanOutReport.model_validate_json, request)
-            _expect_complete(report)
+            _expect_taken(report, late)
         except RetrievalError as error:
             self._slow_down(len(documents), time.monotonic() - began)
             if error.status == 429:
@@ -155,10 +165,9 @@ class Loading:
             self._progress(self.report)
 
 
-def _expect_complete(report: FanOutReport) -> None:
-    """Raises RetrievalError for a batch that was not taken whole. Only refused documents are not worth a repetition."""
-    if report.complete:
-        return
+def _expect_taken(report: FanOutReport, late: set[str]) -> None:
+    """Raises RetrievalError for a batch that was not taken whole. Only refused documents are not worth a repetition.
+    Adds to `late` the ids of overtaken ones: those are settled."""
     failed: list[str] = []
     refused: list[str] = []
     waiting: list[str] = []
@@ -167,8 +176,12 @@ def _expect_complete(report: FanOutReport) -> None:
             failed.append(f"{outcome.backend}: {outcome.reason}")
         elif isinstance(outcome.report, IndexReport):
             for item in outcome.report.errors:
-                (waiting if item.retryable else refused).append(f"{outcome.backend}: {item.id}: {item.reason}")
+                if item.overtaken:
+                    late.add(item.id)
+                else:
+                    (waiting if item.retryable else refused).append(f"{outcome.backend}: {item.id}: {item.reason}")
     reasons = "; ".join([*failed, *refused[:3], *waiting[:3]])
     if refused and not failed:
         raise RetrievalError("documents-refused", f"documents were refused: {reasons}", 422)
-    raise RetrievalError("incomplete", f"a batch was not taken whole: {reasons}", 503 if failed else 429)
+    if failed or waiting:
+        raise RetrievalError("incomplete", f"a batch was not taken whole: {reasons}", 503 if failed else 429)

@@ -88,7 +88,7 @@ async def send_bulk(
                 index=index, operations=lines, refresh=refresh, filter_path=_RESULTS
             )
             results = BulkAnswer.model_validate(answer.body).results()
-        if any(result.error is not None and result.error.type == GONE for result in results):
+        if any(result.error is not None and result.error.type in GONE for result in results):
             raise unknown_collection(None)
         return results
 

@@ -29,7 +29,8 @@ from services.chassis.errors import (
 )
 from services.storage.elasticsearch.answers import MOST_SUMMARY, Cause
 
-GONE = "index_not_found_exception"
+# How Elasticsearch refuses an operation on an index that was removed; the second one, a write to our alias of it.
+GONE = ("index_not_found_exception", "invalid_index_name_exception")
 # The settings by which our names become others, for messages.
 PREFIXES = "set another prefix (LEXICAL_INDEX_PREFIX, or a setting such as DENSE_PREFIX)"
 _NODE_LOST = ("node_disconnected_exception", "node_not_connected_exception")
@@ -93,7 +94,7 @@ def raise_failed(errors: Iterable[Cause | None]) -> None:
         if error is not None:
             raise (
                 unknown_collection(None)
-                if error.type == GONE
+                if error.type in GONE
                 else UpstreamFailed(f"A document cannot be read: {error.summary}")
             )
 

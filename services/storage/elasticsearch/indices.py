@@ -78,6 +78,7 @@ class HeldGeneration(Generic[Meta]):
     meta: Meta
     kept: Json  # the whole `_meta`, including keys that only a newer release knows
     published: bool
+    writing: str  # the alias that documents are written to
 
     @property
     def declaration(self) -> CollectionDeclaration:
@@ -116,9 +117,9 @@ class GenerationIndices(Generic[Meta]):
         return f"{self.prefix}{generation}"
 
     def writing(self, generation: str) -> str:
-        """Returns the alias that documents are written to: writing to the name of an index that was just deleted would
-        create it without a mapping."""
-        return f"{self.prefix}{generation}-writing"
+        """Returns the alias of a new index that documents are written to. No index can have its name, by its capitals:
+        a write to the name of an index that was just deleted would create it, a versioned delete too."""
+        return f"{self.prefix}{generation}-WRITING"
 
     def alias(self, generation: str) -> str:
         """Returns the alias of the published generation: the collection's name."""
@@ -328,7 +329,10 @@ class GenerationIndices(Generic[Meta]):
             meta = self._meta_of(kept)
             if meta is not None and index == self.index(generation) and is_generation(generation):
                 published = self.alias(generation) in described.aliases
-                held[generation] = HeldGeneration(generation, meta, kept, published)
+                writing = self.writing(generation)
+                if writing not in described.aliases:  # of an earlier release
+                    writing = writing.removesuffix("WRITING") + "writing"
+                held[generation] = HeldGeneration(generation, meta, kept, published, writing)
         return held
 
     def _meta_of(self, kept: Json) -> Meta | None:

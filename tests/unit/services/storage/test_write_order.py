@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from services.contracts.documents import COPIED_VERSION
 from services.storage import write_order
 from services.storage.write_order import Write, WriteOrder, WriteTurn
 
@@ -19,10 +20,10 @@ class Clock:
 
 
 async def take(order: WriteOrder, version: int | None, *ids: str) -> list[str]:
-    """Writes all ids without a newer write; returns the others."""
+    """Deletes all ids without a newer deletion; returns the others."""
 
     async def work(turn: WriteTurn) -> list[str]:
-        turn.record_written(one for one in ids if one not in turn.overtaken)
+        turn.record_deleted(one for one in ids if one not in turn.overtaken)
         return sorted(turn.overtaken)
 
     return await order.write(Write(AT, version), ids, work)
@@ -36,16 +37,18 @@ async def test_a_write_is_overtaken_by_one_of_the_same_or_a_newer_version() -> N
     assert await take(order, 11, "a", "b") == []
 
 
-async def test_a_newer_write_that_the_engine_found_counts_like_one_of_this_process() -> None:
-    order = WriteOrder(Clock())
+async def test_documents_fill_no_memory_so_that_no_later_write_is_called_overtaken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_order, "MOST_REMEMBERED", 10)
+    order = WriteOrder()
 
-    async def find(turn: WriteTurn) -> int | None:
-        turn.record_overtaken({"a": 10**16})
-        return turn.latest_version
+    async def written(turn: WriteTurn) -> list[str]:
+        return sorted(turn.overtaken)
 
-    assert await order.write(Write(AT, 5), ["a", "b"], find) == 10**16
-    assert await take(order, 10**16, "a", "b") == ["a"]
-    assert await take(order, None, "a") == []
+    for version in range(1, 41):
+        assert await order.write(Write(AT, version), [f"d{version}"], written) == []
+    assert await order.write(Write(AT, 5), ["delayed"], written) == []
 
 
 async def test_a_write_without_a_version_is_newer_than_all_before() -> None:
@@ -121,7 +124,7 @@ async def test_a_write_whose_caller_was_cancelled_ends_before_the_next_write_of_
     async def slow(turn: WriteTurn) -> None:
         await going_on.wait()
         stored.append(turn.version)
-        turn.record_written(["a"])
+        turn.record_deleted(["a"])
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
@@ -167,6 +170,18 @@ async def test_dropped_versions_count_as_newer_so_that_no_old_write_is_accepted(
     clock.now += 10_000.0
     await take(order, 51, "a")
     assert await take(order, 40, "b") == ["b"]
+
+
+async def test_a_copy_is_refused_for_a_remembered_deletion_of_its_id_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_order, "MOST_REMEMBERED", 10)
+    order = WriteOrder()
+    for version in range(2, 41):
+        await take(order, version, f"d{version}")
+
+    async def copied(turn: WriteTurn) -> list[str]:
+        return sorted(turn.overtaken)
+
+    assert await order.write(Write(AT, COPIED_VERSION), ["d40", "never deleted"], copied) == ["d40"]
 
 
 async def test_a_clock_that_is_set_drops_no_version() -> None:
