@@ -93,7 +93,7 @@ def _expect_sendable(document: Document, size: int, place: str) -> None:
     for count, most, what in (
         (len(document.metadata), MOST_METADATA_KEYS, "metadata fields"),
         (_metadata_values(document), MOST_DOCUMENT_VALUES, "metadata values"),
-        (_digits(document), MOST_DIGITS, "digits in a number"),
+        (_digits(document), MOST_DIGITS, "digits in a number, with its sign"),
     ):
         if count > most:
             raise DatasetError(f"{place}: document {document.id!r}: {count} {what}; at most {most} can be sent")
@@ -101,4 +101,4 @@ def _expect_sendable(document: Document, size: int, place: str) -> None:
 
 def _digits(document: Document) -> int:
     numbers = (value for value in document.metadata.values() if type(value) is int)
-    return max((len(str(abs(number))) for number in numbers), default=0)
+    return max((len(str(number)) for number in numbers), default=0)
