@@ -3,14 +3,16 @@
 import csv
 import json
 import re
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.text_files import MOST_LINE_BYTES, HashedLines, json_object
-from evaluator.errors import DatasetError
+from evaluator.errors import DatasetError, WrongOption
 from evaluator.printable import shown
 
 TABLES = (".csv", ".tsv")
@@ -22,7 +24,15 @@ TITLES = ("title", "heading", "headline", "subject", "name")
 TEXTS = ("text", "contents", "content", "body", "abstract", "passage", "document", "description")
 METADATA = "metadata"  # an object of it is taken as it is
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,15})(\.\d{1,15})?")
+# The first rows of a table, which show its separator.
+SAMPLE_LINES = 1_000
+# Bounds how far a quote that nothing closes is followed.
+MOST_CELL_LINES = 1_000
+
+_SEPARATOR = re.compile(r'"?sep=(.)"?')
+# What only MySQL writes: a cell `\N`, or a backslash before a quote that neither ends a cell nor is doubled.
+_ESCAPED = re.compile(r'(?<![^,;\t])\\N(?![^,;\t])|(?<!\\)\\"(?![",;\t]|$)')
+_TAB_CELL = re.compile(r'(?:\A|\t)(?:"([^"]*(?:""[^"]*)*)"(?![^\t])|([^\t]*))')
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -43,6 +53,11 @@ class FieldNames:
         """The names that the user gave."""
         return frozenset(name for name in (self.id, self.title, *self.texts, *self.metadata) if name is not None)
 
+    def __post_init__(self) -> None:
+        names = Counter(map(field_name, self.metadata))
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise WrongOption(f"--metadata: two fields would have the name {twice[0]}; rename one of them")
+
     def document(self, fields: Mapping[str, object], place: str) -> tuple[dict[str, object], set[str]]:
         """Returns what corpus.jsonl would hold, and the names that it was made of. Raises DatasetError."""
         identity = self.id or named_field(fields, IDS)
@@ -61,11 +76,12 @@ class FieldNames:
             "text": "\n".join(part for part in parts if part),
         }
         whole = fields.get(METADATA)
-        named = {_field_name(name): _metadata(_value(fields, name)) for name in self.metadata}
+        named = {field_name(name): _metadata(_value(fields, name)) for name in self.metadata}
         if kept := {**(whole if isinstance(whole, dict) else {}), **named}:
             made[METADATA] = kept
         names = (identity, *([title] if title is not None else []), *texts, *self.metadata)
-        return made, {METADATA, *(name for name in names if _value(fields, name) is not None)}
+        taken = {name for name in names if _value(fields, name) is not None}
+        return made, taken | ({METADATA} if isinstance(whole, dict) else set())
 
 
 def table_documents(path: Path, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
@@ -101,7 +117,7 @@ def named_documents(
                 raise
             notes.wrong(error)
             continue
-        there |= value.keys()
+        there |= {name for name, one in value.items() if one not in ("", None)}
         taken |= names
         yield place, made
     if not there:
@@ -121,37 +137,110 @@ def named_field(fields: Mapping[str, object] | Sequence[str], known: Sequence[st
 def table_rows(path: Path, notes: ReadingNotes) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields place and cells of each row of a CSV or TSV file, by the names of its first row.
 
-    A `.csv` may be separated by commas, semicolons or tabs: the header shows which. Rows of another width are faults
-    of `notes`. Raises DatasetError for a file that is no table.
+    A `.csv` may be separated by commas, semicolons or tabs: its first rows show which, or Excel's line `sep=;`. A
+    column without a name is `column 1`, by its place. Rows of another width are faults of `notes`, unless only empty
+    cells are too many. Raises DatasetError for a file that is no table.
     """
-    lines = (f"{text}\n" for _, text in HashedLines(path).texts())
-    first = next(lines, "")
-    delimiter = "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else max(",;\t", key=first.count)
     csv.field_size_limit(MOST_LINE_BYTES)
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
-    end = 0  # the last line of the row before
-    while True:
-        place = f"{path}:{end + 1}"
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise DatasetError(f"{place}: the quotes of this row are not closed as CSV asks: {error}") from error
-        end = reader.line_num
-        if cells is None:
-            break
+    lines = (text for _, text in HashedLines(path).texts())
+    sample = list(islice(lines, SAMPLE_LINES))
+    named = _SEPARATOR.fullmatch(sample[0]) if sample else None
+    above = 1 if named else 0  # lines above the header
+    tsv = path.name.removesuffix(".gz").lower().endswith(".tsv")
+    separator = named[1] if named else "\t" if tsv else max(",;\t", key=partial(_fit, sample))
+    escaped = separator != "\t" and any(map(_ESCAPED.search, sample))
+    if escaped:
+        notes.left_out("files whose backslashes are read as MySQL writes them", str(path))
+    every = chain(sample[above:], lines)
+    rows = _tab_rows(every) if separator == "\t" else _quoted_rows(every, separator, escaped, f"{path}:", above)
+    header: list[str] = []
+    for number, cells in rows:
+        place = f"{path}:{number + above}"
+        while len(cells) > len(header) > 0 and not cells[-1].strip():
+            cells.pop()
         if not any(cell.strip() for cell in cells):
             continue
-        if header is None:
-            header = [cell.strip() for cell in cells]
+        if not header:
+            header = [cell.strip() or f"column {at}" for at, cell in enumerate(cells, start=1)]
             if len(set(header)) < len(header):
                 raise DatasetError(f"{place}: the header has the same name twice: {shown(', '.join(header))}")
         elif len(cells) != len(header):
             notes.wrong(f"{place}: columns: {len(cells)}; the header has {len(header)}")
         else:
+            within = (line.split(separator) for cell in cells for line in cell.split("\n")[1:])
+            if any(len(parts) == len(header) > 1 == len(parts[0].split()) for parts in within):
+                notes.left_out("rows that may stand within a cell, because a quote is not closed", place)
             yield place, dict(zip(header, cells, strict=True))
-    if header is None:
+    if not header:
         raise DatasetError(f"{path}:1: an empty file; the first line names the columns")
+
+
+def _fit(sample: Sequence[str], separator: str) -> tuple[bool, float, int, int]:
+    """Returns how well a separator fits: by the best, most rows are as wide as the header, quotes enclose cells, and
+    the header is widest."""
+    rows = [row for row in csv.reader(sample, delimiter=separator) if row] or [[]]
+    width, widths = len(rows[0]), [len(row) for row in rows]
+    return width > 1, widths.count(width) / len(rows), -sum(cell.count('"') for row in rows for cell in row), width
+
+
+def _quoted_rows(
+    lines: Iterator[str], separator: str, escaped: bool, file: str, above: int
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line where a row begins, and its cells, as RFC 4180 encloses them. Raises DatasetError.
+
+    With `escaped`, as MySQL writes them: `\\N` is no value, and a backslash stands before a quote or a line break.
+    """
+    null = re.compile(rf"(?<![^{separator}])\\N(?![^{separator}])")
+    texts = (f"{null.sub('', line) if escaped else line}\n" for line in lines)
+    reader = csv.reader(texts, delimiter=separator, strict=True, escapechar="\\" if escaped else None)
+    while True:
+        number = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise DatasetError(
+                f"{file}{number + above}: the quotes of this row are not closed as CSV asks: {error}"
+            ) from error
+        if cells is None:
+            return
+        yield number, cells
+
+
+def _tab_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line where a row begins, and its cells. A quote is text, unless quotes enclose the whole cell.
+
+    Such a cell may span lines, as spreadsheets write it, but none that has the tabs of a row itself.
+    """
+    ahead: deque[str] = deque()
+    tabs, number = -1, 1  # of the header; none is known yet
+    while ahead or (ahead := deque(islice(lines, 1))):
+        line, taken = ahead.popleft(), 0
+        found = _TAB_CELL.findall(line)
+        if tabs >= 0 and any(loose.startswith('"') for _, loose in found):
+            joined = line
+            for at in range(MOST_CELL_LINES):
+                if at == len(ahead):
+                    ahead.extend(islice(lines, 1))
+                if at == len(ahead):
+                    break
+                following = ahead[at]
+                # The end of a row's first cell stands in a line with all tabs.
+                first = tabs and "\t" not in line and '"' in following.partition("\t")[0]
+                if following.count("\t") >= tabs and not first:
+                    break
+                joined = f"{joined}\n{following}"
+                whole = _TAB_CELL.findall(joined) if '"' in following else []
+                if len(whole) == tabs + 1 and not any("\n" in loose for _, loose in whole):
+                    found, taken = whole, at + 1
+                    if not any(loose.startswith('"') for _, loose in whole):
+                        break
+        cells = [enclosed.replace('""', '"') or loose for enclosed, loose in found]
+        if tabs < 0 and line.strip():
+            tabs = len(cells) - 1
+        yield number, cells if len(cells) == tabs + 1 else line.split("\t")
+        for _ in range(taken):
+            ahead.popleft()
+        number += 1 + taken
 
 
 def _objects(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:
@@ -197,17 +286,15 @@ def _items(path: Path, text: str, notes: ReadingNotes) -> Iterator[PlacedDocumen
             raise DatasetError(f"{path}:{line}: not JSON: a comma or the end of the list is missing")
 
 
-def _field_name(name: str) -> str:
-    """Returns the name that the wire takes: letters, digits and `_`."""
-    return re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")
+def field_name(name: str) -> str:
+    """Returns the name that the wire takes: letters, digits and `_`; of a name in another script, its code points."""
+    plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "_".join(f"u{ord(one):x}" for one in name)
+    return f"{'_' if plain[:1].isdigit() else ''}{plain}"[:64]
 
 
 def _metadata(value: object) -> object:
-    """Returns a value as metadata: the cell of a table that reads as a number is one, and an empty one is none."""
-    if isinstance(value, str):
-        text = value.strip()
-        return json.loads(text) if _NUMBER.fullmatch(text) else text or None
-    return value
+    """Returns a value as metadata: an empty text is none."""
+    return value.strip() or None if isinstance(value, str) else value
 
 
 def _plain(name: str) -> str:

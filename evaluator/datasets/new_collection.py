@@ -7,7 +7,7 @@ each kind of source to its module. The folder appears whole or not at all.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,13 @@ from pathlib import Path
 from evaluator.datasets import field_sources, text_sources
 from evaluator.datasets.corpus import CORPUS, corpus_document
 from evaluator.datasets.elasticsearch_index import index_documents
-from evaluator.datasets.field_sources import FieldNames, object_documents, table_documents
+from evaluator.datasets.field_sources import FieldNames, field_name, object_documents, table_documents
 from evaluator.datasets.known_items import known_items
+from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.queries import QUERIES
 from evaluator.datasets.question_file import DocumentNames, Questions, read_questions
+from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption
 from evaluator.progress import PLAIN_EVERY_S, print_at_intervals
@@ -31,13 +33,13 @@ KNOWN_ITEM = "known-item"
 
 @dataclass(frozen=True, slots=True)
 class NewCollection:
-    """What a new collection holds, and sentences on what is left out of it."""
+    """What a new collection holds, and what was changed or left out: of which kind, how often, where first."""
 
     documents: int
     queries: int
     known_items: int
     judgments: int
-    notes: tuple[str, ...]
+    changes: tuple[tuple[str, str, str], ...]
 
 
 def make_collection(
@@ -56,6 +58,9 @@ def make_collection(
     """
     _expect_used(sources, fields, by_heading=by_heading)
     notes, names, questions = ReadingNotes(), DocumentNames(), Questions()
+    for name in fields.metadata:
+        if (kept := field_name(name)) != name:
+            notes.left_out("fields under another name", f"{name} as {kept}")
     with new_directory(directory) as made:
         _write_corpus(made / CORPUS, _documents(sources, fields, notes, by_heading=by_heading), names, notes)
         if question_file is not None:
@@ -73,7 +78,7 @@ def make_collection(
         queries=len(questions.texts),
         known_items=len(proposed),
         judgments=sum(map(len, questions.grades.values())),
-        notes=notes.sentences,
+        changes=notes.rows,
     )
 
 
@@ -97,17 +102,20 @@ def new_directory(directory: Path) -> Iterator[Path]:
 
 def _documents(
     sources: Sequence[str], fields: FieldNames, notes: ReadingNotes, *, by_heading: bool
-) -> Iterator[PlacedDocument]:
+) -> Iterator[tuple[PlacedDocument, bool]]:
+    """Yields the documents, each with whether its metadata is as written: all of it text, numbers too."""
     for source in sources:
+        as_written = _suffix(source) not in field_sources.OBJECTS and not _is_address(source)
         with _adding_fault(notes):
-            yield from _of_source(source, fields, notes, by_heading=by_heading)
+            for placed in _of_source(source, fields, notes, by_heading=by_heading):
+                yield placed, as_written
 
 
 def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
-    if source.startswith(("http://", "https://")):
+    if _is_address(source):
         return index_documents(source, fields, notes)
     path = Path(source)
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    suffix = _suffix(source)
     if _is_text(path):
         return text_documents(path, notes, by_heading=by_heading)
     if suffix in field_sources.TABLES:
@@ -116,6 +124,14 @@ def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_headi
         return object_documents(path, fields, notes)
     known = ", ".join([*text_sources.TEXTS, *field_sources.TABLES, *field_sources.OBJECTS])
     raise DatasetError(f"{source}: neither a folder, nor an address, nor a file whose name ends with {known}")
+
+
+def _is_address(source: str) -> bool:
+    return source.startswith(("http://", "https://"))
+
+
+def _suffix(source: str) -> str:
+    return Path(source.removesuffix(".gz")).suffix.lower()
 
 
 def _is_text(path: Path) -> bool:
@@ -142,11 +158,14 @@ def _adding_fault(notes: ReadingNotes) -> Iterator[None]:
         notes.wrong(error)
 
 
-def _write_corpus(path: Path, documents: Iterable[PlacedDocument], names: DocumentNames, notes: ReadingNotes) -> None:
+def _write_corpus(
+    path: Path, documents: Iterable[tuple[PlacedDocument, bool]], names: DocumentNames, notes: ReadingNotes
+) -> None:
     print_line = print_at_intervals(PLAIN_EVERY_S)
     print_line("Reading documents ...")
+    inference = SchemaInference()
     with path.open("w", encoding="utf-8") as file:
-        for place, value in documents:
+        for (place, value), as_written in documents:
             print_line(f"Reading documents: {len(names.ids)} so far")
             try:
                 found = corpus_document(value, len(json.dumps(value)), place)
@@ -155,18 +174,44 @@ def _write_corpus(path: Path, documents: Iterable[PlacedDocument], names: Docume
                 continue
             document = found.document
             if found.dropped:
-                notes.left_out("metadata that is nested, or under a name that is no word", place)
+                notes.left_out("documents with metadata that is nested, or under a name that is no word", place)
             if not document.passage.strip():
                 notes.left_out("documents with neither a title nor a text", place)
                 continue
             if document.id in names.ids:
                 notes.wrong(f"{place}: the id {document.id!r} stood above already")
                 continue
+            if document.stripped:
+                notes.left_out("documents with control characters, which are removed", place)
+            if found.trimmed:
+                notes.left_out("ids with white space or quotes around them, which are removed", place)
             names.add(document)
+            inference.add(document.metadata, as_written=as_written)
             line = {"_id": document.id, "title": document.title, "text": document.text}
             file.write(_json(line | ({"metadata": document.metadata} if document.metadata else {})))
     if not names.ids:
         notes.wrong("no document in all sources")
+    if numbers := inference.numbers():
+        _write_numbers(path, numbers)
+    schema = inference.result()
+    for what, fields in (
+        ("fields that are keywords, because not all values are numbers of one form, or dates", schema.mixed),
+        ("fields that filters cannot use: a text is too long, or there are more than 256", schema.undeclared),
+    ):
+        for name in fields:
+            notes.left_out(what, name)
+
+
+def _write_numbers(path: Path, fields: Set[str]) -> None:
+    """Makes numbers of the texts of these fields, in the whole corpus."""
+    texts = path.rename(path.with_suffix(".texts"))
+    with path.open("w", encoding="utf-8") as file:
+        for _, document, _ in json_objects(texts, HashedLines(texts)):
+            if isinstance(metadata := document.get("metadata"), dict):
+                written = {name: metadata[name] for name in fields & metadata.keys()}
+                metadata |= {name: json.loads(one) for name, one in written.items() if isinstance(one, str)}
+            file.write(_json(document))
+    texts.unlink()
 
 
 def _write_questions(directory: Path, questions: Questions) -> None:
