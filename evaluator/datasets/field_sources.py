@@ -225,7 +225,7 @@ def _tab_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
                     break
                 following = ahead[at]
                 # The end of a row's first cell stands in a line with all tabs.
-                first = tabs and "\t" not in line and '"' in following.partition("\t")[0]
+                first = tabs and not taken and "\t" not in line and '"' in following.partition("\t")[0]
                 if following.count("\t") >= tabs and not first:
                     break
                 joined = f"{joined}\n{following}"
