@@ -29,7 +29,7 @@ SAMPLE_LINES = 1_000
 # Bounds how far a quote that nothing closes is followed.
 MOST_CELL_LINES = 1_000
 
-_SEPARATOR = re.compile(r'"?sep=(.)"?')
+_SEPARATOR = re.compile(r'"?sep=([,;|\t])"?')
 # What only MySQL writes: a cell `\N`, or a backslash before a quote that neither ends a cell nor is doubled.
 _ESCAPED = re.compile(r'(?<![^,;\t])\\N(?![^,;\t])|(?<!\\)\\"(?![",;\t]|$)')
 _TAB_CELL = re.compile(r'(?:\A|\t)(?:"([^"]*(?:""[^"]*)*)"(?![^\t])|([^\t]*))')
@@ -145,17 +145,16 @@ def table_rows(path: Path, notes: ReadingNotes) -> Iterator[tuple[str, dict[str,
     lines = (text for _, text in HashedLines(path).texts())
     sample = list(islice(lines, SAMPLE_LINES))
     named = _SEPARATOR.fullmatch(sample[0]) if sample else None
-    above = 1 if named else 0  # lines above the header
+    first = 2 if named else 1  # the line of the header
+    every = chain(sample[first - 1 :], lines)
     tsv = path.name.removesuffix(".gz").lower().endswith(".tsv")
     separator = named[1] if named else "\t" if tsv else max(",;\t", key=partial(_fit, sample))
-    escaped = separator != "\t" and any(map(_ESCAPED.search, sample))
-    if escaped:
+    if escaped := separator != "\t" and any(map(_ESCAPED.search, sample)):
         notes.left_out("files whose backslashes are read as MySQL writes them", str(path))
-    every = chain(sample[above:], lines)
-    rows = _tab_rows(every) if separator == "\t" else _quoted_rows(every, separator, escaped, f"{path}:", above)
+    rows = _tab_rows(every, first) if separator == "\t" else _quoted_rows(path, every, first, separator, escaped)
     header: list[str] = []
     for number, cells in rows:
-        place = f"{path}:{number + above}"
+        place = f"{path}:{number}"
         while len(cells) > len(header) > 0 and not cells[-1].strip():
             cells.pop()
         if not any(cell.strip() for cell in cells):
@@ -184,7 +183,7 @@ def _fit(sample: Sequence[str], separator: str) -> tuple[bool, float, int, int]:
 
 
 def _quoted_rows(
-    lines: Iterator[str], separator: str, escaped: bool, file: str, above: int
+    path: Path, lines: Iterator[str], first: int, separator: str, escaped: bool
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line where a row begins, and its cells, as RFC 4180 encloses them. Raises DatasetError.
 
@@ -193,47 +192,43 @@ def _quoted_rows(
     null = re.compile(rf"(?<![^{separator}])\\N(?![^{separator}])")
     texts = (f"{null.sub('', line) if escaped else line}\n" for line in lines)
     reader = csv.reader(texts, delimiter=separator, strict=True, escapechar="\\" if escaped else None)
-    while True:
-        number = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise DatasetError(
-                f"{file}{number + above}: the quotes of this row are not closed as CSV asks: {error}"
-            ) from error
-        if cells is None:
-            return
-        yield number, cells
+    number = first
+    try:
+        for cells in reader:
+            yield number, cells
+            number = first + reader.line_num
+    except csv.Error as error:
+        raise DatasetError(f"{path}:{number}: the quotes of this row are not closed as CSV asks: {error}") from error
 
 
-def _tab_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line where a row begins, and its cells. A quote is text, unless quotes enclose the whole cell.
+def _tab_rows(lines: Iterator[str], number: int) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line where a row begins, `number` for the first, and its cells.
 
-    Such a cell may span lines, as spreadsheets write it, but none that has the tabs of a row itself.
+    A quote is text, unless quotes enclose the whole cell. Such a cell may span lines, as spreadsheets write it, but
+    none that has the tabs of a row itself.
     """
     ahead: deque[str] = deque()
-    tabs, number = -1, 1  # of the header; none is known yet
+    tabs = -1  # of the header; none is known yet
     while ahead or (ahead := deque(islice(lines, 1))):
         line, taken = ahead.popleft(), 0
-        found = _TAB_CELL.findall(line)
-        if tabs >= 0 and any(loose.startswith('"') for _, loose in found):
-            joined = line
-            for at in range(MOST_CELL_LINES):
-                if at == len(ahead):
-                    ahead.extend(islice(lines, 1))
-                if at == len(ahead):
-                    break
-                following = ahead[at]
+        joined, found = line, _TAB_CELL.findall(line)
+        if tabs >= 0 and any(loose[:1] == '"' for _, loose in found):
+            ahead.extend(islice(lines, MOST_CELL_LINES - len(ahead)))
+            for count, following in enumerate(ahead, start=1):
                 # The end of a row's first cell stands in a line with all tabs.
                 first = tabs and not taken and "\t" not in line and '"' in following.partition("\t")[0]
                 if following.count("\t") >= tabs and not first:
                     break
                 joined = f"{joined}\n{following}"
-                whole = _TAB_CELL.findall(joined) if '"' in following else []
-                if len(whole) == tabs + 1 and not any("\n" in loose for _, loose in whole):
-                    found, taken = whole, at + 1
-                    if not any(loose.startswith('"') for _, loose in whole):
-                        break
+                if '"' not in following.replace('""', ""):
+                    continue
+                whole = _TAB_CELL.findall(joined)
+                if any("\n" in loose for _, loose in whole):
+                    break
+                if len(whole) == tabs + 1:
+                    found, taken = whole, count
+                if not any(loose[:1] == '"' for _, loose in whole):
+                    break
         cells = [enclosed.replace('""', '"') or loose for enclosed, loose in found]
         if tabs < 0 and line.strip():
             tabs = len(cells) - 1

@@ -3,9 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
@@ -17,15 +16,6 @@ MOST_NAMED = 32
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,39})(?:\.([0-9]{1,20}))?")
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaFound:
-    """What a collection declares of its metadata. `mixed`: keywords of which some values are numbers or dates."""
-
-    schema: dict[str, FieldKind]
-    mixed: tuple[str, ...]
-    undeclared: tuple[str, ...]  # with a text too long for a keyword, or above MOST_FIELDS: stored, but not filterable
 
 
 def sendable_metadata(raw: object) -> tuple[dict[str, MetadataValue], int]:
@@ -59,15 +49,15 @@ class SchemaInference:
         self._decimals: dict[str, set[int]] = {}  # of numbers that are written as text
         self._reformatted: set[str] = set()  # fields of a number that JSON writes otherwise, such as 1.10
 
-    def add(self, metadata: Mapping[str, MetadataValue], *, as_written: bool = False) -> None:
-        """Adds the metadata of one document. With `as_written` its texts may be numbers, as in the cells of a table."""
+    def add(self, metadata: Mapping[str, MetadataValue], written: Container[str] = ()) -> None:
+        """Adds the metadata of one document. Texts of fields in `written`, such as cells of a table, may be numbers."""
         for name, value in metadata.items():
             if name not in self._kinds and len(self._kinds) == MOST_FIELDS:
                 if len(self._beyond) < MOST_NAMED:
                     self._beyond.add(name)
                 continue
             kinds = self._kinds.setdefault(name, set())
-            if as_written and isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
+            if name in written and isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
                 number, decimals = json.loads(value), len(found[1] or "")
                 if f"{number:.{decimals}f}" == value:  # a double holds every digit
                     kinds.add("number")
@@ -81,17 +71,16 @@ class SchemaInference:
         """Returns the fields whose texts are to become numbers: all are, in one form. See `result` for the others."""
         return frozenset(name for name in self._decimals if self._kind_of(name) == "number")
 
-    def result(self) -> SchemaFound:
-        """Returns the kind of every field, and the fields whose values do not agree on one.
+    def result(self) -> tuple[dict[str, FieldKind], tuple[str, ...], tuple[str, ...]]:
+        """Returns the kind of each field to declare, and two lists of names.
 
-        Of fields above MOST_FIELDS, the first MOST_NAMED are named.
+        Mixed ones are keywords of which some values are numbers or dates. Undeclared ones have a text that is too long
+        for a keyword, or are above MOST_FIELDS, the first MOST_NAMED of these.
         """
         kinds = {name: self._kind_of(name) for name, found in sorted(self._kinds.items()) if found}
-        return SchemaFound(
-            schema={name: kind for name, kind in kinds.items() if kind is not None},
-            mixed=tuple(name for name, kind in kinds.items() if kind and self._kinds[name] != {kind}),
-            undeclared=tuple(sorted({*self._beyond, *(name for name, kind in kinds.items() if kind is None)})),
-        )
+        schema = {name: kind for name, kind in kinds.items() if kind is not None}
+        mixed = tuple(name for name, kind in schema.items() if self._kinds[name] != {kind})
+        return schema, mixed, tuple(sorted(self._beyond | (kinds.keys() - schema.keys())))
 
     def _kind_of(self, name: str) -> FieldKind | None:
         kinds = self._kinds[name]

@@ -29,6 +29,7 @@ from evaluator.progress import PLAIN_EVERY_S, print_at_intervals
 QRELS = Path("qrels", "test.tsv")
 UNJUDGED = QRELS.with_suffix(".json")  # a table has no line for a query without a judgment
 KNOWN_ITEM = "known-item"
+FOLDER = "folder"  # metadata of files: the names of folders are words, also where they are years
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,35 +104,29 @@ def new_directory(directory: Path) -> Iterator[Path]:
 def _documents(
     sources: Sequence[str], fields: FieldNames, notes: ReadingNotes, *, by_heading: bool
 ) -> Iterator[tuple[PlacedDocument, bool]]:
-    """Yields the documents, each with whether its metadata is as written: all of it text, numbers too."""
+    """Yields the documents, each with whether its metadata is as written: texts, of which some mean numbers."""
     for source in sources:
-        as_written = _suffix(source) not in field_sources.OBJECTS and not _is_address(source)
         with _adding_fault(notes):
-            for placed in _of_source(source, fields, notes, by_heading=by_heading):
-                yield placed, as_written
+            found, as_written = _of_source(source, fields, notes, by_heading=by_heading)
+            for one in found:
+                yield one, as_written
 
 
-def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
-    if _is_address(source):
-        return index_documents(source, fields, notes)
+def _of_source(
+    source: str, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool
+) -> tuple[Iterator[PlacedDocument], bool]:
+    if source.startswith(("http://", "https://")):
+        return index_documents(source, fields, notes), False
     path = Path(source)
-    suffix = _suffix(source)
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if _is_text(path):
-        return text_documents(path, notes, by_heading=by_heading)
+        return text_documents(path, notes, by_heading=by_heading), True
     if suffix in field_sources.TABLES:
-        return table_documents(path, fields, notes)
+        return table_documents(path, fields, notes), True
     if suffix in field_sources.OBJECTS:
-        return object_documents(path, fields, notes)
+        return object_documents(path, fields, notes), False
     known = ", ".join([*text_sources.TEXTS, *field_sources.TABLES, *field_sources.OBJECTS])
     raise DatasetError(f"{source}: neither a folder, nor an address, nor a file whose name ends with {known}")
-
-
-def _is_address(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
-
-
-def _suffix(source: str) -> str:
-    return Path(source.removesuffix(".gz")).suffix.lower()
 
 
 def _is_text(path: Path) -> bool:
@@ -186,20 +181,18 @@ def _write_corpus(
             if found.trimmed:
                 notes.left_out("ids with white space or quotes around them, which are removed", place)
             names.add(document)
-            inference.add(document.metadata, as_written=as_written)
+            inference.add(document.metadata, document.metadata.keys() - {FOLDER} if as_written else ())
             line = {"_id": document.id, "title": document.title, "text": document.text}
             file.write(_json(line | ({"metadata": document.metadata} if document.metadata else {})))
     if not names.ids:
         notes.wrong("no document in all sources")
     if numbers := inference.numbers():
         _write_numbers(path, numbers)
-    schema = inference.result()
-    for what, fields in (
-        ("fields that are keywords, because not all values are numbers of one form, or dates", schema.mixed),
-        ("fields that filters cannot use: a text is too long, or there are more than 256", schema.undeclared),
-    ):
-        for name in fields:
-            notes.left_out(what, name)
+    _, mixed, undeclared = inference.result()
+    for name in mixed:
+        notes.left_out("fields that are keywords, because not all values are numbers of one form, or dates", name)
+    for name in undeclared:
+        notes.left_out("fields that filters cannot use: a text is too long, or there are more than 256", name)
 
 
 def _write_numbers(path: Path, fields: Set[str]) -> None:
@@ -208,8 +201,7 @@ def _write_numbers(path: Path, fields: Set[str]) -> None:
     with path.open("w", encoding="utf-8") as file:
         for _, document, _ in json_objects(texts, HashedLines(texts)):
             if isinstance(metadata := document.get("metadata"), dict):
-                written = {name: metadata[name] for name in fields & metadata.keys()}
-                metadata |= {name: json.loads(one) for name, one in written.items() if isinstance(one, str)}
+                metadata |= {name: json.loads(str(metadata[name])) for name in fields & metadata.keys()}
             file.write(_json(document))
     texts.unlink()
 

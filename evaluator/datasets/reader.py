@@ -285,7 +285,7 @@ def _counted(
             f"{qrels}: not one of the documents judged relevant is in {corpus.name}, for example {positives[0]!r}: "
             "every metric would be 0"
         )
-    found = summary.inference.result()
+    schema, mixed, undeclared = summary.inference.result()
     counts = DatasetCounts(
         documents=len(summary.ids),
         queries=len(queries.texts),
@@ -300,8 +300,8 @@ def _counted(
         query_characters_stripped=queries.stripped,
         document_characters_stripped=summary.stripped,
         metadata_values_dropped=summary.dropped,
-        metadata_fields_undeclared=found.undeclared,
-        metadata_fields_mixed=found.mixed,
+        metadata_fields_undeclared=undeclared,
+        metadata_fields_mixed=mixed,
         fields_not_read=tuple(sorted(summary.unread)),
         positive_judgments=len(positives),
         positive_judgments_missing=positives_missing,
@@ -311,4 +311,4 @@ def _counted(
         queries_unsendable=len(queries.unsendable),
         judged_queries_unsendable=len(judgments.grades) - len(grades),
     )
-    return counts, found.schema
+    return counts, schema
