@@ -22,6 +22,7 @@ OBJECTS = (".json", ".jsonl", ".ndjson")
 IDS = ("_id", "id", "docno", "doc-id", "docid", "document-id", "corpus-id", "passage-id", "pid")
 TITLES = ("title", "heading", "headline", "subject", "name")
 TEXTS = ("text", "contents", "content", "body", "abstract", "passage", "document", "description")
+UNUSED = "fields (--metadata keeps one for filters)"
 METADATA = "metadata"  # an object of it is taken as it is
 
 # The first rows of a table, which show its separator.
@@ -104,8 +105,9 @@ def named_documents(
 ) -> Iterator[PlacedDocument]:
     """Yields the documents that `fields` make of objects; an object without an id is a fault of `notes`.
 
-    So is a name of `fields` that no object has. Fields that nothing is made of are left out there. With `one_header`
-    all have the same fields, so that the first without an id raises DatasetError.
+    So is a name of `fields` that no object has, unless it is one of metadata, which another source may have. Fields
+    that nothing is made of are left out there. With `one_header` all have the same fields, so that the first without
+    an id raises DatasetError.
     """
     there: set[str] = set()
     taken: set[str] = set()
@@ -122,10 +124,10 @@ def named_documents(
         yield place, made
     if not there:
         return
-    for name in sorted(fields.given - taken):
+    for name in sorted(fields.given - taken - {*fields.metadata}):
         notes.wrong(f"{source}: no document has a field `{name}`; there are: {shown(', '.join(sorted(there)))}")
     for name in sorted(there - taken - {one.partition(".")[0] for one in taken}):
-        notes.left_out("fields (--metadata keeps one for filters)", f"{name} of {source}")
+        notes.left_out(UNUSED, f"{name} of {source}")
 
 
 def named_field(fields: Mapping[str, object] | Sequence[str], known: Sequence[str]) -> str | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from evaluator.datasets import field_sources, text_sources
 from evaluator.datasets.corpus import CORPUS, corpus_document
 from evaluator.datasets.elasticsearch_index import index_documents
-from evaluator.datasets.field_sources import FieldNames, field_name, object_documents, table_documents
+from evaluator.datasets.field_sources import UNUSED, FieldNames, field_name, object_documents, table_documents
 from evaluator.datasets.known_items import known_items
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
@@ -24,6 +24,7 @@ from evaluator.datasets.question_file import DocumentNames, Questions, read_ques
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption
+from evaluator.printable import shown
 from evaluator.progress import PLAIN_EVERY_S, print_at_intervals
 
 QRELS = Path("qrels", "test.tsv")
@@ -59,11 +60,15 @@ def make_collection(
     """
     _expect_used(sources, fields, by_heading=by_heading)
     notes, names, questions = ReadingNotes(), DocumentNames(), Questions()
-    for name in fields.metadata:
-        if (kept := field_name(name)) != name:
-            notes.left_out("fields under another name", f"{name} as {kept}")
     with new_directory(directory) as made:
-        _write_corpus(made / CORPUS, _documents(sources, fields, notes, by_heading=by_heading), names, notes)
+        documents = _documents(sources, fields, notes, by_heading=by_heading)
+        found = _write_corpus(made / CORPUS, documents, names, notes)
+        unused = "".join(which for what, _, which in notes.rows if what == UNUSED) or "none"
+        for name in fields.metadata:
+            if (kept := field_name(name)) not in found:
+                notes.wrong(f"--metadata: no document has a value of `{name}`; not used are: {shown(unused)}")
+            elif kept != name:
+                notes.left_out("fields under another name", f"{name} as {kept}")
         if question_file is not None:
             with _adding_fault(notes):
                 read_questions(question_file, names, questions, notes)
@@ -155,7 +160,8 @@ def _adding_fault(notes: ReadingNotes) -> Iterator[None]:
 
 def _write_corpus(
     path: Path, documents: Iterable[tuple[PlacedDocument, bool]], names: DocumentNames, notes: ReadingNotes
-) -> None:
+) -> Set[str]:
+    """Writes the documents, and notes what is wrong, changed or left out. Returns the names of metadata fields."""
     print_line = print_at_intervals(PLAIN_EVERY_S)
     print_line("Reading documents ...")
     inference = SchemaInference()
@@ -188,11 +194,12 @@ def _write_corpus(
         notes.wrong("no document in all sources")
     if numbers := inference.numbers():
         _write_numbers(path, numbers)
-    _, mixed, undeclared = inference.result()
+    schema, mixed, undeclared = inference.result()
     for name in mixed:
         notes.left_out("fields that are keywords, because not all values are numbers of one form, or dates", name)
     for name in undeclared:
         notes.left_out("fields that filters cannot use: a text is too long, or there are more than 256", name)
+    return schema.keys() | {*undeclared}
 
 
 def _write_numbers(path: Path, fields: Set[str]) -> None:
