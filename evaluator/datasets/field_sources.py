@@ -34,7 +34,6 @@ _SEPARATOR = re.compile(r'"?sep=([,;|\t])"?')
 # What only MySQL writes: a cell `\N`, or a backslash before a quote that neither ends a cell nor is doubled.
 _ESCAPED = re.compile(r'(?<![^,;\t])\\N(?![^,;\t])|(?<!\\)\\"(?![",;\t]|$)')
 _TAB_CELL = re.compile(r'(?:\A|\t)(?:"([^"]*(?:""[^"]*)*)"(?![^\t])|([^\t]*))')
-_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,8 @@ class FieldNames:
                 f"{place}: no id: expected {known}; there are: {shown(', '.join(fields))}; name one with --id"
             )
         title = self.title or named_field(fields, TITLES)
-        found = named_field(fields, TEXTS)
-        texts = self.texts or ((found,) if found is not None else ())
+        known_text = named_field(fields, TEXTS)
+        texts = self.texts or ((known_text,) if known_text is not None else ())
         parts = [_text(_value(fields, name), name, place) for name in texts]
         made: dict[str, object] = {
             "_id": value,
@@ -77,7 +76,8 @@ class FieldNames:
             "text": "\n".join(part for part in parts if part),
         }
         whole = fields.get(METADATA)
-        named = {field_name(name): _metadata(_value(fields, name)) for name in self.metadata}
+        found = {name: _value(fields, name) for name in self.metadata}
+        named = {field_name(name): one.strip() or None if isinstance(one, str) else one for name, one in found.items()}
         if kept := {**(whole if isinstance(whole, dict) else {}), **named}:
             made[METADATA] = kept
         names = (identity, *([title] if title is not None else []), *texts, *self.metadata)
@@ -244,7 +244,15 @@ def _objects(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:
     if path.name.removesuffix(".gz").lower().endswith(".json"):
         text = HashedLines(path).text()
         if text.lstrip().startswith("["):
-            yield from _items(path, text, notes)
+            try:
+                items = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise DatasetError(f"{path}: not JSON: {error}") from error
+            for number, item in enumerate(items, start=1):
+                if isinstance(item, dict):
+                    yield f"{path}, object {number}", item
+                else:
+                    notes.wrong(f"{path}, object {number}: not a JSON object")
             return
     for number, line in enumerate(HashedLines(path), start=1):
         if line.strip():
@@ -257,50 +265,14 @@ def _objects(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:
             yield place, value
 
 
-def _items(path: Path, text: str, notes: ReadingNotes) -> Iterator[PlacedDocument]:
-    """Yields the objects of a list, each with the line where it begins. Raises DatasetError for what is no JSON."""
-    decoder = json.JSONDecoder()
-    at, line = text.index("["), 1
-    while True:
-        before, at = at, _after_space(text, at + 1)
-        line += text.count("\n", before, at)
-        if text[at : at + 1] == "]":
-            return
-        place = f"{path}:{line}"
-        try:
-            value, following = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            raise DatasetError(f"{place}: not JSON: {error}") from error
-        if isinstance(value, dict):
-            yield place, value
-        else:
-            notes.wrong(f"{place}: not a JSON object")
-        before, at = at, _after_space(text, following)
-        line += text.count("\n", before, at)
-        if text[at : at + 1] == "]":
-            return
-        if text[at : at + 1] != ",":
-            raise DatasetError(f"{path}:{line}: not JSON: a comma or the end of the list is missing")
-
-
 def field_name(name: str) -> str:
     """Returns the name that the wire takes: letters, digits and `_`; of a name in another script, its code points."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "_".join(f"u{ord(one):x}" for one in name)
     return f"{'_' if plain[:1].isdigit() else ''}{plain}"[:64]
 
 
-def _metadata(value: object) -> object:
-    """Returns a value as metadata: an empty text is none."""
-    return value.strip() or None if isinstance(value, str) else value
-
-
 def _plain(name: str) -> str:
     return name.strip().casefold().replace("_", "-")
-
-
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
 
 
 def _value(fields: Mapping[str, object], name: str) -> object:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 
@@ -46,8 +47,8 @@ class SchemaInference:
     def __init__(self) -> None:
         self._kinds: dict[str, set[FieldKind | None]] = {}
         self._beyond: set[str] = set()
-        self._decimals: dict[str, set[int]] = {}  # of numbers that are written as text
-        self._reformatted: set[str] = set()  # fields of a number that JSON writes otherwise, such as 1.10
+        # Of numbers that are written as text: the decimals, and whether JSON writes them so (1.10 becomes 1.1).
+        self._forms: defaultdict[str, set[tuple[int, bool]]] = defaultdict(set)
 
     def add(self, metadata: Mapping[str, MetadataValue], written: Container[str] = ()) -> None:
         """Adds the metadata of one document. Texts of fields in `written`, such as cells of a table, may be numbers."""
@@ -61,15 +62,13 @@ class SchemaInference:
                 number, decimals = json.loads(value), len(found[1] or "")
                 if f"{number:.{decimals}f}" == value:  # a double holds every digit
                     kinds.add("number")
-                    self._decimals.setdefault(name, set()).add(decimals)
-                    if json.dumps(number) != value:
-                        self._reformatted.add(name)
+                    self._forms[name].add((decimals, json.dumps(number) == value))
                     continue
             kinds.update(map(_kind, value if isinstance(value, tuple) else (value,)))
 
     def numbers(self) -> frozenset[str]:
         """Returns the fields whose texts are to become numbers: all are, in one form. See `result` for the others."""
-        return frozenset(name for name in self._decimals if self._kind_of(name) == "number")
+        return frozenset(name for name in self._forms if self._kind_of(name) == "number")
 
     def result(self) -> tuple[dict[str, FieldKind], tuple[str, ...], tuple[str, ...]]:
         """Returns the kind of each field to declare, and two lists of names.
@@ -83,11 +82,11 @@ class SchemaInference:
         return schema, mixed, tuple(sorted(self._beyond | (kinds.keys() - schema.keys())))
 
     def _kind_of(self, name: str) -> FieldKind | None:
-        kinds = self._kinds[name]
+        kinds, forms = self._kinds[name], self._forms.get(name, ())
         if None in kinds:
             return None
-        several_forms = name in self._reformatted and len(self._decimals[name]) > 1
-        return "keyword" if len(kinds) > 1 or several_forms else next(iter(kinds))
+        in_one_form = all(exact for _, exact in forms) or len({decimals for decimals, _ in forms}) == 1
+        return next(iter(kinds)) if len(kinds) == 1 and in_one_form else "keyword"
 
 
 def _kind(value: Operand) -> FieldKind | None:

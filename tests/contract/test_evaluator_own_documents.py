@@ -195,8 +195,9 @@ def test_reading_documents_shows_how_many_there_are_so_far(tmp_path: Path, monke
         ("a.csv", "", "a.csv:1"),
         ("a.csv", "text,price\none,1\n", "a.csv:2"),
         ("a.csv", "id,text,id\n1,one,2\n", "a.csv:1"),
-        ("a.json", '[\n {"id": 1, "text": "x"},\n 7,\n {"id"\n]', "a.json:3"),
-        ("a.json", '[{"id": 1, "text": "x"}\n {}]', "a.json:2"),
+        ("a.json", '[\n {"id": 1, "text": "x"},\n 7]', "a.json, object 2"),
+        ("a.json", '[\n {"id": 1, "text": "x"},\n {"id"\n]', "a.json"),
+        ("a.json", '[{"id": 1, "text": "x"}\n {}]', "a.json"),
         ("a.pdf", "%PDF", "a.pdf"),
     ],
 )
