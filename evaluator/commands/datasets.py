@@ -57,7 +57,7 @@ def check(
         for directory, known in _collections(dataset):
             read = read_dataset(directory, _split(split, known), strict=strict, skip_unsendable=skip_unsendable)
             show(f"\n{directory}, split {read.split}\n")
-            show(aligned([["what", "value"], *_decisions(read)]))
+            show(aligned([["what", "count", "which"], *_decisions(read)]))
             if known is not None:
                 _print_deviation(read, known)
 
@@ -116,8 +116,8 @@ def from_(
             proposals=questions,
             seed=seed,
         )
-        for sentence in made.notes:
-            say(sentence)
+        if made.changes:
+            say(aligned([["changed or left out", "count", "which"], *made.changes]))
         if made.known_items < questions:
             say(
                 f"{made.known_items} of {questions} known-item queries: no more documents have a sentence of their own."
@@ -163,12 +163,12 @@ def _row(catalogue: Catalogue, found: CataloguedSet) -> list[str]:
 
 
 def _decisions(read: Dataset) -> list[list[str]]:
+    kinds = [f"{field}: {kind}" for field, kind in read.schema.items()]
     rows = []
-    for name, value in read.counts.model_dump().items():
-        shown = ", ".join(map(str, value)) or "none" if isinstance(value, tuple | list) else str(value)
-        rows.append([name.replace("_", " "), shown])
-    schema = ", ".join(f"{field}: {kind}" for field, kind in read.schema.items()) or "none"
-    return [*rows, ["metadata fields", schema], *([f"sha256 of {name}", value] for name, value in read.hashes.items())]
+    for name, value in {**read.counts.model_dump(), "metadata_fields": kinds}.items():
+        named = value if isinstance(value, tuple | list) else ()
+        rows.append([name.replace("_", " "), str(value if isinstance(value, int) else len(named)), ", ".join(named)])
+    return [*rows, *([f"sha256 of {name}", "–", value] for name, value in read.hashes.items())]
 
 
 def _print_deviation(read: Dataset, known: CataloguedSet) -> None:

@@ -93,12 +93,12 @@ def _expect_sendable(document: Document, size: int, place: str) -> None:
     for count, most, what in (
         (len(document.metadata), MOST_METADATA_KEYS, "metadata fields"),
         (_metadata_values(document), MOST_DOCUMENT_VALUES, "metadata values"),
-        (_digits(document), MOST_DIGITS, "digits in a number"),
+        (_characters(document), MOST_DIGITS, "characters in a whole number"),
     ):
         if count > most:
             raise DatasetError(f"{place}: document {document.id!r}: {count} {what}; at most {most} can be sent")
 
 
-def _digits(document: Document) -> int:
+def _characters(document: Document) -> int:
     numbers = (value for value in document.metadata.values() if type(value) is int)
-    return max((len(str(abs(number))) for number in numbers), default=0)
+    return max((len(str(number)) for number in numbers), default=0)

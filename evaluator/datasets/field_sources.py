@@ -3,14 +3,16 @@
 import csv
 import json
 import re
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.text_files import MOST_LINE_BYTES, HashedLines, json_object
-from evaluator.errors import DatasetError
+from evaluator.errors import DatasetError, WrongOption
 from evaluator.printable import shown
 
 TABLES = (".csv", ".tsv")
@@ -20,10 +22,18 @@ OBJECTS = (".json", ".jsonl", ".ndjson")
 IDS = ("_id", "id", "docno", "doc-id", "docid", "document-id", "corpus-id", "passage-id", "pid")
 TITLES = ("title", "heading", "headline", "subject", "name")
 TEXTS = ("text", "contents", "content", "body", "abstract", "passage", "document", "description")
+UNUSED = "fields (--metadata keeps one for filters)"
 METADATA = "metadata"  # an object of it is taken as it is
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,15})(\.\d{1,15})?")
-_SPACE = re.compile(r"[ \t\r\n]*")
+# The first rows of a table, which show its separator.
+SAMPLE_LINES = 1_000
+# Bounds how far a quote that nothing closes is followed.
+MOST_CELL_LINES = 1_000
+
+_SEPARATOR = re.compile(r'"?sep=([,;|\t])"?')
+# What only MySQL writes: a cell `\N`, or a backslash before a quote that neither ends a cell nor is doubled.
+_ESCAPED = re.compile(r'(?<![^,;\t])\\N(?![^,;\t])|(?<!\\)\\"(?![",;\t]|$)')
+_TAB_CELL = re.compile(r'(?:\A|\t)(?:"([^"]*(?:""[^"]*)*)"(?![^\t])|([^\t]*))')
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,11 @@ class FieldNames:
         """The names that the user gave."""
         return frozenset(name for name in (self.id, self.title, *self.texts, *self.metadata) if name is not None)
 
+    def __post_init__(self) -> None:
+        names = Counter(map(field_name, self.metadata))
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise WrongOption(f"--metadata: two fields would have the name {twice[0]}; rename one of them")
+
     def document(self, fields: Mapping[str, object], place: str) -> tuple[dict[str, object], set[str]]:
         """Returns what corpus.jsonl would hold, and the names that it was made of. Raises DatasetError."""
         identity = self.id or named_field(fields, IDS)
@@ -52,8 +67,8 @@ class FieldNames:
                 f"{place}: no id: expected {known}; there are: {shown(', '.join(fields))}; name one with --id"
             )
         title = self.title or named_field(fields, TITLES)
-        found = named_field(fields, TEXTS)
-        texts = self.texts or ((found,) if found is not None else ())
+        known_text = named_field(fields, TEXTS)
+        texts = self.texts or ((known_text,) if known_text is not None else ())
         parts = [_text(_value(fields, name), name, place) for name in texts]
         made: dict[str, object] = {
             "_id": value,
@@ -61,17 +76,19 @@ class FieldNames:
             "text": "\n".join(part for part in parts if part),
         }
         whole = fields.get(METADATA)
-        named = {_field_name(name): _metadata(_value(fields, name)) for name in self.metadata}
+        named = dict(self.kept(fields))
         if kept := {**(whole if isinstance(whole, dict) else {}), **named}:
             made[METADATA] = kept
         names = (identity, *([title] if title is not None else []), *texts, *self.metadata)
-        return made, {METADATA, *(name for name in names if _value(fields, name) is not None)}
+        taken = {name for name in names if _value(fields, name) is not None}
+        return made, taken | ({METADATA} if isinstance(whole, dict) else set())
 
-    def kept(self, fields: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
-        """Yields name, name on the wire, and value as it is written, of the metadata that is there and not empty."""
+    def kept(self, fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+        """Yields name on the wire, and value as it is written, of the metadata that is there and not empty."""
         for name in self.metadata:
-            if value := _value(fields, name):
-                yield name, _field_name(name), value
+            value = _value(fields, name)
+            if (value := value.strip() if isinstance(value, str) else value) not in (None, "", []):
+                yield field_name(name), value
 
 
 def table_documents(path: Path, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
@@ -94,8 +111,9 @@ def named_documents(
 ) -> Iterator[PlacedDocument]:
     """Yields the documents that `fields` make of objects; an object without an id is a fault of `notes`.
 
-    So is a name of `fields` that no object has. Fields that nothing is made of are left out there. With `one_header`
-    all have the same fields, so that the first without an id raises DatasetError.
+    So is a name of `fields` that no object has, unless it is one of metadata, which another source may have. Fields
+    that nothing is made of are left out there. With `one_header` all have the same fields, so that the first without
+    an id raises DatasetError.
     """
     there: set[str] = set()
     taken: set[str] = set()
@@ -107,15 +125,15 @@ def named_documents(
                 raise
             notes.wrong(error)
             continue
-        there |= value.keys()
+        there |= {name for name, one in value.items() if one not in ("", None)}
         taken |= names
         yield place, made
     if not there:
         return
-    for name in sorted(fields.given - taken):
+    for name in sorted(fields.given - taken - {*fields.metadata}):
         notes.wrong(f"{source}: no document has a field `{name}`; there are: {shown(', '.join(sorted(there)))}")
     for name in sorted(there - taken - {one.partition(".")[0] for one in taken}):
-        notes.left_out("fields (--metadata keeps one for filters)", f"{name} of {source}")
+        notes.left_out(UNUSED, f"{name} of {source}")
 
 
 def named_field(fields: Mapping[str, object] | Sequence[str], known: Sequence[str]) -> str | None:
@@ -127,44 +145,120 @@ def named_field(fields: Mapping[str, object] | Sequence[str], known: Sequence[st
 def table_rows(path: Path, notes: ReadingNotes) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields place and cells of each row of a CSV or TSV file, by the names of its first row.
 
-    A `.csv` may be separated by commas, semicolons or tabs: the header shows which. Rows of another width are faults
-    of `notes`. Raises DatasetError for a file that is no table.
+    A `.csv` may be separated by commas, semicolons or tabs: its first rows show which, or Excel's line `sep=;`. A
+    column without a name is `column 1`, by its place. Rows of another width are faults of `notes`, unless only empty
+    cells are too many. Raises DatasetError for a file that is no table.
     """
-    lines = (f"{text}\n" for _, text in HashedLines(path).texts())
-    first = next(lines, "")
-    delimiter = "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else max(",;\t", key=first.count)
     csv.field_size_limit(MOST_LINE_BYTES)
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
-    end = 0  # the last line of the row before
-    while True:
-        place = f"{path}:{end + 1}"
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise DatasetError(f"{place}: the quotes of this row are not closed as CSV asks: {error}") from error
-        end = reader.line_num
-        if cells is None:
-            break
+    lines = (text for _, text in HashedLines(path).texts())
+    sample = list(islice(lines, SAMPLE_LINES))
+    named = _SEPARATOR.fullmatch(sample[0]) if sample else None
+    first = 2 if named else 1  # the line of the header
+    every = chain(sample[first - 1 :], lines)
+    tsv = path.name.removesuffix(".gz").lower().endswith(".tsv")
+    separator = named[1] if named else "\t" if tsv else max(",;\t", key=partial(_fit, sample))
+    if escaped := separator != "\t" and any(map(_ESCAPED.search, sample)):
+        notes.left_out("files whose backslashes are read as MySQL writes them", str(path))
+    rows = _tab_rows(every, first) if separator == "\t" else _quoted_rows(path, every, first, separator, escaped)
+    header: list[str] = []
+    for number, cells in rows:
+        place = f"{path}:{number}"
+        while len(cells) > len(header) > 0 and not cells[-1].strip():
+            cells.pop()
         if not any(cell.strip() for cell in cells):
             continue
-        if header is None:
-            header = [cell.strip() for cell in cells]
+        if not header:
+            header = [cell.strip() or f"column {at}" for at, cell in enumerate(cells, start=1)]
             if len(set(header)) < len(header):
                 raise DatasetError(f"{place}: the header has the same name twice: {shown(', '.join(header))}")
         elif len(cells) != len(header):
             notes.wrong(f"{place}: columns: {len(cells)}; the header has {len(header)}")
         else:
+            within = (line.split(separator) for cell in cells for line in cell.split("\n")[1:])
+            if any(len(parts) == len(header) > 1 == len(parts[0].split()) for parts in within):
+                notes.left_out("rows that may stand within a cell, because a quote is not closed", place)
             yield place, dict(zip(header, cells, strict=True))
-    if header is None:
+    if not header:
         raise DatasetError(f"{path}:1: an empty file; the first line names the columns")
+
+
+def _fit(sample: Sequence[str], separator: str) -> tuple[bool, float, int, int]:
+    """Returns how well a separator fits: by the best, most rows are as wide as the header, quotes enclose cells, and
+    the header is widest."""
+    rows = [row for row in csv.reader(sample, delimiter=separator) if row] or [[]]
+    width, widths = len(rows[0]), [len(row) for row in rows]
+    return width > 1, widths.count(width) / len(rows), -sum(cell.count('"') for row in rows for cell in row), width
+
+
+def _quoted_rows(
+    path: Path, lines: Iterator[str], first: int, separator: str, escaped: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line where a row begins, and its cells, as RFC 4180 encloses them. Raises DatasetError.
+
+    With `escaped`, as MySQL writes them: `\\N` is no value, and a backslash stands before a quote or a line break.
+    """
+    null = re.compile(rf"(?<![^{separator}])\\N(?![^{separator}])")
+    texts = (f"{null.sub('', line) if escaped else line}\n" for line in lines)
+    reader = csv.reader(texts, delimiter=separator, strict=True, escapechar="\\" if escaped else None)
+    number = first
+    try:
+        for cells in reader:
+            yield number, cells
+            number = first + reader.line_num
+    except csv.Error as error:
+        raise DatasetError(f"{path}:{number}: the quotes of this row are not closed as CSV asks: {error}") from error
+
+
+def _tab_rows(lines: Iterator[str], number: int) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line where a row begins, `number` for the first, and its cells.
+
+    A quote is text, unless quotes enclose the whole cell. Such a cell may span lines, as spreadsheets write it, but
+    none that has the tabs of a row itself.
+    """
+    ahead: deque[str] = deque()
+    tabs = -1  # of the header; none is known yet
+    while ahead or (ahead := deque(islice(lines, 1))):
+        line, taken = ahead.popleft(), 0
+        joined, found = line, _TAB_CELL.findall(line)
+        if tabs >= 0 and any(loose[:1] == '"' for _, loose in found):
+            ahead.extend(islice(lines, MOST_CELL_LINES - len(ahead)))
+            for count, following in enumerate(ahead, start=1):
+                # The end of a row's first cell stands in a line with all tabs.
+                first = tabs and not taken and "\t" not in line and '"' in following.partition("\t")[0]
+                if following.count("\t") >= tabs and not first:
+                    break
+                joined = f"{joined}\n{following}"
+                if '"' not in following.replace('""', ""):
+                    continue
+                whole = _TAB_CELL.findall(joined)
+                if any("\n" in loose for _, loose in whole):
+                    break
+                if len(whole) == tabs + 1:
+                    found, taken = whole, count
+                if not any(loose[:1] == '"' for _, loose in whole):
+                    break
+        cells = [enclosed.replace('""', '"') or loose for enclosed, loose in found]
+        if tabs < 0 and line.strip():
+            tabs = len(cells) - 1
+        yield number, cells if len(cells) == tabs + 1 else line.split("\t")
+        for _ in range(taken):
+            ahead.popleft()
+        number += 1 + taken
 
 
 def _objects(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:
     if path.name.removesuffix(".gz").lower().endswith(".json"):
         text = HashedLines(path).text()
         if text.lstrip().startswith("["):
-            yield from _items(path, text, notes)
+            try:
+                items = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise DatasetError(f"{path}: not JSON: {error}") from error
+            for number, item in enumerate(items, start=1):
+                if isinstance(item, dict):
+                    yield f"{path}, object {number}", item
+                else:
+                    notes.wrong(f"{path}, object {number}: not a JSON object")
             return
     for number, line in enumerate(HashedLines(path), start=1):
         if line.strip():
@@ -177,52 +271,14 @@ def _objects(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:
             yield place, value
 
 
-def _items(path: Path, text: str, notes: ReadingNotes) -> Iterator[PlacedDocument]:
-    """Yields the objects of a list, each with the line where it begins. Raises DatasetError for what is no JSON."""
-    decoder = json.JSONDecoder()
-    at, line = text.index("["), 1
-    while True:
-        before, at = at, _after_space(text, at + 1)
-        line += text.count("\n", before, at)
-        if text[at : at + 1] == "]":
-            return
-        place = f"{path}:{line}"
-        try:
-            value, following = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            raise DatasetError(f"{place}: not JSON: {error}") from error
-        if isinstance(value, dict):
-            yield place, value
-        else:
-            notes.wrong(f"{place}: not a JSON object")
-        before, at = at, _after_space(text, following)
-        line += text.count("\n", before, at)
-        if text[at : at + 1] == "]":
-            return
-        if text[at : at + 1] != ",":
-            raise DatasetError(f"{path}:{line}: not JSON: a comma or the end of the list is missing")
-
-
-def _field_name(name: str) -> str:
-    """Returns the name that the wire takes: letters, digits and `_`."""
-    return re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")
-
-
-def _metadata(value: object) -> object:
-    """Returns a value as metadata: the cell of a table that reads as a number is one, and an empty one is none."""
-    if isinstance(value, str):
-        text = value.strip()
-        return json.loads(text) if _NUMBER.fullmatch(text) else text or None
-    return value
+def field_name(name: str) -> str:
+    """Returns the name that the wire takes: letters, digits and `_`; of a name in another script, its code points."""
+    plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "_".join(f"u{ord(one):x}" for one in name)
+    return f"{'_' if plain[:1].isdigit() else ''}{plain}"[:64]
 
 
 def _plain(name: str) -> str:
     return name.strip().casefold().replace("_", "-")
-
-
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
 
 
 def _value(fields: Mapping[str, object], name: str) -> object:

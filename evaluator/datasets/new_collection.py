@@ -7,7 +7,7 @@ each kind of source to its module. The folder appears whole or not at all.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,29 +15,33 @@ from pathlib import Path
 from evaluator.datasets import field_sources, text_sources
 from evaluator.datasets.corpus import CORPUS, corpus_document
 from evaluator.datasets.elasticsearch_index import index_documents
-from evaluator.datasets.field_sources import FieldNames, object_documents, table_documents
+from evaluator.datasets.field_sources import UNUSED, FieldNames, field_name, object_documents, table_documents
 from evaluator.datasets.known_items import known_items
+from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.queries import QUERIES
 from evaluator.datasets.question_file import DocumentNames, Questions, read_questions
+from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption
+from evaluator.printable import shown
 from evaluator.progress import PLAIN_EVERY_S, print_at_intervals
 
 QRELS = Path("qrels", "test.tsv")
 UNJUDGED = QRELS.with_suffix(".json")  # a table has no line for a query without a judgment
 KNOWN_ITEM = "known-item"
+FOLDER = "folder"  # metadata of files: the names of folders are words, also where they are years
 
 
 @dataclass(frozen=True, slots=True)
 class NewCollection:
-    """What a new collection holds, and sentences on what is left out of it."""
+    """What a new collection holds, and what was changed or left out: of which kind, how often, where first."""
 
     documents: int
     queries: int
     known_items: int
     judgments: int
-    notes: tuple[str, ...]
+    changes: tuple[tuple[str, str, str], ...]
 
 
 def make_collection(
@@ -57,7 +61,14 @@ def make_collection(
     _expect_used(sources, fields, by_heading=by_heading)
     notes, names, questions = ReadingNotes(), DocumentNames(), Questions()
     with new_directory(directory) as made:
-        _write_corpus(made / CORPUS, _documents(sources, fields, notes, by_heading=by_heading), names, notes)
+        documents = _documents(sources, fields, notes, by_heading=by_heading)
+        found = _write_corpus(made / CORPUS, documents, names, notes)
+        unused = "".join(which for what, _, which in notes.rows if what == UNUSED) or "none"
+        for name in fields.metadata:
+            if (kept := field_name(name)) not in found:
+                notes.wrong(f"--metadata: no document has a value of `{name}`; not used are: {shown(unused)}")
+            elif kept != name:
+                notes.left_out("fields under another name", f"{name} as {kept}")
         if question_file is not None:
             with _adding_fault(notes):
                 read_questions(question_file, names, questions, notes)
@@ -73,7 +84,7 @@ def make_collection(
         queries=len(questions.texts),
         known_items=len(proposed),
         judgments=sum(map(len, questions.grades.values())),
-        notes=notes.sentences,
+        changes=notes.rows,
     )
 
 
@@ -97,23 +108,28 @@ def new_directory(directory: Path) -> Iterator[Path]:
 
 def _documents(
     sources: Sequence[str], fields: FieldNames, notes: ReadingNotes, *, by_heading: bool
-) -> Iterator[PlacedDocument]:
+) -> Iterator[tuple[PlacedDocument, bool]]:
+    """Yields the documents, each with whether its metadata is as written: texts, of which some mean numbers."""
     for source in sources:
         with _adding_fault(notes):
-            yield from _of_source(source, fields, notes, by_heading=by_heading)
+            found, as_written = _of_source(source, fields, notes, by_heading=by_heading)
+            for one in found:
+                yield one, as_written
 
 
-def _of_source(source: str, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool) -> Iterator[PlacedDocument]:
+def _of_source(
+    source: str, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool
+) -> tuple[Iterator[PlacedDocument], bool]:
     if source.startswith(("http://", "https://")):
-        return index_documents(source, fields, notes)
+        return index_documents(source, fields, notes), False
     path = Path(source)
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if _is_text(path):
-        return text_documents(path, fields, notes, by_heading=by_heading)
+        return text_documents(path, fields, notes, by_heading=by_heading), True
     if suffix in field_sources.TABLES:
-        return table_documents(path, fields, notes)
+        return table_documents(path, fields, notes), True
     if suffix in field_sources.OBJECTS:
-        return object_documents(path, fields, notes)
+        return object_documents(path, fields, notes), False
     known = ", ".join([*text_sources.TEXTS, *field_sources.TABLES, *field_sources.OBJECTS])
     raise DatasetError(f"{source}: neither a folder, nor an address, nor a file whose name ends with {known}")
 
@@ -140,11 +156,15 @@ def _adding_fault(notes: ReadingNotes) -> Iterator[None]:
         notes.wrong(error)
 
 
-def _write_corpus(path: Path, documents: Iterable[PlacedDocument], names: DocumentNames, notes: ReadingNotes) -> None:
+def _write_corpus(
+    path: Path, documents: Iterable[tuple[PlacedDocument, bool]], names: DocumentNames, notes: ReadingNotes
+) -> Set[str]:
+    """Writes the documents, and notes what is wrong, changed or left out. Returns the names of metadata fields."""
     print_line = print_at_intervals(PLAIN_EVERY_S)
     print_line("Reading documents ...")
+    inference = SchemaInference()
     with path.open("w", encoding="utf-8") as file:
-        for place, value in documents:
+        for (place, value), as_written in documents:
             print_line(f"Reading documents: {len(names.ids)} so far")
             try:
                 found = corpus_document(value, len(json.dumps(value)), place)
@@ -153,18 +173,42 @@ def _write_corpus(path: Path, documents: Iterable[PlacedDocument], names: Docume
                 continue
             document = found.document
             if found.dropped:
-                notes.left_out("metadata that is nested, or under a name that is no word", place)
+                notes.left_out("documents with metadata that is nested, or under a name that is no word", place)
             if not document.passage.strip():
                 notes.left_out("documents with neither a title nor a text", place)
                 continue
             if document.id in names.ids:
                 notes.wrong(f"{place}: the id {document.id!r} stood above already")
                 continue
+            if document.stripped:
+                notes.left_out("documents with control characters, which are removed", place)
+            if found.trimmed:
+                notes.left_out("ids with white space or quotes around them, which are removed", place)
             names.add(document)
+            inference.add(document.metadata, document.metadata.keys() - {FOLDER} if as_written else ())
             line = {"_id": document.id, "title": document.title, "text": document.text}
             file.write(_json(line | ({"metadata": document.metadata} if document.metadata else {})))
     if not names.ids:
         notes.wrong("no document in all sources")
+    if numbers := inference.numbers():
+        _write_numbers(path, numbers)
+    schema, mixed, undeclared = inference.result()
+    for name in mixed:
+        notes.left_out("fields that are keywords, because not all values are numbers of one form, or dates", name)
+    for name in undeclared:
+        notes.left_out("fields that filters cannot use: a text is too long, or there are more than 256", name)
+    return schema.keys() | {*undeclared}
+
+
+def _write_numbers(path: Path, fields: Set[str]) -> None:
+    """Makes numbers of the texts of these fields, in the whole corpus."""
+    texts = path.rename(path.with_suffix(".texts"))
+    with path.open("w", encoding="utf-8") as file:
+        for _, document, _ in json_objects(texts, HashedLines(texts)):
+            if isinstance(metadata := document.get("metadata"), dict):
+                metadata |= {name: json.loads(str(metadata[name])) for name in fields & metadata.keys()}
+            file.write(_json(document))
+    texts.unlink()
 
 
 def _write_questions(directory: Path, questions: Questions) -> None:

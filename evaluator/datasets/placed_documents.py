@@ -9,6 +9,7 @@ from evaluator.errors import DatasetError
 PlacedDocument = tuple[str, Mapping[str, object]]
 
 MOST_NAMED = 10
+MOST_SHOWN = 3  # in a row of a table
 _WRONG = ""
 
 
@@ -24,7 +25,7 @@ class ReadingNotes:
         self._add(_WRONG, str(fault))
 
     def left_out(self, what: str, place: str) -> None:
-        """Adds what is not taken, without being a fault. `what`: of which kind it is, in the plural."""
+        """Adds what is not taken or changed, without being a fault. `what`: of which kind it is, in the plural."""
         self._add(what, place)
 
     def expect_nothing_wrong(self) -> None:
@@ -33,10 +34,10 @@ class ReadingNotes:
             raise DatasetError("\n".join([*faults, *self._others(_WRONG)]))
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """A sentence for each kind of what is left out."""
+    def rows(self) -> tuple[tuple[str, str, str], ...]:
+        """What is left out or changed, of each kind: what it is, how often, and the first places."""
         return tuple(
-            f"Left out: {what}: {', '.join([*places, *self._others(what)])}."
+            (what, str(self._counts[what]), ", ".join([*places[:MOST_SHOWN], *self._others(what, MOST_SHOWN)]))
             for what, places in self._first.items()
             if what != _WRONG
         )
@@ -47,6 +48,6 @@ class ReadingNotes:
         if len(first) < MOST_NAMED:
             first.append(message)
 
-    def _others(self, kind: str) -> list[str]:
-        more = self._counts[kind] - MOST_NAMED
+    def _others(self, kind: str, most: int = MOST_NAMED) -> list[str]:
+        more = self._counts[kind] - most
         return [f"and {more} more"] if more > 0 else []

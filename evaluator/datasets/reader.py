@@ -42,7 +42,8 @@ class DatasetCounts(Wire):
     query_characters_stripped: Count
     document_characters_stripped: Count  # control characters and lone surrogates
     metadata_values_dropped: Count  # nested, or under a name that the wire does not allow
-    metadata_fields_undeclared: tuple[str, ...]  # of mixed kinds: stored, but not filterable
+    metadata_fields_undeclared: tuple[str, ...]  # a text is too long for a filter, or they are above 256
+    metadata_fields_mixed: tuple[str, ...] = ()  # keywords, because not all values are numbers, or dates
     fields_not_read: tuple[str, ...] = ()  # of the corpus (the first 32): BEIR has no such field
     positive_judgments: Count = 0
     positive_judgments_missing: Count = 0  # their document is not in the corpus: no pipeline can find it
@@ -286,7 +287,7 @@ def _counted(
             f"{qrels}: not one of the documents judged relevant is in {corpus.name}, for example {positives[0]!r}: "
             "every metric would be 0"
         )
-    schema, mixed = summary.inference.result()
+    schema, mixed, undeclared = summary.inference.result()
     counts = DatasetCounts(
         documents=len(summary.ids),
         queries=len(queries.texts),
@@ -301,7 +302,8 @@ def _counted(
         query_characters_stripped=queries.stripped,
         document_characters_stripped=summary.stripped,
         metadata_values_dropped=summary.dropped,
-        metadata_fields_undeclared=mixed,
+        metadata_fields_undeclared=undeclared,
+        metadata_fields_mixed=mixed,
         fields_not_read=tuple(sorted(summary.unread)),
         positive_judgments=len(positives),
         positive_judgments_missing=positives_missing,

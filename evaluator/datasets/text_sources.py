@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from evaluator.datasets.corpus import MOST_DOCUMENT_BYTES
-from evaluator.datasets.field_sources import TITLES, FieldNames, named_field
+from evaluator.datasets.field_sources import TITLES, UNUSED, FieldNames, named_field
 from evaluator.datasets.ids import slug
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.text_files import HashedLines
@@ -52,11 +52,10 @@ def text_documents(
     """Yields the documents of a folder, in the order of paths, or of one file. Hidden files are not read.
 
     A file that cannot be read is a fault of `notes`; files of other kinds, empty documents, and keys of front matter
-    that are not named are left out there. So are names that no front matter has: other sources may have them.
+    that are not named are left out there.
     """
     found = False
     there: set[str] = set()
-    taken: set[str] = set()
     for path in _files(source):
         name = path.relative_to(source).as_posix() if path != source else path.name
         identity = unicodedata.normalize("NFC", name)  # macOS stores the accents of names apart
@@ -71,16 +70,13 @@ def text_documents(
             notes.wrong(error)
             continue
         metadata: dict[str, object] = {"folder": folder} if folder else {}
-        for name, wire, value in fields.kept(front):
-            taken.add(name)
+        for wire, value in fields.kept(front):
             metadata[wire] = value if _is_plain(value) else {}  # which is dropped, and counted
         there |= front.keys()
         for place, made in _documents(path, identity, title, sections, notes, by_heading=by_heading):
             yield place, {**made, "metadata": metadata}
-    for name in sorted(set(fields.metadata) - taken):
-        notes.left_out("metadata that no front matter has", f"{name} of {source}")
-    for name in sorted(there - taken - {one.partition(".")[0] for one in taken}):
-        notes.left_out("fields (--metadata keeps one for filters)", f"{name} of {source}")
+    for name in sorted(there - {*fields.metadata} - {one.partition(".")[0] for one in fields.metadata}):
+        notes.left_out(UNUSED, f"{name} of {source}")
     if not found:
         notes.wrong(f"{source}: no file there ends with {', '.join(TEXTS)}; name files of other formats one by one")
 

@@ -4,24 +4,20 @@ Keywords become strings, numbers floats, dates milliseconds since 1970 in UTC (a
 equality of strings, ranges of floats, and presence.
 """
 
-import json
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from services.chassis.errors import BadInput
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
+from services.contracts.field_values import date_span_of, keyword_of, number_of
 from services.contracts.filters import Condition, Filter, Node, Operand
 
 FieldValue = tuple[str, ...] | tuple[float, ...]
 Declared = Mapping[str, FieldKind]
-DAY_MS = 86_400_000
-# Bytes of a term of Lucene's, and so of a keyword on every engine.
-LONGEST_KEYWORD = 32_766
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+Converted = TypeVar("Converted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +83,11 @@ def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict
             continue  # an empty list is no value, as in Elasticsearch
         match kind:
             case "keyword":
-                found[field] = tuple(_keyword(one, field) for one in values)
+                found[field] = tuple(_as(keyword_of, one, field) for one in values)
             case "number":
-                found[field] = tuple(_number(one, field) for one in values)
+                found[field] = tuple(_as(number_of, one, field) for one in values)
             case "date":
-                found[field] = tuple(_span(one, field)[0] for one in values)
+                found[field] = tuple(_as(date_span_of, one, field)[0] for one in values)
     return found
 
 
@@ -128,7 +124,7 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
                 f"filter: {condition.op} compares numbers and dates, and {field} is a keyword, which takes eq, in and "
                 "exists."
             )
-        return OneOf(field, tuple(_keyword(one, field) for one in given))
+        return OneOf(field, tuple(_as(keyword_of, one, field) for one in given))
     spans = [_operand_span(one, field, kind) for one in given]
     match condition.op:  # every engine compares doubles, so that the bound beyond a value is its neighbour
         case "gt":
@@ -170,46 +166,16 @@ def expect_sortable(field: str, declared: Declared) -> None:
 def _operand_span(value: Operand, field: str, kind: FieldKind) -> tuple[float, float]:
     """Returns the least and the greatest number that an operand stands for."""
     if kind == "date":
-        return _span(value, field)
-    number = _number(value, field)
+        return _as(date_span_of, value, field)
+    number = _as(number_of, value, field)
     if isinstance(value, int) and int(number) != value:
         # Compared as doubles, it would equal its neighbours, and a deletion would remove theirs.
         raise BadInput(f"{field}: an integer beyond 2^53 is not exact; declare the field as a keyword.")
     return number, number
 
 
-def _keyword(value: Operand, field: str) -> str:
-    # true and 5 are written as in JSON, which is how Elasticsearch indexes them as keywords.
-    word = value if isinstance(value, str) else json.dumps(value)
-    if len(word.encode("utf-8", "surrogatepass")) > LONGEST_KEYWORD:
-        raise BadInput(f"{field}: a keyword has at most {LONGEST_KEYWORD:,} bytes; keep a longer text undeclared.")
-    return word
-
-
-def _number(value: Operand, field: str) -> float:
-    if isinstance(value, bool | str):
-        raise BadInput(f"{field} is declared as a number; send a JSON number.")
+def _as(convert: Callable[[Operand], Converted], value: Operand, field: str) -> Converted:
     try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise BadInput(f"{field}: the number is too large.")
-    return number + 0.0  # Elasticsearch keeps -0.0 below 0.0
-
-
-def _span(value: Operand, field: str) -> tuple[float, float]:
-    """Returns first and last millisecond of a date: a day without a time is the whole day, as in Elasticsearch."""
-    try:
-        if not isinstance(value, str) or not _DAY.match(value):
-            raise ValueError("neither a day nor a moment")
-        start = _ms(datetime.fromisoformat(value))
-    except (ValueError, OverflowError) as error:
-        raise BadInput(f"{field} is a date; send it in ISO 8601 (2024-05-31 or 2024-05-31T12:00:00Z).") from error
-    return start, start + DAY_MS - 1 if _DAY.fullmatch(value) else start
-
-
-def _ms(moment: datetime) -> float:
-    """Returns milliseconds since 1970; a time without a zone is UTC."""
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return float((aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))
+        return convert(value)
+    except ValueError as error:
+        raise BadInput(f"{field} {error}") from error

@@ -196,8 +196,9 @@ def test_reading_documents_shows_how_many_there_are_so_far(tmp_path: Path, monke
         ("a.csv", "", "a.csv:1"),
         ("a.csv", "text,price\none,1\n", "a.csv:2"),
         ("a.csv", "id,text,id\n1,one,2\n", "a.csv:1"),
-        ("a.json", '[\n {"id": 1, "text": "x"},\n 7,\n {"id"\n]', "a.json:3"),
-        ("a.json", '[{"id": 1, "text": "x"}\n {}]', "a.json:2"),
+        ("a.json", '[\n {"id": 1, "text": "x"},\n 7]', "a.json, object 2"),
+        ("a.json", '[\n {"id": 1, "text": "x"},\n {"id"\n]', "a.json"),
+        ("a.json", '[{"id": 1, "text": "x"}\n {}]', "a.json"),
         ("a.pdf", "%PDF", "a.pdf"),
     ],
 )
@@ -317,7 +318,7 @@ def test_questions_without_judgments_begin_with_a_pool(tmp_path: Path, manual: P
 def test_named_fields_and_the_folder_of_a_file_are_metadata_that_filters_can_use(tmp_path: Path, manual: Path) -> None:
     table = written(
         tmp_path / "bikes.csv",
-        "id,text,Price (EUR),sku,colour,weight\nb1,A red bike.,499.90,007,red,12\nb2,A blue bike.,300,12,,11\n",
+        "id,text,Price (EUR),sku,colour,weight\nb1,A red bike.,499.90,007,red,12\nb2,A blue bike.,300.00,12,,11\n",
     )
     kept = ("--metadata", "Price (EUR)", "--metadata", "sku", "--metadata", "colour")
     words = ("from", table, manual, "--to", tmp_path / "made", "--questions", 2, *kept)
@@ -327,7 +328,7 @@ def test_named_fields_and_the_folder_of_a_file_are_metadata_that_filters_can_use
     dataset = read_dataset(tmp_path / "made")
     assert {one.id: one.metadata for one in dataset.documents()} == {
         "b1": {"Price_EUR": 499.9, "sku": "007", "colour": "red"},
-        "b2": {"Price_EUR": 300, "sku": 12},
+        "b2": {"Price_EUR": 300, "sku": "12"},
         "returns.markdown": {},
         "shop/hours.markdown": {"folder": "shop"},
         "notes.txt": {},

@@ -53,6 +53,7 @@ def test_everything_that_reading_decided_is_counted(shop: Path) -> None:
         "document_characters_stripped": 1,
         "metadata_values_dropped": 1,
         "metadata_fields_undeclared": (),
+        "metadata_fields_mixed": (),
         "fields_not_read": (),
         "positive_judgments": 4,
         "positive_judgments_missing": 0,
@@ -135,7 +136,7 @@ def test_a_document_too_long_to_send_is_found_while_reading(shop: Path) -> None:
     [
         ({f"f{number}": 1 for number in range(1_001)}, "1001 metadata fields; at most 1000"),
         ({f"f{number}": ["x"] * 9_999 for number in range(10)}, "100000 metadata values; at most 90000"),
-        ({"number": 10**40}, "41 digits in a number; at most 40"),
+        ({"number": 10**40}, "41 characters in a whole number; at most 40"),
         ({"list": ["x"] * 10_001}, "metadata"),
     ],
 )
@@ -238,7 +239,7 @@ def test_a_document_under_its_own_query_id_is_excluded_only_if_the_text_is_the_s
     assert read_dataset(shop).self_retrieved == {"q1", "q4"}
 
 
-def test_a_schema_is_inferred_where_the_values_agree(shop: Path) -> None:
+def test_a_schema_is_inferred_from_the_values_and_where_they_differ_fields_are_keywords(shop: Path) -> None:
     assert read_dataset(shop).schema == {"year": "number"}
     append(
         shop / "corpus.jsonl",
@@ -246,8 +247,9 @@ def test_a_schema_is_inferred_where_the_values_agree(shop: Path) -> None:
         '{"_id": "y", "metadata": {"maker": "someone", "none": null}}\n',
     )
     dataset = read_dataset(shop)
-    assert dataset.schema == {"day": "date", "tags": "keyword", "maker": "keyword"}
-    assert dataset.counts.metadata_fields_undeclared == ("year",)
+    assert dataset.schema == {"day": "date", "tags": "keyword", "maker": "keyword", "year": "keyword"}
+    assert dataset.counts.metadata_fields_undeclared == ()
+    assert dataset.counts.metadata_fields_mixed == ("maker", "year")
 
 
 @pytest.mark.parametrize(
