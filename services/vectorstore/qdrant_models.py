@@ -145,8 +145,9 @@ def _condition(required: Requirement) -> models.Condition:
         case OneOf(field, values):
             return models.FieldCondition(key=_key(field), match=models.MatchAny(any=list(values)))
         case Within(field, ranges):
-            bounds = [models.Range(gte=low, lte=high) for low, high in ranges]
-            return models.Filter(should=[models.FieldCondition(key=_key(field), range=bound) for bound in bounds])
+            return models.Filter(
+                should=[models.FieldCondition(key=_key(field), range=models.Range(**one)) for one in ranges]
+            )
         case Exists(field, present=True):
             return models.Filter(must_not=[_is_empty(field)])
         case Exists(field):

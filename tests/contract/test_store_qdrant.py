@@ -96,6 +96,10 @@ class TestOverRest(VectorStoreSuite):
     """Every promise, with the requests and answers of the REST interface in between."""
 
     @pytest.fixture
+    def digits(self) -> int:
+        return 15
+
+    @pytest.fixture
     async def store(self, server: FastAPI, client: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
         yield QdrantStore(QdrantClients(client, client))
         await emptied(server.state.engine)

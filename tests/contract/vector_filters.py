@@ -5,7 +5,7 @@ import pytest
 from services.contracts.filters import Condition, Filter
 from services.storage.fields import requirements_of
 from services.vectorstore.store import VectorQuery, VectorStore
-from tests.support.filter_trees import TREES, drawn_filters, drawn_metadata, passes
+from tests.support.filter_trees import TREES, close_numbers, compared, drawn_filters, drawn_metadata, passes
 from tests.support.vectors import DECLARED, DENSE, FILED, FILTERS, Sample, point
 
 
@@ -21,6 +21,11 @@ class FilterSuite:
     async def filed(self, notes: VectorStore, sample: Sample) -> VectorStore:
         await notes.upsert("notes@1", [point(one, sample.axis(1.0), metadata) for one, metadata in FILED.items()])
         return notes
+
+    @pytest.fixture
+    def digits(self) -> int:
+        """How many significant digits of numbers the store tells apart; 17 are all."""
+        return 17
 
     async def found(self, store: VectorStore, query: VectorQuery) -> list[str]:
         return [hit.id for hit in await store.search("notes@1", query)]
@@ -45,6 +50,15 @@ class FilterSuite:
             query = VectorQuery(DENSE.axis(1.0), top=100, where=requirements_of(asked, DECLARED.metadata))
             expected = [one for one, metadata in held.items() if passes(asked, metadata)]
             assert await self.found(store, query) == expected, asked.model_dump_json()
+
+    async def test_numbers_are_told_apart_by_their_last_digits(self, store: VectorStore, digits: int) -> None:
+        await store.create(DENSE.spec)
+        held = {f"d{place:02}": number for place, number in enumerate(close_numbers(digits))}
+        await store.upsert("notes@1", [point(one, DENSE.axis(1.0), {"year": number}) for one, number in held.items()])
+        for asked, passing in compared([*held.values()]):
+            where = requirements_of(Filter(all=(asked,)), DECLARED.metadata)
+            found = await self.found(store, VectorQuery(DENSE.axis(1.0), top=100, where=where))
+            assert [held[one] for one in found] == passing, asked
 
     async def test_a_filter_and_excluded_ids_hold_together(self, filed: VectorStore, sample: Sample) -> None:
         where = requirements_of(Filter(all=(Condition(field="topic", op="eq", value="brakes"),)), DECLARED.metadata)

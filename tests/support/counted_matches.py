@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document, MetadataValue
 from services.contracts.matches import CountRequest, Facet, FacetCounts, Matches, Range, RangeCount, ValueCount
-from tests.support.filter_trees import FILTERED, drawn_filters, drawn_metadata, passes
+from tests.support.filter_trees import FILTERED, YEARS, drawn_filters, drawn_metadata, passes
 
 COUNTED = CollectionDeclaration(presets=("beir", "anserini-flat"), metadata=FILTERED.metadata)
 _WORDS = tuple(f"word{number}" for number in range(12))
-_YEARS = (-1.5, 0, 3, 2019, 2020.25, 2021)
+_YEARS = (*YEARS[:2], 0, *YEARS[-6:])
 _DAYS = ("1969-12-31", "2024-05-30", "2024-05-31", "2024-06-01", "2024-06-02")
 
 

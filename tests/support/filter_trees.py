@@ -1,9 +1,11 @@
 """Draws trees of filters and documents to filter, and decides by brute force which documents pass."""
 
+import math
 import operator
 import os
 import random
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from services.contracts.collections import CollectionDeclaration
@@ -15,9 +17,13 @@ FILTERED = CollectionDeclaration(metadata={"topic": "keyword", "year": "number",
 TREES = int(os.environ.get("FILTER_TREES", "200"))
 Metadata = Mapping[str, MetadataValue]
 _TOPICS = ("brakes", "wheels", "Wheels", "two words", "")
-_YEARS = (-1.5, -0.0, 0, 3, 2019, 2020.25, 1e300)
+# With neighbours that differ in the last bit, of those that a Qdrant server reads right over REST (`close_numbers`).
+YEARS = (
+    -1.5, math.nextafter(-1.5, 0), -5e-324, -0.0, 0, 5e-324, 3, math.nextafter(3, math.inf), 2019, 2020.25, 1e300,
+    sys.float_info.max,
+)  # fmt: skip
 _DAYS = ("1969-12-31", "2024-05-30", "2024-05-31", "2024-06-01")
-_VALUES: Mapping[str, tuple[Operand, ...]] = {"topic": _TOPICS, "year": _YEARS, "day": _DAYS}
+_VALUES: Mapping[str, tuple[Operand, ...]] = {"topic": _TOPICS, "year": YEARS, "day": _DAYS}
 _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
     "gte": operator.ge,
@@ -42,6 +48,40 @@ def drawn_metadata(seed: int, count: int) -> dict[str, dict[str, MetadataValue]]
                     metadata[field] = draw.choice(values)
         found[f"d{place:03}"] = metadata
     return found
+
+
+def close_numbers(digits: int) -> list[float]:
+    """Returns numbers in their order, each with the nearest below and above that these significant digits tell apart.
+
+    17 digits tell all doubles apart. A Qdrant server promises 15 over REST, because of how it reads JSON.
+    """
+    found: set[float] = set()
+    for number in (
+        -1e15 - 0.5,
+        -2019.0,
+        1e-300,
+        0.1 + 0.2,
+        2019.0,
+        2020.25,
+        1_790_000_000_000_001.0,
+        2.0**53 - 1,
+        1e300,
+    ):
+        if digits == 17:
+            found |= {math.nextafter(number, -math.inf), number, math.nextafter(number, math.inf)}
+        else:
+            step = 10.0 ** (1 - digits)
+            found |= {float(f"{number * (1 + part):.{digits}g}") for part in (-step, 0.0, step)}
+    return sorted(found)
+
+
+def compared(numbers: Sequence[float]) -> list[tuple[Condition, list[float]]]:
+    """Returns conditions on the year that compare with each number, and which numbers meet them."""
+    return [
+        (Condition(field="year", op=op, value=one), [other for other in numbers if compare(other, one)])
+        for one in numbers
+        for op, compare in (("eq", operator.eq), *_ORDERS.items())
+    ]
 
 
 def drawn_filters(seed: int, count: int) -> list[Filter]:
