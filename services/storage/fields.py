@@ -1,7 +1,7 @@
 """Converts metadata fields and filters to values that every engine compares alike. Pure.
 
-Keywords become strings, numbers floats, dates milliseconds since 1970 in UTC (also floats): an engine then needs only
-equality of strings, ranges of floats, and presence.
+Keywords become strings, numbers floats of 15 significant digits (whole ones below 2^63 integers), dates milliseconds
+since 1970 in UTC (also floats): an engine then needs only equality of strings, ranges of floats, and presence.
 """
 
 import json
@@ -167,10 +167,11 @@ def _operand_span(value: Operand, field: str, kind: FieldKind) -> tuple[float, f
     if kind == "date":
         return _span(value, field)
     number = _number(value, field)
-    if isinstance(value, int) and int(number) != value:
+    if isinstance(value, int) and number != value:
         # Compared as doubles, it would equal its neighbours, and a deletion would remove theirs.
         raise BadInput(f"{field}: an integer beyond 2^53 is not exact; declare the field as a keyword.")
-    return number, number
+    given = value if isinstance(value, float) else number  # earlier releases stored all digits
+    return min(number, given), max(number, given)
 
 
 def _keyword(value: Operand, field: str) -> str:
@@ -190,7 +191,11 @@ def _number(value: Operand, field: str) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise BadInput(f"{field}: the number is too large.")
-    return number + 0.0  # Elasticsearch keeps -0.0 below 0.0
+    # Qdrant keeps payloads as JSON, whose reader changes the last bit of floats of more digits: after Edge merged its
+    # segments, documents were no longer found by such numbers.
+    if abs(number) >= 2**63:
+        return number
+    return round(number) if number.is_integer() or abs(number) >= 1e15 else float(f"{number:.15g}")
 
 
 def _span(value: Operand, field: str) -> tuple[float, float]:
