@@ -3,11 +3,8 @@ with a server in sentences. The same suite runs on a server in tests/integration
 
 import asyncio
 import inspect
-import math
 import pkgutil
-import random
 import ssl
-import struct
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from importlib import import_module
@@ -18,7 +15,6 @@ import httpx
 import numpy as np
 import pytest
 import qdrant_client
-import qdrant_edge as edge
 from fastapi import FastAPI
 from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient, models
@@ -39,14 +35,13 @@ from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.retrieval import DEFAULT_BEAM
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
 from services.vectorstore.qdrant_errors import qdrant_errors
-from services.vectorstore.qdrant_models import older_filter, point_struct
 from services.vectorstore.representation import MultiVector
 from services.vectorstore.store import VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.certificates import Certificates
-from tests.support.qdrant_double import emptied, qdrant_double, read_as_server
+from tests.support.qdrant_double import emptied, qdrant_double
 from tests.support.vectors import SPEC, axis, point, unit_rows
 
 pytestmark = pytest.mark.filterwarnings(
@@ -104,33 +99,6 @@ class TestOverRest(VectorStoreSuite):
     async def store(self, server: FastAPI, client: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
         yield QdrantStore(QdrantClients(client, client))
         await emptied(server.state.engine)
-
-
-async def test_a_version_is_not_older_than_itself_in_any_year(server: FastAPI, client: AsyncQdrantClient) -> None:
-    await QdrantStore(QdrantClients(client, client)).create(SPEC)
-    # Microseconds, until 2080.
-    versions = [1_750_000_000_000_000 + place * 10**14 + part for place in range(18) for part in range(4)]
-    for version in versions:
-        held = point_struct(point("a", axis(1.0)), SPEC.representation, version)
-        await client.upsert("notes@1", [held])
-        older = [(await client.count("notes@1", older_filter(one))).count for one in (version, version + 1)]
-        assert older == [0, 1], version
-    await emptied(server.state.engine)
-
-
-def test_the_double_reads_numbers_as_the_engine_does(tmp_path: Path) -> None:
-    drawn = random.Random(7)
-    numbers = [one for (one,) in struct.iter_unpack("<d", drawn.randbytes(8 * 2_000)) if math.isfinite(one)]
-    numbers += [drawn.choice((1, -1)) * drawn.uniform(0, 10 ** drawn.randint(-7, 17)) for _ in range(2_000)]
-    shard = edge.EdgeShard.create(str(tmp_path), edge.EdgeConfig(edge.EdgeVectorParams(1, edge.Distance.Dot)))
-    points: list[edge.Point] = [edge.Point(place, [1.0], {"year": one}) for place, one in enumerate(numbers)]
-    shard.update(edge.UpdateOperation.upsert_points(points))
-    # Edge keeps payloads as JSON, which it reads by the library of the server.
-    held = shard.retrieve([*range(len(numbers))], with_payload=True, with_vector=False)
-    read = {one.id: one.payload["year"] for one in held if one.payload}
-    assert [read[place] for place in range(len(numbers))] == [read_as_server(repr(one)) for one in numbers]
-    assert any(read[place] != one for place, one in enumerate(numbers))
-    shard.close()
 
 
 async def test_the_beam_is_the_hnsw_ef_of_a_search_at_every_depth_and_an_exact_search_has_none() -> None:
