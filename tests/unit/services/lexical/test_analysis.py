@@ -1,13 +1,15 @@
 """Checks the analysis of the embedded engine case by case. An integration test compares it with Elasticsearch's."""
 
 import random
+import re
 import threading
 import time
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import Stemmer
+import Stemmer  # type: ignore[import-not-found]  # one file of machine code, without types
 
 from services.contracts.base import Language
 from services.lexical import analysis
@@ -100,7 +102,7 @@ def whole(text: str) -> list[str]:
     """Returns the words of a text that is analysed in one piece."""
     return [
         word
-        for found in analysis._WORD.findall(analysis.unicodedata.normalize("NFC", text))
+        for found in analysis._WORD.findall(unicodedata.normalize("NFC", text))
         for word in words_of(found, "english")
     ]
 
@@ -135,9 +137,9 @@ RULES: dict[str, tuple[Language, LanguageRules]] = {
     "no stemmer": ("french", replace(FRENCH, stemmer=None)),
 }
 CODE: dict[str, tuple[str, object]] = {
-    "other words": ("_WORD", analysis.re.compile(r"\w+")),
+    "other words": ("_WORD", re.compile(r"\w+")),
     "no composing": ("_composed", str),
-    "decomposing": ("_composed", lambda text: analysis.unicodedata.normalize("NFD", text)),
+    "decomposing": ("_composed", lambda text: unicodedata.normalize("NFD", text)),
     "accents folded": ("_composed", lambda text: text.replace("e\u0301", "e")),
 }
 STAMPS: dict[Language, str] = {
