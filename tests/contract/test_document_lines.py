@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from gateway.collections import document_lines
 from gateway.collections.document_lines import IN_FLIGHT, MOST_LINES, lines_of
@@ -136,7 +137,7 @@ async def test_a_body_of_which_nothing_comes_any_more_is_ended_and_what_came_is_
     ]
     told: list[Any] = []
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Message) -> None:
         told.extend(map(json.loads, message.get("body", b"").splitlines()))
 
     path = b"/v1/collections/c/documents"
@@ -181,7 +182,7 @@ async def test_it_reports_while_lines_come_and_reads_nothing_while_batches_are_i
         writer.close()
         way.hold[1].set()
         for _ in range(1_000):
-            if not any(task.get_coro().__qualname__.startswith("LinesAnswer") for task in asyncio.all_tasks()):
+            if not any("LinesAnswer" in repr(task.get_coro()) for task in asyncio.all_tasks()):
                 break
             await asyncio.sleep(0.02)
         else:
