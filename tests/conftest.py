@@ -22,7 +22,7 @@ settings.register_profile("any machine", deadline=None, max_examples=40)
 settings.load_profile("any machine")
 
 # Every call of a command builds the same tree of commands, which takes 50 ms: it is built once.
-typer.testing._get_command = functools.cache(typer.testing._get_command)
+typer.testing._get_command = functools.cache(typer.testing._get_command)  # type: ignore[attr-defined]  # private
 
 prepare_routes_once()
 

@@ -44,8 +44,7 @@ def condition(requirement: Requirement) -> "edge.ConditionType":  # a name of th
         case OneOf(field, values):
             return edge.FieldCondition(_key(field), match=edge.MatchAny(list(values)))
         case Within(field, ranges):
-            bounds = [edge.RangeFloat(gte=low, lte=high) for low, high in ranges]
-            return edge.Filter(should=[edge.FieldCondition(_key(field), range=bound) for bound in bounds])
+            return edge.Filter(should=[edge.FieldCondition(_key(field), range=edge.RangeFloat(**it)) for it in ranges])
         case Exists(field, present=True):
             return edge.Filter(must_not=[edge.IsEmptyCondition(_key(field))])
         case Exists(field):

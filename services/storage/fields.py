@@ -1,10 +1,9 @@
 """Converts metadata fields and filters to values that every engine compares alike. Pure.
 
-Keywords become strings, numbers floats, dates milliseconds since 1970 in UTC (also floats): an engine then needs only
-equality of strings, ranges of floats, and presence.
+Keywords become strings, numbers floats of 15 significant digits (whole ones below 2^63 integers), dates milliseconds
+since 1970 in UTC (also floats): an engine then needs only equality of strings, ranges of floats, and presence.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,6 +16,8 @@ from services.contracts.filters import Condition, Filter, Node, Operand
 
 FieldValue = tuple[str, ...] | tuple[float, ...]
 Declared = Mapping[str, FieldKind]
+# By gt, gte, lt or lte, which every engine has by these names; a side without one is open.
+Bounds = Mapping[str, float]
 Converted = TypeVar("Converted")
 
 
@@ -30,10 +31,10 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Requires that the number or date field lies in one of these closed ranges; None is open."""
+    """Requires that the number or date field lies in one of these ranges."""
 
     field: str
-    ranges: tuple[tuple[float | None, float | None], ...]
+    ranges: tuple[Bounds, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +127,20 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
             )
         return OneOf(field, tuple(_as(keyword_of, one, field) for one in given))
     spans = [_operand_span(one, field, kind) for one in given]
-    match condition.op:  # every engine compares doubles, so that the bound beyond a value is its neighbour
-        case "gt":
-            return Within(field, ((math.nextafter(spans[0][1], math.inf), None),))
-        case "gte":
-            return Within(field, ((spans[0][0], None),))
-        case "lt":
-            return Within(field, ((None, math.nextafter(spans[0][0], -math.inf)),))
-        case "lte":
-            return Within(field, ((None, spans[0][1]),))
-        case _:
-            return Within(field, tuple(spans))
+    if condition.op in ("eq", "in"):
+        return Within(field, tuple({"gte": first, "lte": last} for first, last in spans))
+    first, last = spans[0]
+    return Within(field, ({condition.op: last if condition.op in ("gt", "lte") else first},))
 
 
 def half_open(field: str, kind: FieldKind, start: Operand | None, end: Operand | None) -> Within:
     """Returns what a number or date from `start` on and below `end` meets. Raises BadInput for a bound that does not
     fit the field, or bounds in another order."""
-    low = None if start is None else _operand_span(start, field, kind)[0]
-    high = None if end is None else math.nextafter(_operand_span(end, field, kind)[0], -math.inf)
-    if low is not None and high is not None and low > high:
+    given = [(name, one) for name, one in (("gte", start), ("lt", end)) if one is not None]
+    bounds = {name: _operand_span(one, field, kind)[0] for name, one in given}
+    if len(bounds) == 2 and bounds["gte"] >= bounds["lt"]:
         raise BadInput(f"{field}: a range has to begin below its end.")
-    return Within(field, ((low, high),))
+    return Within(field, (bounds,))
 
 
 def kind_of(field: str, declared: Declared, asking: str) -> FieldKind:
@@ -168,10 +162,11 @@ def _operand_span(value: Operand, field: str, kind: FieldKind) -> tuple[float, f
     if kind == "date":
         return _as(date_span_of, value, field)
     number = _as(number_of, value, field)
-    if isinstance(value, int) and int(number) != value:
+    if isinstance(value, int) and number != value:
         # Compared as doubles, it would equal its neighbours, and a deletion would remove theirs.
         raise BadInput(f"{field}: an integer beyond 2^53 is not exact; declare the field as a keyword.")
-    return number, number
+    given = value if isinstance(value, float) else number  # earlier releases stored all digits
+    return min(number, given), max(number, given)
 
 
 def _as(convert: Callable[[Operand], Converted], value: Operand, field: str) -> Converted:

@@ -99,7 +99,11 @@ def point_struct(point: Point, representation: Representation, version: int | No
             "version": version or 0,
             "content": point.content_hash,
             "passage": point.passage_hash,
-            "fields": {field: list(values) for field, values in point.fields.items()},
+            # As floats, which bounds are too: over REST the server reads both alike.
+            "fields": {
+                field: [one if isinstance(one, str) else float(one) for one in values]
+                for field, values in point.fields.items()
+            },
         },
     )
 
@@ -146,7 +150,8 @@ def older_filter(before: int | None) -> models.Filter | None:
     """Returns the filter for documents below a version; those of earlier releases have none. None: of any."""
     if before is None:
         return None
-    return models.Filter(must_not=[models.FieldCondition(key="version", range=models.Range(gte=before))])
+    # Half a step below: over REST the server reads numbers of 16 digits, such as these, with an error.
+    return models.Filter(must_not=[models.FieldCondition(key="version", range=models.Range(gt=before - 0.5))])
 
 
 def _condition(required: Requirement) -> models.Condition:
@@ -154,8 +159,9 @@ def _condition(required: Requirement) -> models.Condition:
         case OneOf(field, values):
             return models.FieldCondition(key=_key(field), match=models.MatchAny(any=list(values)))
         case Within(field, ranges):
-            bounds = [models.Range(gte=low, lte=high) for low, high in ranges]
-            return models.Filter(should=[models.FieldCondition(key=_key(field), range=bound) for bound in bounds])
+            return models.Filter(
+                should=[models.FieldCondition(key=_key(field), range=models.Range(**one)) for one in ranges]
+            )
         case Exists(field, present=True):
             return models.Filter(must_not=[_is_empty(field)])
         case Exists(field):

@@ -99,10 +99,10 @@ class VectorStore(Protocol):
 
     - The representation of a generation decides the score: dot product or cosine (dense), inner product (sparse),
       MaxSim (multi-vector).
-    - A search of dense vectors, or of multi-vectors in fp32, is approximate once they are indexed; `exact` scores every
-      document. A search of other multi-vectors takes as candidates the `beam` nearest by the pooled vector, and orders
-      them by MaxSim. A search of sparse vectors is always exact. It finds only documents that share a term with the
-      query, and may omit those that score exactly 0.
+    - A search of dense vectors, or of multi-vectors in fp32, is approximate once they are indexed; `exact` scores
+      every document. A search of other multi-vectors takes as candidates the `beam` nearest by the pooled vector
+      (of each shard), and orders them by MaxSim. A search of sparse vectors is always exact. It finds only
+      documents that share a term with the query, and may omit those that score exactly 0.
     - Scores of multi-vectors differ from the MaxSim of the given vectors by no more than a share of the lengths of the
       query's tokens, added up, times the length of the longest token of a document. In fp16, and in every exact score
       of int8 and bits: 0.1 %. In approximate searches of int8: 1 %; of bits, from 128 dimensions on: 20 %.

@@ -41,7 +41,7 @@ def reranked() -> Report:
 
 @pytest.mark.acceptance
 def test_bm25_equals_the_published_figure_to_the_fourth_decimal(first_stage: Report) -> None:
-    assert round(first_stage.pipelines["bm25"].quality["nDCG@10"], 4) == 0.6906
+    assert round(first_stage.pipelines["bm25"].quality["nDCG@10"] or 0.0, 4) == 0.6906
 
 
 @pytest.mark.acceptance

@@ -9,7 +9,7 @@ from services.contracts.documents import Document, MetadataValue
 from services.contracts.filters import Filter
 from services.contracts.retrieval import BrowseRequest
 from services.lexical.engine import LexicalEngine
-from tests.support.filter_trees import FILTERED, drawn_filters, drawn_metadata, passes
+from tests.support.filter_trees import FILTERED, drawn_filters, drawn_metadata, kept, passes
 from tests.support.lexical_notes import WITH_FIELDS, documents, filled
 
 
@@ -24,7 +24,7 @@ def in_order(held: dict[str, dict[str, MetadataValue]], field: str, order: str) 
         value = held[one].get(field, ())
         values = value if isinstance(value, tuple) else (value,)
         # Days of one form, read as numbers, are in their order.
-        numbers = [float(str(one).replace("-", "") if field == "day" else str(one)) for one in values]
+        numbers = [kept(float(str(one).replace("-", "") if field == "day" else str(one))) for one in values]
         return min((-number if order == "desc" else number for number in numbers), default=math.inf), one
 
     return sorted(held, key=place)

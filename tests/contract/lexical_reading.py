@@ -108,7 +108,8 @@ class ReadingSuite:
         names = [f"n{number}" for number in range(25)]
         await engine.index("notes@1", [Document(id=name, text="salt") for name in names])
         await engine.finish("notes@1")
-        found, page = [], await engine.ids("notes@1", IdPageRequest(most=10))
+        found: list[str] = []
+        page = await engine.ids("notes@1", IdPageRequest(most=10))
         found += page.ids
         while page.following is not None:
             before = page.following

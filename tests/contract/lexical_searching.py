@@ -9,7 +9,7 @@ from services.contracts.collections import Boosts, CollectionDeclaration, Lexica
 from services.contracts.documents import Document
 from services.contracts.filters import Condition, Filter
 from services.lexical.engine import LexicalEngine
-from tests.support.filter_trees import FILTERED, TREES, drawn_filters, drawn_metadata, passes
+from tests.support.filter_trees import FILTERED, TREES, close_numbers, compared, drawn_filters, drawn_metadata, passes
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, WITH_FIELDS, documents, filled, found, request_for, scores
 from tests.support.textbook_bm25 import bm25
 
@@ -203,6 +203,19 @@ class SearchingSuite:
         for asked in drawn_filters(seed=39, count=TREES):
             expected = [one for one, metadata in drawn.items() if passes(asked, metadata)]
             assert await found(engine, generation, "brake", filter=asked, top=100) == expected, asked.model_dump_json()
+
+    async def test_numbers_are_told_apart_by_fifteen_digits_also_after_merges(self, engine: LexicalEngine) -> None:
+        held = {f"d{place:02}": number for place, number in enumerate(close_numbers())}
+        documents = [Document(id=one, text="brake", metadata={"year": number}) for one, number in held.items()]
+        generation = await filled(engine, documents, WITH_FIELDS)
+        for _ in range(2):
+            for asked, passing in compared([*held.values()]):
+                ids = await found(engine, generation, "brake", filter=Filter(all=(asked,)), top=100)
+                assert [held[one] for one in ids] == passing, asked
+            others = [f"other{number:03}" for number in range(200)]
+            await engine.index(generation, [Document(id=one, text="brake") for one in others])
+            await engine.delete(generation, others)
+            await engine.finish(generation)
 
     async def test_a_filter_does_not_change_scores_and_applies_before_the_cut(self, engine: LexicalEngine) -> None:
         held = [

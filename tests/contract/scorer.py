@@ -68,7 +68,10 @@ class ScorerSuite:
             await scorer.score(QUERY, texts, soon(), split(scorer.max_tokens // 2, 0, 0, 0)),
             (await scorer.score_until(QUERY, texts, soon(), split(scorer.max_tokens // 2, 0, 0, 0))).scores,
         ):
-            assert found[1] > max(found[0], without[1])
+            first, second = found
+            assert first is not None
+            assert second is not None
+            assert second > max(first, without[1])
 
     async def test_a_passage_that_fits_has_the_score_that_it_has_without_a_split(self, scorer: Scorer) -> None:
         short = [PASSAGES[place] for place in (0, 1, 2, 4)]

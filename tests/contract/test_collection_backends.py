@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from evaluator.steps.prepared_run import load_dataset
 from tests.support.real_stack import RealStack, numbered, real_stack
 from tests.support.small_runs import planned
 
-ALONE = {"build": "alone", "backends": ["lexical"]}
+ALONE: dict[str, Any] = {"build": "alone", "backends": ["lexical"]}
 SPARSE = {"name": "s", "stages": [{"kind": "retrieve", "backend": "sparse"}]}
 DENSE = {"name": "d", "stages": [{"kind": "retrieve", "backend": "dense"}]}
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
 from evaluator.client.client import GatewayClient, connected

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,9 @@ def keys(tmp_path: Path) -> Keys:
 async def opened(directory: Path, keys: Keys | None) -> AsyncIterator[RealStack]:
     """A stack whose callers need a key; with keys of None they need none."""
     plain = ["lexical", "dense"]  # in this process
-    settings = {} if keys is None else {"keys_file": keys.file, "STACK_TOKEN": TOKEN, "trusted_plain": plain}
+    settings: dict[str, Any] = (
+        {} if keys is None else {"keys_file": keys.file, "STACK_TOKEN": TOKEN, "trusted_plain": plain}
+    )
     async with real_stack(directory, **settings) as stack:
         yield stack
 

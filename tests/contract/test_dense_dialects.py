@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "minilm_embeddings.json"
 
 
 def settings(directory: Path, **more: Any) -> DenseSettings:
-    return DenseSettings(**({"directory": directory, "encoder": "hashing"} | more))
+    return DenseSettings(**{"directory": directory, "encoder": "hashing", **more})
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from services.dense.app import build_app
 from services.dense.settings import DenseSettings
 
 DECLARATION = {"presets": ["beir"], "metadata": {"topic": "keyword", "year": "number"}}
-DOCUMENTS = [
+DOCUMENTS: list[dict[str, object]] = [
     {"id": "a", "title": "Chain", "text": "oil the chain", "metadata": {"topic": "drive", "year": 2019}},
     {"id": "b", "title": "Brake", "text": "bleed the brake", "metadata": {"topic": "brakes", "year": 2020}},
     {"id": "c", "title": "", "text": ""},

@@ -97,6 +97,7 @@ async def test_a_run_is_measured_again_by_other_metrics(stub: GatewayStub, tmp_p
     _, folder = await evaluated(stub, tmp_path)
     quality_step(folder, ("nDCG@3", "RBP.95"))
     report = report_step(folder)
+    assert report.conventions is not None
     assert list(report.pipelines["bm25"].quality) == list(report.conventions.metrics) == ["nDCG@3", "RBP.95"]
 
 

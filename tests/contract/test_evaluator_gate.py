@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
 from tests.support.simulated_runs import FAIR, GOOD, write_collection, write_rankings, write_three_rankings

@@ -135,7 +135,7 @@ async def test_repeats_run_a_command_between_them_and_pipelines_take_turns_of_sl
 ) -> None:
     traffic = {"rates": [50], "seconds": 2, "slice_seconds": 1, "warmup_seconds": 0, "repeat": 2}
     folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, load=traffic))
-    calls = []
+    calls: list[int] = []
 
     async def between() -> None:
         calls.append(len(calls))
@@ -223,6 +223,7 @@ async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
         assert goodput[0.45] == pytest.approx(offered["0.45x"], rel=0.02)
         # A slow machine gives the stub more time: it takes 300 a second until the last request in time, 3 s at most.
         assert goodput[0.45] < goodput[1.5]
+        assert capacity.found.rate is not None
         assert goodput[4.0] < 3.5 * capacity.found.rate
     page = (folder.path / "load.md").read_text()
     assert capacity.sentence in page

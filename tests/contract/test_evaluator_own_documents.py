@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
 from evaluator.comparison.query_slices import query_slices
@@ -224,9 +223,9 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, manual: Pat
 
 def test_an_option_that_no_source_heeds_is_refused(tmp_path: Path, manual: Path) -> None:
     table = written(tmp_path / "a.csv", "id,text\n1,one\n")
-    for words in ([manual, "--title", "name"], [table, "--by", "heading"]):
-        done = evaluator("from", *words, "--questions", 1, "--to", tmp_path / "made")
-        assert (done.exit_code, words[1] in done.stderr) == (2, True)
+    for source, option, value in ((manual, "--title", "name"), (table, "--by", "heading")):
+        done = evaluator("from", source, option, value, "--questions", 1, "--to", tmp_path / "made")
+        assert (done.exit_code, option in done.stderr) == (2, True)
 
 
 def test_without_questions_nothing_is_made(tmp_path: Path, manual: Path) -> None:

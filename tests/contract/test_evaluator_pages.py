@@ -3,6 +3,7 @@
 import html
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
@@ -26,7 +27,7 @@ def body(tmp_path: Path) -> dict[str, object]:
     return {"name": "small", "dataset": str(write_shop(tmp_path / "shop")), "pipelines": ["bm25", "dense"]}
 
 
-async def finished(client: httpx.AsyncClient, body: dict[str, object]) -> str:
+async def finished(client: httpx.AsyncClient, body: Mapping[str, object]) -> str:
     run: str = (await client.post("/v1/experiments", json=body)).json()["id"]
     assert (await ended(client, run))["state"] == "done"
     return run

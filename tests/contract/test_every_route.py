@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -126,7 +127,7 @@ async def planted(tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch) -
     """A stack as full as it may be, with one collection of the key `bound`, and others."""
     monkeypatch.setenv("LEXICAL_MOST_GENERATIONS", "3")
     keys.add("bound", *KEY_SCOPES, collections=("shop-*",))
-    secured = {"keys_file": keys.file, "STACK_TOKEN": TOKEN, "trusted_plain": ["lexical", "dense"]}
+    secured: dict[str, Any] = {"keys_file": keys.file, "STACK_TOKEN": TOKEN, "trusted_plain": ["lexical", "dense"]}
     async with real_stack(tmp_path, **secured) as stack:
         stack.client.headers.update(bearing(keys.secrets["all"]))
         for name in (f"{PLANTED}-live", f"{PLANTED}-built", "shop-a"):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -19,7 +20,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
         yield stack
 
 
-async def pages(stack: RealStack, most: int) -> list[dict[str, object]]:
+async def pages(stack: RealStack, most: int) -> list[dict[str, Any]]:
     """Returns every page, each asked for with `most`."""
     found = [page := (await stack.client.get(f"{PAGES}?most={most}")).json()]
     while page["following"] is not None:
@@ -49,7 +50,7 @@ async def test_a_page_holds_fewer_documents_where_they_are_large(stack: RealStac
     found = await pages(stack, 1_000)
     assert len(found) > 1
     assert sorted(one["id"] for page in found for one in page["documents"]) == sorted(
-        ["one", "two", "three", *(one["id"] for one in numbered(40))]
+        ["one", "two", "three", *(str(one["id"]) for one in numbered(40))]
     )
 
 

@@ -84,7 +84,7 @@ async def test_hits_stay_where_they_cannot_be_explained(stack: Stack, wire: str,
     if wire == "sparse":
         inner = faulty.handle_async_request
 
-        async def handle(request):  # type: ignore[no-untyped-def]
+        async def handle(request):
             faulty.fault = fault if request.url.path.endswith("/explain") else None
             return await inner(request)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.real_stack import RealStack, real_stack
 
-NOTES = [
+NOTES: list[dict[str, object]] = [
     {"id": "brake", "title": "Worn brakes", "text": "Brake pads wear. Look at both of the pads.", "metadata": {"n": 1}},
     {"id": "wheel", "title": "Wheels", "text": "A wheel wobbles."},
 ]

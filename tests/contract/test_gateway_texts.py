@@ -1,6 +1,6 @@
 """Checks texts through the gateway: answers are bounded in bytes, and texts of any length can be re-ranked."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 import pytest
 
@@ -93,7 +93,8 @@ async def test_documents_come_with_the_hits_and_the_answer_is_that_of_two_reques
 ) -> None:
     async with opened_stack() as stack:
         answers = []
-        for withheld in ((), ("tree",), STORED):
+        withheld: Collection[str]
+        for withheld in ((), ("tree",), [*map(str, STORED)]):
             stack.lexical.withheld = withheld
             answer = (await stack.search("fruit trees", pipeline, **more)).json()
             stack.lexical.fetched, fetched = [], [one for asked in stack.lexical.fetched for one in asked.ids]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,10 @@ async def loaded(tmp_path: Path) -> AsyncIterator[RealStack]:
 
 
 @asynccontextmanager
-async def overtaken(stack: RealStack, service: str, documents: int) -> AsyncIterator[dict[str, object]]:
+async def overtaken(stack: RealStack, service: str, documents: int) -> AsyncIterator[dict[str, Any]]:
     """Keeps a batch in flight to one service within the block; afterwards the value has its result."""
-    way, late = stack.ways[service], {}
+    way = stack.ways[service]
+    late: dict[str, Any] = {}
     way.hold = (b"older", asyncio.Event())
     older = asyncio.create_task(stack.send(numbered(documents, "older")))
     await asyncio.sleep(0.2)

@@ -13,7 +13,7 @@ import pytest
 from services.chassis.deadlines import Deadline
 from services.contracts.vectors import MOST_ANSWER_COMPONENTS, MOST_VECTOR_IDS
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.representation import Dense, MultiVector, Representation, Vector
+from services.vectorstore.representation import Dense, DenseVector, MultiVector, Representation, Vector
 from tests.contract.test_vector_service import (
     DECLARATION,
     DIMENSION,
@@ -38,7 +38,8 @@ class WordSums(ToyEncoder):
 
     async def encode_query(self, text: str, deadline: Deadline) -> Vector:
         drawn = [np.random.default_rng(zlib.crc32(word.encode())) for word in (*text.split(), "")]
-        return np.sum([random.standard_normal(DIMENSION) for random in drawn], axis=0, dtype=np.float32)
+        found: DenseVector = np.sum([random.standard_normal(DIMENSION) for random in drawn], axis=0, dtype=np.float32)
+        return found
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Iterable[Vector]:
         return [await self.encode_query(text, deadline) for text in texts]
@@ -48,6 +49,9 @@ class WordCodes(WordVectors):
     """Multi-vector, stored in half precision with codes of 8 bits."""
 
     representation: Representation = MultiVector(DIMENSION, "int8")
+
+
+Toy = type[WordSums] | type[TermCounts] | type[WordVectors]
 
 
 def unable(encoder: type[ToyEncoder]) -> Encoder:
@@ -62,12 +66,13 @@ def unable(encoder: type[ToyEncoder]) -> Encoder:
 
 
 @pytest.fixture(params=[WordSums, TermCounts, WordVectors, WordCodes], ids=lambda toy: toy.__name__)
-def toy(request: pytest.FixtureRequest) -> type[ToyEncoder]:
-    return request.param
+def toy(request: pytest.FixtureRequest) -> Toy:
+    toy: Toy = request.param
+    return toy
 
 
 @pytest.fixture
-async def client(toy: type[ToyEncoder], tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def client(toy: Toy, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     async with service(tmp_path / "encoding", toy()) as client:
         await begin(client)
         yield client
@@ -84,7 +89,7 @@ def with_vectors(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_what_is_read_is_stored_elsewhere_without_encoding_and_searched_the_same(
-    client: httpx.AsyncClient, toy: type[ToyEncoder], tmp_path: Path
+    client: httpx.AsyncClient, toy: Toy, tmp_path: Path
 ) -> None:
     found = await stored(client)
     assert list(found) == IDS

@@ -351,7 +351,7 @@ async def test_the_authority_of_an_api_is_checked_by_its_file(tmp_path: Path) ->
     theirs = DenseSettings(directory=tmp_path / "dense", encoder="hashing", **certificates.issue(*LOCAL).settings)
     app = build_app(theirs)
     async with app.router.lifespan_context(app), on_a_port(app, theirs) as url:
-        given = {"api_dimension": 256, "api_key": KEY}
+        given: dict[str, Any] = {"api_dimension": 256, "api_key": KEY}
         async with opened(hosted(url, api_ca_file=certificates.ca_file, **given)) as encoder:
             assert len(await encoder.encode_query("oil", soon())) == 256
         async with opened(hosted(url, **given)) as encoder:
@@ -370,5 +370,6 @@ def test_an_api_needs_an_address_and_a_model_and_its_key_stays_off_plain_network
     with pytest.raises(ValidationError, match="DENSE_API_KEY would travel unencrypted to tei") as raised:
         hosted("http://tei", api_key=KEY)
     assert KEY not in json.dumps(raised.value.errors(include_input=False), default=str)
-    for url, more in (("http://tei", {"trusted_plain": ["tei"]}), ("https://tei", {}), ("http://localhost:1", {})):
+    plain: dict[str, Any] = {"trusted_plain": ["tei"]}
+    for url, more in (("http://tei", plain), ("https://tei", {}), ("http://localhost:1", {})):
         assert hosted(url, api_key=KEY, **more).api_key is not None

@@ -19,7 +19,7 @@ from services.late_interaction.encoder_hashing import HashingTokenEncoder
 from services.late_interaction.scoring import scores
 from services.late_interaction.settings import LateInteractionSettings
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.representation import TokenVectors
+from services.vectorstore.representation import SparseVector, TokenVectors
 from services.vectorstore.store import GenerationSpec
 from services.vectorstore.store_edge import EdgeStore
 from tests.support.token_models import COLBERT, small_token_encoder
@@ -85,11 +85,13 @@ async def ok(asking: Awaitable[httpx.Response]) -> dict[str, Any]:
 async def max_sim(encoder: Encoder) -> dict[str, float]:
     """NumPy's scores of the texts, of vectors in half precision, which stores keep."""
     later = Deadline.after_ms(60_000)
-    query = halved(await encoder.encode_query(QUERY, later))
-    vectors = await encoder.encode_passages(tuple(TEXTS.values()), later)
-    return {
-        one: float((query @ halved(vector).T).max(axis=1).sum()) for one, vector in zip(TEXTS, vectors, strict=True)
-    }
+    query = await encoder.encode_query(QUERY, later)
+    scores: dict[str, float] = {}
+    for one, vector in zip(TEXTS, await encoder.encode_passages(tuple(TEXTS.values()), later), strict=True):
+        assert not isinstance(query, SparseVector)
+        assert not isinstance(vector, SparseVector)
+        scores[one] = float((halved(query) @ halved(vector).T).max(axis=1).sum())
+    return scores
 
 
 async def test_the_ranking_is_that_of_max_sim(client: httpx.AsyncClient, encoder: Encoder) -> None:

@@ -100,7 +100,7 @@ async def test_another_declaration_is_a_conflict_that_names_both(filled: httpx.A
     assert "presets: beir;" in answer.json()["detail"]
 
 
-BAD_SEARCHES = {
+BAD_SEARCHES: dict[str, tuple[dict[str, object], str]] = {
     "exact": ({"query": "a", "exact": True}, "always exact"),
     "a beam": ({"query": "a", "beam": 300}, "it is for vectors"),
     "an undeclared preset": ({"query": "a", "preset": "anserini-multifield"}, "declared are: beir, anserini-flat"),

@@ -25,6 +25,7 @@ def answered(vector: Vector, representation: Representation) -> Vector:
 
 def output_of(sent: grpc.Vector) -> grpc.VectorOutput:
     kind = sent.WhichOneof("vector")
+    assert kind is not None
     return grpc.VectorOutput(**{kind: getattr(sent, kind)})
 
 

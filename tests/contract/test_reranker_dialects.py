@@ -89,7 +89,11 @@ def test_a_model_with_pinned_weights_is_that_one_or_an_error(v1: cohere.Client, 
 
 
 def test_top_n_cuts_and_documents_come_back_as_they_were_sent(v1: cohere.Client) -> None:
-    documents = [{"text": "a car", "id": "c"}, {"text": "a red bicycle", "id": "b"}, "a red car"]
+    documents: list[str | dict[str, str]] = [
+        {"text": "a car", "id": "c"},
+        {"text": "a red bicycle", "id": "b"},
+        "a red car",
+    ]
     answer = v1.rerank(model="m", query=QUERY, documents=documents, top_n=2, return_documents=True)
     assert [one.index for one in answer.results] == [1, 2]
     assert [one.document.model_dump() for one in answer.results if one.document] == [

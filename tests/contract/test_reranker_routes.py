@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
@@ -120,19 +121,19 @@ async def test_what_a_vanished_caller_asked_for_is_not_scored() -> None:
 
     app = create_app("reranker", RerankerSettings(), Instruments(), opened)
     body = ScoreRequest(query="why does my chain slip", passages=("a worn cassette " * 90,) * 60)
-    messages = [{"type": "http.request", "body": body.model_dump_json().encode()}]
+    messages: list[Message] = [{"type": "http.request", "body": body.model_dump_json().encode()}]
     gone = asyncio.Event()
 
-    async def receive() -> dict[str, object]:
+    async def receive() -> Message:
         if messages:
             return messages.pop()
         await gone.wait()
         return {"type": "http.disconnect"}
 
-    async def send(message: dict[str, object]) -> None:
+    async def send(message: Message) -> None:
         answers.append(message)
 
-    answers: list[dict[str, object]] = []
+    answers: list[Message] = []
     scope = {
         "type": "http", "method": "POST", "path": "/v1/score", "raw_path": b"/v1/score", "query_string": b"",
         "headers": [(b"content-type", b"application/json")], "http_version": "1.1", "scheme": "http",

@@ -1,6 +1,6 @@
 """What a batch of documents must say of each, at the gateway and at the services, and which one a refusal names."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import httpx
@@ -23,7 +23,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
 
 
 async def sent(
-    client: httpx.AsyncClient, *documents: dict[str, object], at: str = "c", build: str | None = None
+    client: httpx.AsyncClient, *documents: Mapping[str, object], at: str = "c", build: str | None = None
 ) -> httpx.Response:
     body = {"documents": documents} | ({} if build is None else {"build": build})
     return await client.post(f"/v1/collections/{at}/documents", json=body)

@@ -19,7 +19,7 @@ TEXTS = ["oil the chain", "bleed the brake", "oil oil oil"]
 
 
 def settings(directory: Path, **more: Any) -> SparseSettings:
-    return SparseSettings(**({"directory": directory, "encoder": "hashing"} | more))
+    return SparseSettings(**{"directory": directory, "encoder": "hashing", **more})
 
 
 @pytest.fixture(scope="module")

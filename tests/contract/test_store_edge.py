@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from services.chassis.errors import Unavailable
 from services.contracts.collections import CollectionDeclaration
-from services.vectorstore.representation import Dense, MultiVector, Storage
+from services.vectorstore.representation import Dense, MultiVector, SparseVector, Storage
 from services.vectorstore.store import VectorQuery
 from services.vectorstore.store_edge import EdgeStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
@@ -297,11 +297,11 @@ async def test_a_finish_cut_off_by_its_deadline_goes_on(wide: EdgeStore) -> None
 
 
 async def test_the_depth_of_an_approximate_search_changes_no_first_hit(indexed: EdgeStore) -> None:
-    await assert_depth_changes_no_first_hit(indexed, "wide@1", unit_rows(np.random.default_rng(3), 20, 384))
+    await assert_depth_changes_no_first_hit(indexed, "wide@1", list(unit_rows(np.random.default_rng(3), 20, 384)))
 
 
 async def test_a_wider_beam_finds_more_of_the_best(indexed: EdgeStore) -> None:
-    queries = unit_rows(np.random.default_rng(3), 20, 384)
+    queries = list(unit_rows(np.random.default_rng(3), 20, 384))
     narrow, broad = [await found_share(indexed, "wide@1", queries, beam) for beam in (26, 800)]
     assert narrow < 0.95 < broad
 
@@ -309,6 +309,7 @@ async def test_a_wider_beam_finds_more_of_the_best(indexed: EdgeStore) -> None:
 async def test_what_is_written_after_finish_is_found(wide: EdgeStore) -> None:
     await wide.finish("wide@1")
     vector = random_points(1, 384)[0].vector
+    assert not isinstance(vector, SparseVector)
     await wide.upsert("wide@1", [replace(point("new", vector * np.float32(2)), fields={})])
     assert (await wide.search("wide@1", VectorQuery(vector, top=1)))[0].id == "new"
     await wide.finish("wide@1")

@@ -35,7 +35,8 @@ class LateInteraction:
 
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    async with opened_stack(stores={FAMILY: LateInteraction(tmp_path)}) as stack:
+    stores: Any = {FAMILY: LateInteraction(tmp_path)}
+    async with opened_stack(stores=stores) as stack:
         yield stack
 
 

@@ -73,13 +73,15 @@ class WordVectors(ToyEncoder):
     async def encode_query(self, text: str, deadline: Deadline) -> TokenVectors:
         drawn = [np.random.default_rng(zlib.crc32(word.encode())) for word in (*text.split(), "")]
         rows = np.array([random.standard_normal(DIMENSION) for random in drawn], dtype=np.float32)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        found: TokenVectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return found
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Iterable[TokenVectors]:
         return [await self.encode_query(text, deadline) for text in texts]
 
 
-ENCODERS = {"sparse": TermCounts, "multi-vector": WordVectors}
+Toy = type[TermCounts] | type[WordVectors]
+ENCODERS: Mapping[str, Toy] = {"sparse": TermCounts, "multi-vector": WordVectors}
 
 
 @asynccontextmanager
@@ -92,7 +94,7 @@ async def service(directory: Path, encoder: Encoder) -> AsyncIterator[httpx.Asyn
 
 
 @pytest.fixture(params=ENCODERS)
-def toy(request: pytest.FixtureRequest) -> type[ToyEncoder]:
+def toy(request: pytest.FixtureRequest) -> Toy:
     return ENCODERS[request.param]
 
 
@@ -120,15 +122,17 @@ async def expected(encoder: Encoder) -> list[tuple[str, float]]:
     scores: dict[str, float] = {}
     for one, vector in zip(TEXTS, await encoder.encode_passages(tuple(TEXTS.values()), later), strict=True):
         if isinstance(query, SparseVector):
+            assert isinstance(vector, SparseVector)
             _, left, right = np.intersect1d(query.terms, vector.terms, return_indices=True)
             if left.size:
                 scores[one] = float(query.weights[left] @ vector.weights[right])
         else:
+            assert not isinstance(vector, SparseVector)
             scores[one] = float((query @ vector.T).max(axis=1).sum())
     return sorted(scores.items(), key=lambda found: (-found[1], found[0]))
 
 
-async def test_documents_are_indexed_finished_published_and_found(tmp_path: Path, toy: type[ToyEncoder]) -> None:
+async def test_documents_are_indexed_finished_published_and_found(tmp_path: Path, toy: Toy) -> None:
     encoder = toy()
     async with service(tmp_path, encoder) as client:
         assert (await begin(client))["encoded"] == 4
@@ -148,9 +152,7 @@ async def test_documents_are_indexed_finished_published_and_found(tmp_path: Path
         assert await search(client, exact=True) == found
 
 
-async def test_a_new_generation_takes_over_the_vectors_of_unchanged_passages(
-    tmp_path: Path, toy: type[ToyEncoder]
-) -> None:
+async def test_a_new_generation_takes_over_the_vectors_of_unchanged_passages(tmp_path: Path, toy: Toy) -> None:
     async with service(tmp_path, toy()) as client:
         await begin(client)
         assert (await begin(client, "notes@2"))["encoded"] == 0

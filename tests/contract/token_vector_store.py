@@ -98,17 +98,27 @@ class TokenVectorStoreSuite:
             assert vector is not None
             assert same(halved(tokens_of(one)), vector)
 
+    @pytest.fixture
+    def shards(self) -> int:
+        """Of how many shards a generation is: each gives its own candidates."""
+        return 1
+
     @pytest.mark.parametrize("storage", POOLED)
     async def test_candidates_are_the_nearest_by_the_pooled_vector(
-        self, finished: VectorStore, storage: Storage, generation: str
+        self, finished: VectorStore, storage: Storage, generation: str, shards: int
     ) -> None:
         for query in weighted_queries():
             near = {one.id: float(pooled_vector(tokens_of(one)) @ pooled_vector(query)) for one in DOCUMENTS}
             candidates = sorted(DOCUMENTS, key=lambda one: -near[one.id])[:40]
             found = await finished.search(generation, VectorQuery(query, top=24, beam=40))
             best = sorted(max_sims(query, candidates).values(), reverse=True)[:24]
-            assert len({hit.id for hit in found} - {one.id for one in candidates}) <= 1  # two may be equally near
-            assert [hit.score for hit in found] == pytest.approx(best, rel=0, abs=BOUNDS[storage][1] * lengths(query))
+            scores, bound = [hit.score for hit in found], BOUNDS[storage][1] * lengths(query)
+            assert len(scores) == 24
+            # Several shards give the nearest of all, and others, which may be better.
+            assert all(score > least - bound for score, least in zip(scores, best, strict=True))
+            if shards == 1:
+                assert len({hit.id for hit in found} - {one.id for one in candidates}) <= 1  # two may be equally near
+                assert scores == pytest.approx(best, rel=0, abs=bound)
 
     async def test_the_depth_of_an_approximate_search_changes_no_first_hit(
         self, finished: VectorStore, generation: str

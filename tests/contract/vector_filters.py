@@ -5,7 +5,7 @@ import pytest
 from services.contracts.filters import Condition, Filter
 from services.storage.fields import requirements_of
 from services.vectorstore.store import VectorQuery, VectorStore
-from tests.support.filter_trees import TREES, drawn_filters, drawn_metadata, passes
+from tests.support.filter_trees import TREES, close_numbers, compared, drawn_filters, drawn_metadata, passes
 from tests.support.vectors import DECLARED, DENSE, FILED, FILTERS, Sample, point
 
 
@@ -45,6 +45,20 @@ class FilterSuite:
             query = VectorQuery(DENSE.axis(1.0), top=100, where=requirements_of(asked, DECLARED.metadata))
             expected = [one for one, metadata in held.items() if passes(asked, metadata)]
             assert await self.found(store, query) == expected, asked.model_dump_json()
+
+    async def test_numbers_are_told_apart_by_fifteen_digits_also_after_merges(self, store: VectorStore) -> None:
+        await store.create(DENSE.spec)
+        held = {f"d{place:02}": number for place, number in enumerate(close_numbers())}
+        await store.upsert("notes@1", [point(one, DENSE.axis(1.0), {"year": number}) for one, number in held.items()])
+        for _ in range(2):
+            for asked, passing in compared([*held.values()]):
+                where = requirements_of(Filter(all=(asked,)), DECLARED.metadata)
+                found = await self.found(store, VectorQuery(DENSE.axis(1.0), top=100, where=where))
+                assert [held[one] for one in found] == passing, asked
+            others = [f"other{number:03}" for number in range(200)]
+            await store.upsert("notes@1", [point(one, DENSE.axis(1.0)) for one in others])
+            await store.delete("notes@1", others)
+            await store.finish("notes@1")
 
     async def test_a_filter_and_excluded_ids_hold_together(self, filed: VectorStore, sample: Sample) -> None:
         where = requirements_of(Filter(all=(Condition(field="topic", op="eq", value="brakes"),)), DECLARED.metadata)

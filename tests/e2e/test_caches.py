@@ -47,7 +47,8 @@ def cached(gateway: str, query: str, pipeline: str, **headers: str) -> str | Non
     body = {"query": query, "pipeline": pipeline}
     answer = httpx.post(f"{gateway}/v1/collections/notes/search", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
-    return answer.headers.get("x-cached-results")
+    cached: str | None = answer.headers.get("x-cached-results")
+    return cached
 
 
 def test_an_answer_says_how_many_results_each_backend_had_cached(gateway: str) -> None:

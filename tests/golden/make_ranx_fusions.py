@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 # Compiling takes 100 s.
 os.environ["NUMBA_DISABLE_JIT"] = "1"
@@ -16,9 +17,9 @@ FILE = Path(__file__).with_name("ranx_fusions.json")
 NAMES = [f"d{number:02}" for number in range(12)]
 
 
-def cases(dice: Random) -> list[dict[str, object]]:
+def cases(dice: Random) -> list[dict[str, Any]]:
     """Returns rankings of whole numbers: scores that differ do so by more than rounding."""
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     for _ in range(CASES):
         count = dice.choice([2, 3])
         weights = dice.choices([0.25, 0.5, 1.0, 2.0], k=count)

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -176,7 +177,7 @@ async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_
 
         nodes = (await elasticsearch.nodes.info(metric="transport"))["nodes"]
         ports = {one["name"]: int(one["transport"]["publish_address"].rsplit(":", 1)[1]) for one in nodes.values()}
-        copies = await elasticsearch.cat.shards(index="killed-*", format="json")
+        copies: Any = await elasticsearch.cat.shards(index="killed-*", format="json")
         held_by = {copy["node"] for copy in copies}
         number = next(place for place in (2, 3) if f"node-{place}" in held_by)  # we ask the first one
         victim = node_directories(data, 3)[number - 1]

@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from elasticsearch import AsyncElasticsearch
 from elasticsearch.helpers import async_bulk
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
 from evaluator.datasets.elasticsearch_index import PAGE

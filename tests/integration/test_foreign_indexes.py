@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 from elasticsearch import AsyncElasticsearch
@@ -56,7 +57,7 @@ async def make_foreign(client: AsyncElasticsearch, prefix: str) -> list[str]:
 
 
 _FOREIGN_META = {"declaration": {"theirs": True}, "stamp": 7}
-_PLAIN: Mapping[str, Mapping[str, object]] = {
+_PLAIN: Mapping[str, Mapping[str, Any]] = {
     "x@y": {},
     "x@01": {},
     "Ünï@1".lower(): {},

@@ -92,7 +92,7 @@ def step(name: str, folder: Path, *words: str) -> None:
         subprocess.run(command, cwd=context(name, Path(build)), check=True)
 
 
-@pytest.fixture(scope="module", params=DEPLOYABLES.values(), ids=DEPLOYABLES)
+@pytest.fixture(scope="module", params=[*DEPLOYABLES.values()], ids=[*DEPLOYABLES])
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     deployable: Deployable = request.param
     root = tmp_path_factory.mktemp(deployable.name)
@@ -117,7 +117,7 @@ def port() -> int:
 
 
 def probe(image: Image, path: str, port: int) -> bool:
-    command = [image.python, image.root / "app" / "deploy" / "probe.py", path]
+    command = [str(image.python), str(image.root / "app" / "deploy" / "probe.py"), path]
     return subprocess.run(command, env={"PROBE_PORT": str(port)}, capture_output=True, check=False).returncode == 0
 
 

@@ -5,6 +5,7 @@ import random
 import time
 import uuid
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -145,7 +146,7 @@ async def test_a_live_index_of_an_earlier_release_is_written_published_and_compa
 ) -> None:
     prefix = opener.settings.index_prefix
     meta = IndexMeta(prefix=prefix, declaration=ALL_PRESETS, stamp=stamp_of_new(ALL_PRESETS, 1))
-    body = index_body(meta, ONE_SHARD)
+    body: Any = index_body(meta, ONE_SHARD)
     mappings = dict(body["mappings"]) | {"_source": {}}
     mappings["properties"] = {name: kind for name, kind in mappings["properties"].items() if name != "digest"}
     await opener.client.indices.create(

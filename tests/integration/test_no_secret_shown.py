@@ -72,7 +72,7 @@ async def ask(
                 sent = {"content": body} if isinstance(body, bytes) else {"json": body} if body is not None else {}
                 given = {"content-type": "application/json", **headers}
                 try:
-                    answer = await client.request(method, path, headers=given, **sent)  # type: ignore[arg-type]
+                    answer = await client.request(method, path, headers=given, **sent)
                 except httpx.TransportError:
                     continue  # refused with a closed connection
                 answers.append((answer.status_code, str(answer.headers.raw).encode() + answer.content))

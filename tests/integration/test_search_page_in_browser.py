@@ -251,5 +251,5 @@ async def test_a_request_that_leaves_the_machine_or_a_fault_of_a_script_fails_a_
 async def run_script(browser: Browser, address: str, script: str, event: str) -> None:
     async with opened_page(browser, 390) as page:
         await page.goto(address)
-        async with page.context.expect_event(event):  # type: ignore[arg-type]
+        async with page.context.expect_event(event):
             await page.evaluate(script)

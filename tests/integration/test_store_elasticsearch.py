@@ -115,7 +115,7 @@ async def test_codes_find_the_candidates_and_the_vectors_score_them(
     index = f"{settings.prefix}wide@1"
     properties = (await client.indices.get_mapping(index=index)).body[index]["mappings"]["properties"]
     assert [properties[one]["index_options"]["type"] for one in ("vector", "scanned")] == ["int8_hnsw", "flat"]
-    queries = unit_rows(np.random.default_rng(3), 20, 96)
+    queries = list(unit_rows(np.random.default_rng(3), 20, 96))
     await assert_depth_changes_no_first_hit(coded, "wide@1", queries)
     for query in queries:
         exact = await coded.search("wide@1", VectorQuery(query, top=100, exact=True))
@@ -166,7 +166,7 @@ async def test_a_build_is_one_graph_once_it_is_finished_and_depth_changes_no_fir
     segments = (await client.indices.segments(index=index)).body["indices"][index]["shards"]["0"][0]
     assert segments["num_search_segments"] == 1
     assert [hit.id for hit in await store.search("wide@1", exact)] == [hit.id for hit in before]
-    queries = unit_rows(np.random.default_rng(3), 20, 96)
+    queries = list(unit_rows(np.random.default_rng(3), 20, 96))
     await assert_depth_changes_no_first_hit(store, "wide@1", queries)
     narrow, broad = [await found_share(store, "wide@1", queries, beam) for beam in (26, 1_500)]
     assert narrow < 0.99 < broad

@@ -6,6 +6,7 @@ import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deploy.certificates import Authority, issue, make_authority
 
@@ -37,7 +38,7 @@ class Pair:
     key: Path
 
     @property
-    def settings(self) -> dict[str, Path]:
+    def settings(self) -> dict[str, Any]:
         """The settings of a listener with it."""
         return {"tls_cert_file": self.cert, "tls_key_file": self.key}
 

@@ -9,6 +9,7 @@ import sys
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from deploy.local.choices import ROOT
 from deploy.local.ports import DEFAULT_PORTS
@@ -64,7 +65,7 @@ class Clone:
             env={**os.environ, "GATEWAY_URL": self.gateway}, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
-    def search(self, pipeline: object, query: str = "wheel bent after a crash", of: str = "demo") -> dict[str, object]:
+    def search(self, pipeline: object, query: str = "wheel bent after a crash", of: str = "demo") -> dict[str, Any]:
         """The answer to a query, three hits deep."""
         body = json.dumps({"query": query, "pipeline": pipeline, "top": 3}).encode()
         return fetched(

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document, MetadataValue
 from services.contracts.matches import CountRequest, Facet, FacetCounts, Matches, Range, RangeCount, ValueCount
-from tests.support.filter_trees import FILTERED, drawn_filters, drawn_metadata, passes
+from tests.support.filter_trees import FILTERED, drawn_filters, drawn_metadata, kept, passes
 
 COUNTED = CollectionDeclaration(presets=("beir", "anserini-flat"), metadata=FILTERED.metadata)
 _WORDS = tuple(f"word{number}" for number in range(12))
-_YEARS = (-1.5, 0, 3, 2019, 2020.25, 2021)
+_YEARS = (-1.50000000000001, -1.5, 0, 3, 2019, 2019.00000000001, 2020.25, 2021)
 _DAYS = ("1969-12-31", "2024-05-30", "2024-05-31", "2024-06-01", "2024-06-02")
 
 
@@ -86,7 +86,9 @@ def _facet(facet: Facet, held: list[dict[str, MetadataValue]]) -> FacetCounts:
 
 
 def _values(value: MetadataValue | None) -> set[object]:
-    return set() if value is None else set(value) if isinstance(value, tuple) else {value}
+    if value is None or isinstance(value, tuple):
+        return set(value or ())
+    return {value if isinstance(value, str) else kept(value)}
 
 
 def _within(value: object, asked: Range) -> bool:

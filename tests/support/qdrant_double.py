@@ -4,16 +4,18 @@
 in memory and searches exactly. A test that passes on it must pass on a real server too (tests/integration).
 """
 
+import json
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from qdrant_client import AsyncQdrantClient, models
 
 VERSION = "1.20.0"
@@ -22,6 +24,37 @@ CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("POST", "points/payloa
 # Asked for as many hits or more, a server asks each of its shards for fewer.
 SAMPLED_FROM, EVERY = 128, 100_000
 NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
+
+
+def read_as_server(number: str) -> float:
+    """Returns what a Qdrant server takes a number of a JSON body for: digits as a double, times a power of ten.
+
+    That is how serde_json reads numbers without its feature `float_roundtrip`. Each of the two steps rounds, so numbers
+    of 16 or 17 digits may lose the last bit: 2019.0000000000002 is 2019.
+    """
+    mantissa, _, exponent = number.lstrip("-").lower().partition("e")
+    whole, _, decimals = mantissa.partition(".")
+    # Digits beyond 64 bits are dropped; no client writes so many.
+    digits, power = float(int(whole + decimals)), int(exponent or 0) - len(decimals)
+    while power < -308:
+        digits, power = digits / 1e308, power + 308
+    read = digits * float(f"1e{power}") if power >= 0 else digits / float(f"1e{-power}")
+    return -read if number.startswith("-") else read
+
+
+class _ReadingRequest(Request):
+    async def json(self) -> Any:
+        return json.loads(await self.body(), parse_float=read_as_server)
+
+
+class _ReadingRoute(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(_ReadingRequest(request.scope, request.receive))
+
+        return handle
 
 
 def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str | None = None) -> FastAPI:
@@ -33,9 +66,10 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
     of requests that change points; below version 1.17 such a timeout is refused, as 1.16.3 does. `app.state.searches`
     collects the parameters of searches, `app.state.created` the bodies that create collections, `app.state.counted` the
     collections whose points were counted. Of several shards, a search that is not exact misses hits as a server's does.
-    `app.state.engine` holds what was stored.
+    `app.state.engine` holds what was stored. Numbers are read as a server reads them (`read_as_server`).
     """
     app = FastAPI()
+    app.router.route_class = _ReadingRoute
     app.state.version = version
     app.state.timeouts = []
     app.state.searches = []

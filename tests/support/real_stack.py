@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import httpx
 from fastapi import FastAPI
@@ -58,10 +59,10 @@ class RealStack:
     async def begin(self, **body: object) -> httpx.Response:
         return await self.client.put("/v1/collections/c", json=body)
 
-    async def send(self, documents: Sequence[dict[str, object]], **more: object) -> httpx.Response:
+    async def send(self, documents: Sequence[Mapping[str, object]], **more: object) -> httpx.Response:
         return await self.post("/documents", documents=list(documents), **more)
 
-    async def load(self, documents: Sequence[dict[str, object]] | None = None, **declared: object) -> None:
+    async def load(self, documents: Sequence[Mapping[str, object]] | None = None, **declared: object) -> None:
         """These documents, live, or 40 of a kind."""
         documents = numbered(40) if documents is None else documents
         assert (await self.begin(build="first", **declared)).status_code == 200
@@ -78,7 +79,7 @@ class RealStack:
             if state["generation"] == view["live"]
         }
 
-    async def states(self, service: str) -> dict[str, dict[str, object]]:
+    async def states(self, service: str) -> dict[str, dict[str, Any]]:
         """Returns a service's state of each generation."""
         client = {"lexical": self.lexical, "dense": self.dense, **self.others}[service]
         states = (await client.get("/v1/collections")).json()["collections"]

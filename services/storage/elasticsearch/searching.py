@@ -95,8 +95,7 @@ def field_clause(requirement: Requirement) -> Json:
         case OneOf(field, values):
             return {"terms": {f"fields.{field}": list(values)}}
         case Within(field, ranges):
-            bounds = [{"gte": low, "lte": high} for low, high in ranges]  # null is open
-            return _any([{"range": {f"fields.{field}": bound}} for bound in bounds])
+            return _any([{"range": {f"fields.{field}": bounds}} for bounds in ranges])
         case Exists(field, present=True):
             return {"exists": {"field": f"fields.{field}"}}
         case Exists(field):

@@ -11,7 +11,7 @@ from retrieval_client.adapters.langchain import GatewayRetriever, RerankerCompre
 KEY = os.environ["GATEWAY_API_KEY"]
 
 
-class TestGatewayRetriever(RetrieversIntegrationTests):
+class TestGatewayRetriever(RetrieversIntegrationTests):  # type: ignore[misc]  # of an environment of its own
     retriever_constructor = GatewayRetriever
     retriever_constructor_params = {
         "client": Client(os.environ["GATEWAY"], key=KEY),

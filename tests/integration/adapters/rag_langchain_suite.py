@@ -11,8 +11,8 @@ from retrieval_client.adapters.langchain import GatewayRetriever
 KEY = os.environ["GATEWAY_API_KEY"]
 
 
-class ReadingModel(FakeListChatModel):
-    read: list = []
+class ReadingModel(FakeListChatModel):  # type: ignore[misc]  # of an environment of its own
+    read: list[str] = []
 
     def _call(self, messages, *args, **kwargs):
         self.read.extend(message.content for message in messages)

@@ -160,7 +160,7 @@ def test_the_elasticsearch_of_a_secure_stack_is_secured_and_its_service_waits_fo
 def test_a_command_gets_the_key_of_an_elasticsearch_when_it_is_up(tmp_path: Path) -> None:
     lock = lock_data_directory(tmp_path, 1.0)
     show = "import os; print(*(os.environ[f'ELASTICSEARCH_{name}'] for name in ('URL', 'API_KEY', 'CA_FILE')))"
-    command = [sys.executable, "-m", "deploy.local.with_elasticsearch", tmp_path, sys.executable, "-c", show]
+    command = [sys.executable, "-m", "deploy.local.with_elasticsearch", str(tmp_path), sys.executable, "-c", show]
     waiting = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         time.sleep(1.0)

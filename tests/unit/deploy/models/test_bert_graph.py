@@ -109,11 +109,11 @@ def test_a_vocabulary_of_several_blocks_equals_one_product(tmp_path, monkeypatch
     build(*write_masked_lm(tmp_path), "masked-lm")
     feed = {name: np.ones((2, 5), dtype=np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
     feed["input_ids"] = np.arange(10).reshape(2, 5)
-    maxima = [
+    one, other = [
         onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feed)[0]
         for path in (whole, tmp_path / "model.onnx")
     ]
-    np.testing.assert_allclose(*maxima, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
 def test_a_head_that_the_checkpoint_lacks_is_refused(tmp_path):

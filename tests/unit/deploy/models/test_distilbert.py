@@ -49,10 +49,10 @@ def test_vocabulary_maxima_equal_a_textbook(tmp_path, head):
 
 
 def test_a_config_without_the_sizes_of_a_distilbert_is_refused(tmp_path):
-    config, *rest = write_distilbert(tmp_path)
+    config, weights, model = write_distilbert(tmp_path)
     config.write_text('{"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "activation": "gelu"}')
     with pytest.raises(ModelError, match="n_layers"):
-        build(config, *rest, "masked-lm")
+        build(config, weights, model, "masked-lm")
 
 
 @pytest.mark.parametrize("saturation", ["log", "log-log"])

@@ -90,7 +90,8 @@ def test_redirects_to_where_the_hub_keeps_large_files_are_followed(tmp_path, ori
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.host == "hub":
             return httpx.Response(302, headers={"location": f"https://bucket{request.url.path}"})
-        return there.handler(request)
+        response: httpx.Response = there.handler(request)
+        return response
 
     options = FetchOptions(tmp_path, "http://hub", httpx.MockTransport(answer))
     assert fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append).is_dir()

@@ -1,6 +1,6 @@
 """Every relevant document that is missing from the first hits has exactly one fate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -28,7 +28,7 @@ def given(ids: str, scored: str | None = None) -> StageCandidates:
 
 
 def fate(
-    stages: Sequence[dict[str, object]],
+    stages: Sequence[Mapping[str, object]],
     own: dict[str, StageCandidates],
     *,
     document: str = "x",

@@ -106,6 +106,7 @@ def test_holm_adjusts_as_statsmodels_does() -> None:
 def test_a_difference_of_the_minimum_detectable_size_needs_the_queries_that_there_are() -> None:
     values = normal(300, 0.0)
     detectable = minimum_detectable(values)
+    assert detectable is not None
     assert detectable == pytest.approx(2.81 * 0.1 / math.sqrt(300), rel=0.01)  # 2.80 is 1.96 + 0.84
     assert queries_needed([value + detectable for value in values]) == pytest.approx(300, abs=1)
 

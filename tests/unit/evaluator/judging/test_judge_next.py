@@ -23,8 +23,9 @@ def test_a_document_that_one_side_ranks_first_comes_before_one_that_both_rank_al
 
 def test_a_document_weighs_less_where_more_is_known_to_be_relevant() -> None:
     known = {f"k{number}": 3 for number in range(10)}
-    both = {"rich": ("a",), "poor": ("b",)}, {"rich": ("c",), "poor": ("d",)}
-    order = judge_next(*both, rich=known, poor={"k": 1}).order()
+    one: dict[str, tuple[str, ...]] = {"rich": ("a",), "poor": ("b",)}
+    other: dict[str, tuple[str, ...]] = {"rich": ("c",), "poor": ("d",)}
+    order = judge_next(one, other, rich=known, poor={"k": 1}).order()
     assert [pair.query for pair in order] == ["poor", "poor", "rich", "rich"]
 
 

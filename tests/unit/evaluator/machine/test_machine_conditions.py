@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_a_cgroup_of_version_2_counts_with_every_group_above_it(machine: Counted
     ],
 )
 def test_each_condition_beyond_its_limit_is_a_fault_in_every_case(
-    tmp_path: Path, shares: dict[str, float], said: str
+    tmp_path: Path, shares: dict[str, Any], said: str
 ) -> None:
     for case in range(0, 20, 4):
         machine = CountedMachine(tmp_path / str(case))

@@ -139,7 +139,7 @@ def test_every_metric_is_between_0_and_1_on_any_ranking() -> None:
 
 def test_a_perfect_order_has_1_in_every_metric_that_can_reach_it() -> None:
     for judgments, _ in random_cases():
-        perfect = {query: sorted(grades, key=lambda name, g=grades: -g[name]) for query, grades in judgments.items()}
+        perfect = {query: sorted(grades, key=grades.__getitem__, reverse=True) for query, grades in judgments.items()}
         figures = measure(judgments, perfect, list(judgments), AT_MOST_ONE_OF_IDEAL)
         answerable = [query for query, grades in judgments.items() if any(grades.values())]
         for metric, values in figures.items():

@@ -40,7 +40,7 @@ def test_equal_names_the_last_decimal_that_was_printed() -> None:
 
 
 def test_the_settings_that_explain_a_gap_are_named_with_both_values() -> None:
-    both = {"k1": 1.5, "missing": "dropped"}
+    both: Change = {"k1": 1.5, "missing": "dropped"}
     assert verdict(report(0.3273, "0.344", ({"k1": 1.5}, 0.3286, False), (both, 0.3441, True))) == (
         "Off by -0.0167 nDCG@10. Explained by k1 (1.5 instead of 1.2) and queries without hits (dropped instead of "
         "counted as 0), together."
@@ -63,7 +63,8 @@ def test_an_engine_that_is_not_lucene_is_told() -> None:
 
 
 def test_the_table_has_single_settings_and_what_explains_the_gap() -> None:
-    both, other = {"k1": 1.5, "missing": "dropped"}, {"k1": 1.5, "b": 0.4}
+    both: Change = {"k1": 1.5, "missing": "dropped"}
+    other: Change = {"k1": 1.5, "b": 0.4}
     page = render_parity(
         report(0.3273, "0.344", ({"k1": 1.5}, 0.3286, False), (both, 0.3441, True), (other, 0.3, False))
     )

@@ -1,5 +1,7 @@
 """What a pipeline is estimated to cost, from the measured times of stages."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from evaluator.replay.cost_model import FUSION, LegBounds, StageSample, arm_samples, cost_model
@@ -20,7 +22,7 @@ ANY = LegBounds({}, 10)
 MS = {"lexical": 10.0, "dense": 30.0, "fuse": 1.0, "rerank": 400.0}
 
 
-def pipeline(*stages: dict[str, object]) -> Pipeline:
+def pipeline(*stages: Mapping[str, object]) -> Pipeline:
     return Pipeline.model_validate({"name": "p", "stages": list(stages)})
 
 

@@ -1,6 +1,6 @@
 """The points of a grid are pipelines with the settings of the run's own, and none stands twice."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -19,7 +19,7 @@ RERANK = {"kind": "rerank", "top": 100}
 SMALL = Grid(leg_depths=(50,), k=(60,), weights=(0.5,), normalisations=(), rerank_depths=(20,), rerank_weights=(0.4,))
 
 
-def collected(*pipelines: list[Mapping[str, object]]) -> CandidatesReport:
+def collected(*pipelines: Sequence[Mapping[str, object]]) -> CandidatesReport:
     """What attributing a run of these stages leaves."""
     named = {f"p{at}": Pipeline.model_validate({"name": f"p{at}", "stages": one}) for at, one in enumerate(pipelines)}
     probes = probes_of(list(named.values()), frozenset({"dense"}))

@@ -47,6 +47,9 @@ def test_percentiles_are_samples_in_order_whatever_came_first(samples: list[floa
     again = summarise(shuffled)
     assert (figures.p50, figures.p95, figures.max) == (again.p50, again.p95, again.max)
     p50, p95, most = (time.unchecked_ms for time in (figures.p50, figures.p95, figures.max))
+    assert p50 is not None
+    assert p95 is not None
+    assert most is not None
     assert p50 in samples
     assert p50 <= p95 <= most == max(samples)
 

@@ -8,7 +8,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment, collection_name, experiment_path, read_experiment
 from evaluator.steps.arms import with_preset
 from evaluator.steps.rank import choose_queries
-from services.contracts.pipelines import Pipeline
+from services.contracts.pipelines import Fuse, Pipeline, Retrieve
 
 PIPELINE = Pipeline.model_validate(
     {
@@ -33,7 +33,9 @@ def experiment(**given: object) -> Experiment:
 
 def test_a_preset_is_set_in_lexical_retrieves_only() -> None:
     changed = with_preset(PIPELINE, "anserini-flat", frozenset({"words"}))
-    assert [source.preset for source in changed.stages[0].inputs] == ["anserini-flat", None]
+    fusion = changed.stages[0]
+    assert isinstance(fusion, Fuse)
+    assert [source.preset for source in fusion.inputs if isinstance(source, Retrieve)] == ["anserini-flat", None]
     assert changed.fingerprint != PIPELINE.fingerprint
     assert [one.stage for one in changed.identified][-1] == changed.stages[-1]
     assert with_preset(PIPELINE, "anserini-flat", frozenset()) == PIPELINE

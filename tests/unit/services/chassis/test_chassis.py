@@ -12,6 +12,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Message
 
 from services.chassis.app import create_app, router
 from services.chassis.deadlines import current_deadline
@@ -26,7 +27,7 @@ from services.contracts.health import Check
 from services.contracts.query import SearchRequest
 
 
-def small_app(**settings: int) -> FastAPI:
+def small_app(**settings: Any) -> FastAPI:
     @asynccontextmanager
     async def opened():
         routes = router()
@@ -228,14 +229,14 @@ async def test_metrics_count_by_route_and_status(client: httpx.AsyncClient) -> N
 async def test_a_disconnect_cancels_the_work() -> None:
     app = small_app()
     async with app.router.lifespan_context(app):
-        messages: asyncio.Queue[dict[str, object]] = asyncio.Queue()
-        sent: list[dict[str, object]] = []
+        messages: asyncio.Queue[Message] = asyncio.Queue()
+        sent: list[Message] = []
         scope = {
             "type": "http", "method": "GET", "path": "/sleep", "raw_path": b"/sleep", "query_string": b"",
             "headers": [], "scheme": "http", "server": ("small", 80), "root_path": "", "http_version": "1.1",
         }  # fmt: skip
 
-        async def send(message: dict[str, object]) -> None:
+        async def send(message: Message) -> None:
             sent.append(message)
 
         await messages.put({"type": "http.request", "body": b"", "more_body": False})

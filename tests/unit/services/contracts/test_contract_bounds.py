@@ -69,7 +69,8 @@ DEEP: dict[str, tuple[type[BaseModel], object]] = {
 def wide(model: type[BaseModel]) -> Iterator[object]:
     """Every field with 65,000 wrong items, and with 1,000 wrong keys."""
     for name in model.model_fields:
-        for item in ({}, [], 1, "a", None):
+        items: tuple[object, ...] = ({}, [], 1, "a", None)
+        for item in items:
             yield {name: [item] * 65_000}
         yield {name: {f"k{place}": [] for place in range(1_000)}}
     yield {f"k{place}": 1 for place in range(1_000)}

@@ -85,7 +85,7 @@ def roberta_nodes(pad=1):
         node("Gather", ["table", "positions"], "values"),
         node("Cast", ["attention_mask"], "mask", to=1),
         node("Mul", ["values", "mask"], "masked"),
-        constant("axis", np.int64([1])),
+        constant("axis", np.array([1], np.int64)),
         node("ReduceSum", ["masked", "axis"], "logits", keepdims=1),
     ]
 

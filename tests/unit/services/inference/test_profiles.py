@@ -30,7 +30,7 @@ def listed():
 @pytest.fixture
 def file(tmp_path):
     def write(*models: object) -> Path:
-        path = tmp_path / "models.yaml"
+        path: Path = tmp_path / "models.yaml"
         path.write_text(yaml.safe_dump({"models": list(models)}))
         return path
 

@@ -124,11 +124,11 @@ def test_three_logits_are_refused(tmp_path, runtime):
 def test_a_batch_that_the_graph_cannot_take_is_an_error_with_its_shape(tmp_path, runtime):
     # Four tokens are split into pairs of two; three cannot be.
     nodes = [
-        constant("pairs", np.int64([-1, 2])),
+        constant("pairs", np.array([-1, 2], np.int64)),
         node("Reshape", ["input_ids", "pairs"], "split"),
-        constant("back", np.int64([0, 0, 1])),
+        constant("back", np.array([0, 0, 1], np.int64)),
         node("Reshape", ["input_ids", "back"], "wide"),
-        constant("none", np.int64([0])),
+        constant("none", np.array([0], np.int64)),
         node("ReduceSum", ["split"], "sum", keepdims=0),
         node("Mul", ["sum", "none"], "nought"),
         node("Add", ["wide", "nought"], "shifted"),

@@ -16,6 +16,7 @@ from services.contracts.passages import Passages
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
+from services.inference.partial_scores import PartialScores
 from services.inference.passages import Split
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
@@ -243,7 +244,8 @@ async def test_a_slow_first_measurement_does_not_refuse_passages_for_good(tmp_pa
     passages = ["w2 " * 9] * 20
 
     async def scored() -> int:
-        return 20 - (await scorer.score_until("w1", passages, Deadline.after_ms(400))).scores.count(None)
+        partial: PartialScores = await scorer.score_until("w1", passages, Deadline.after_ms(400))
+        return 20 - partial.scores.count(None)
 
     assert await scored() == 0
     for _ in range(trials):
@@ -302,7 +304,7 @@ async def test_pooling_by_cls_takes_the_first_token(tmp_path, opened):
 async def test_the_score_of_two_logits_is_their_difference(tmp_path, opened):
     nodes = [
         *sum_of_ids("relevant"),
-        constant("one", np.float32([[1.0]])),
+        constant("one", np.array([[1.0]], np.float32)),
         node("Mul", ["relevant", "one"], "scaled"),
         node("Neg", ["scaled"], "irrelevant"),
         node("Concat", ["irrelevant", "relevant"], "logits", axis=1),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import Stemmer
+import Stemmer  # type: ignore[import-not-found]  # one file of machine code, without types
 from hypothesis import given
 from hypothesis import strategies as st
 

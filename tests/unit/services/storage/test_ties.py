@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from services.contracts.retrieval import FIRST_EXTRA
 from services.contracts.scored import Scored
-from services.storage.ties import FIRST_EXTRA, MOST_EXTRA, settle_ties
+from services.storage.ties import MOST_EXTRA, settle_ties
 
 
 class Engine:

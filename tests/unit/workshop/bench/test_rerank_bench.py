@@ -144,7 +144,11 @@ def test_a_dequantised_graph_gives_what_its_own_nodes_give():
         helper.make_node("DequantizeLinear", ["w_q", "w_s", "w_z"], ["w"], axis=1),
         helper.make_node("MatMul", ["x", "w"], ["y"]),
     ]
-    stored = {"w_q": weight, "w_s": np.float32([0.5, 1, 2, 3]), "w_z": np.int8([0, 1, 2, -3])}
+    stored: dict[str, np.ndarray] = {
+        "w_q": weight,
+        "w_s": np.array([0.5, 1, 2, 3], np.float32),
+        "w_z": np.array([0, 1, 2, -3], np.int8),
+    }
     graph = helper.make_graph(
         nodes,
         "g",
@@ -153,7 +157,7 @@ def test_a_dequantised_graph_gives_what_its_own_nodes_give():
         [numpy_helper.from_array(value, name) for name, value in stored.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    feed = {"x": np.float32([[1, -2, 3]])}
+    feed = {"x": np.array([[1, -2, 3]], np.float32)}
     # Left to itself, ONNX Runtime turns the two nodes into one that computes in int8.
     as_written = ort.SessionOptions()
     as_written.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -198,6 +202,8 @@ def test_a_small_run_with_ours_alone_measures_session_http_and_floor(tmp_path: P
     report = bench(arguments)
     assert list(report.sets) == (["short", "scifact", "mixed"] if SCIFACT.is_dir() else ["short", "mixed"])
     assert len(report.turns) == len(report.sets) * 3
+    assert report.http is not None
+    assert report.floor is not None
     assert all(share.median > 0 for share in report.http.share.values())
     assert all(0 < share.median < 2 for share in report.floor.share_by_cpu.values())
     assert report.largest_difference == {HTTP: pytest.approx(0.0, abs=1e-6)}

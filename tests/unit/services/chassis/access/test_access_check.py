@@ -33,7 +33,9 @@ async def test_without_a_key_the_answer_says_how_to_send_one(client: httpx.Async
 
 @pytest.mark.parametrize("header", ["Basic dXNlcjpwYXNz", "Bearer", "Bearer ", "rsk_1_2", "", "Bearer \xff"])
 async def test_another_header_is_no_key(client: httpx.AsyncClient, header: str) -> None:
-    answer = await client.post("/v1/collections/c/search", json={}, headers={"authorization": header.encode("latin-1")})
+    answer = await client.post(
+        "/v1/collections/c/search", json={}, headers={b"authorization": header.encode("latin-1")}
+    )
     assert answer.status_code == 401
 
 

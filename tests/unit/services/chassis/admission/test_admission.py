@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -31,7 +33,7 @@ PAGE = "https://shop.example"
 class Work:
     """An app whose work and writes last until they are released. A page of one other origin may call it."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.go = asyncio.Event()
         self.begun = 0
         self.begins = asyncio.Semaphore(0)
@@ -226,13 +228,17 @@ def test_callers_who_hang_up_just_before_a_search_do_not_block_it() -> None:
         assert [caller.answer()[0] for caller in (first, living)] == [200, 200]
 
 
+def _works_on(server: DrainingServer, requests: int) -> bool:
+    return len(server.server_state.tasks) == requests
+
+
 @contextmanager
 def overloaded(bounds: ConnectionBounds | None = None) -> Iterator[tuple[DrainingServer, Caller]]:
     """A server that refuses work before it is read, and who was refused: one request is in work, another one waits."""
     with working(bounds, max_in_flight=1, max_waiting=1) as (_, server), callers(port_of(server), 3) as asking:
         for place, caller in enumerate(asking[:2], start=1):
             caller.send(SEARCH)
-            wait_for(lambda place=place: len(server.server_state.tasks) == place, within_s=5.0)
+            wait_for(partial(_works_on, server, place), within_s=5.0)
         assert asking[2].send(SEARCH).answer()[0] == 429
         yield server, asking[2]
 
@@ -280,7 +286,8 @@ def test_an_early_refusal_arrives_whole_where_its_head_alone_fills_the_buffer() 
         loop, sent = server.servers[0].get_loop(), threading.Event()
 
         def fill() -> None:
-            (protocol,) = [one for one in server.server_state.connections if one.client == slow.socket.getsockname()]
+            connections: set[Any] = server.server_state.connections
+            (protocol,) = [one for one in connections if one.client == slow.socket.getsockname()]
             while not protocol.transport.get_write_buffer_size():
                 protocol.transport.write(b"a" * 10_000)
             protocol.transport.set_write_buffer_limits(high=protocol.transport.get_write_buffer_size() + 50)
@@ -299,7 +306,7 @@ def test_an_overloaded_lane_refuses_before_the_body_has_arrived_and_keeps_the_co
         first, second, third, late = asking
         for place, caller in enumerate((first, second), start=1):
             caller.send(SEARCH)
-            wait_for(lambda place=place: len(server.server_state.tasks) == place, within_s=5.0)
+            wait_for(partial(_works_on, server, place), within_s=5.0)
         assert third.send(SEARCH).answer()[0] == 429
         assert late.send(posted("/v1/collections/c/search", 4)).answer()[0] == 429
         server.servers[0].get_loop().call_soon_threadsafe(work.go.set)

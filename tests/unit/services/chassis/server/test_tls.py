@@ -187,7 +187,7 @@ def test_a_broken_certificate_is_logged_once_and_the_one_before_stays(
 def test_a_pair_that_cannot_be_used_is_one_sentence_at_the_start(made: Certificates, tmp_path: Path) -> None:
     one, other = made.issue(), made.issue()
     locked = tmp_path / "locked.key"
-    encrypt = ["openssl", "ec", "-in", one.key, "-out", locked, "-aes256", "-passout", "pass:secret"]
+    encrypt: list[str | Path] = ["openssl", "ec", "-in", one.key, "-out", locked, "-aes256", "-passout", "pass:secret"]
     subprocess.run(encrypt, check=True, capture_output=True)
     told = {}
     for name, pair in {

@@ -5,6 +5,7 @@ import re
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -139,7 +140,7 @@ async def test_the_errors_of_a_store_that_is_not_there_show_no_key(store: str) -
     opened: LexicalEngine | VectorStore
     call: Awaitable[object]
     if store == "elasticsearch":
-        given = {f"elasticsearch_{name}": key for name, key in KEYS.items()}
+        given: dict[str, Any] = {f"elasticsearch_{name}": key for name, key in KEYS.items()}
         opened = open_engine(LexicalSettings(engine="elasticsearch", elasticsearch_url=nowhere, **given))
         call = opened.state("notes@1")
     else:
