@@ -34,32 +34,32 @@ FILES: dict[str, bytes] = {
     "shop.jsonl": b'{"id": "j1", "title": "Tyre", "text": "Rolls", "metadata": {"size": 28, "tags": ["a", "b"]}}\n'
     b'{"id": "j2", "title": "Tube", "text": "Holds air", "metadata": {"size": "28 inch", "big": 9007199254740993}}\n',
     "list.json": b'[{"id": 7, "title": null, "body": "A number is its id"}, {"id": "k2", "body": ["Two", "texts"]}]',
-    "notes/obsidian.md": b"---\n# a comment\ntags: [repair, winter]\ndate created: 2024-05-31\naliases:\n  - Brakes\n---\n"
+    "notes/obsidian.markdown": b"---\n# a comment\ntags: [repair, winter]\ndate created: 2024-05-31\naliases:\n  - Brakes\n---\n"
     b"# Brake pads\n\nSee [[Rims|the rims]] first.\n\n| part | size |\n|-|-|\n| stem bolts<br>seat clamp | 5 |\n",
-    "notes/folded.md": b"---\ntitle: >-\n  A title over\n  two lines\nzip: 02139\n---\nBelow the folded title.\n",
-    "notes/quoted.md": b"---\ntitle: 'It''s here'\ndraft: yes\n---\nBelow the quoted title.\n",
-    "notes/commented.md": b"---\r\ntitle: Plain # a comment\r\n---\r\nBelow the plain title.\r\n",
-    "notes/hugo.md": b'+++\ntitle = "From Hugo"\ndate = 2024-05-31T12:00:00Z\n+++\nBelow the title in TOML.\n',
-    "notes/break.md": b"---\n\nA thematic break, not front matter: it has no key.\n\n---\n\nThe end.\n",
-    f"notes/{KAZAN}.md": f"# {KAZAN}\n\nA train goes every day.\n".encode(),
-    "notes/languages.md": "# हिन्दी\n\nयह हिन्दी में लिखा गया है।\n\n# 日本語\n\n自転車は駅の前にあります。毎日使います。\n".encode(),
+    "notes/folded.markdown": b"---\ntitle: >-\n  A title over\n  two lines\nzip: 02139\n---\nBelow the folded title.\n",
+    "notes/quoted.markdown": b"---\ntitle: 'It''s here'\ndraft: yes\n---\nBelow the quoted title.\n",
+    "notes/commented.markdown": b"---\r\ntitle: Plain # a comment\r\n---\r\nBelow the plain title.\r\n",
+    "notes/hugo.markdown": b'+++\ntitle = "From Hugo"\ndate = 2024-05-31T12:00:00Z\n+++\nBelow the title in TOML.\n',
+    "notes/break.markdown": b"---\n\nA thematic break, not front matter: it has no key.\n\n---\n\nThe end.\n",
+    f"notes/{KAZAN}.markdown": f"# {KAZAN}\n\nA train goes every day.\n".encode(),
+    "notes/languages.markdown": "# हिन्दी\n\nयह हिन्दी में लिखा गया है।\n\n# 日本語\n\n自転車は駅の前にあります。毎日使います。\n".encode(),
     "notes/thai.txt": "จักรยานอยู่หน้าสถานี".encode("utf-8-sig"),
 }
 TITLES = {
     "x1": "Bell", "x2": "Lock", "t1": "Pump", "t2": "Saddle", "l1": "Käse", "g1": "🔥", "g2": "Tool", "h1": "Open",
     "h2": "Kettle", "h3": "Pot", "m1": "", "m2": "", "q1": "Oil can", "q2": "Rim", "q3": "NULL", "c1": "Chain",
     "c2": "Cog", "n1": "Long", "n2": "Short", "j1": "Tyre", "j2": "Tube", "7": "", "k2": "",
-    "obsidian.md": "Brake pads", "folded.md": "A title over two lines", "quoted.md": "It's here",
-    "commented.md": "Plain", "hugo.md": "From Hugo", "break.md": "break",
-    unicodedata.normalize("NFC", f"{KAZAN}.md"): KAZAN,
-    "languages.md": "हिन्दी", "thai.txt": "thai",
+    "obsidian.markdown": "Brake pads", "folded.markdown": "A title over two lines", "quoted.markdown": "It's here",
+    "commented.markdown": "Plain", "hugo.markdown": "From Hugo", "break.markdown": "break",
+    unicodedata.normalize("NFC", f"{KAZAN}.markdown"): KAZAN,
+    "languages.markdown": "हिन्दी", "thai.txt": "thai",
 }  # fmt: skip
 TEXTS = {
     "x1": "Rings; loudly", "x2": "Two\nlines", "t1": "First line\nsecond line", "t2": 'A "soft" seat',
     "g2": 'Says "no"', "h1": '"First of two lines', "h2": 'Boils water"', "m1": '"Hello" she said.',
-    "m2": 'A 5" nail is not a 6" nail', "k2": "Two\ntexts", "folded.md": "Below the folded title.",
-    "quoted.md": "Below the quoted title.", "commented.md": "Below the plain title.",
-    "hugo.md": "Below the title in TOML.",
+    "m2": 'A 5" nail is not a 6" nail', "k2": "Two\ntexts", "folded.markdown": "Below the folded title.",
+    "quoted.markdown": "Below the quoted title.", "commented.markdown": "Below the plain title.",
+    "hugo.markdown": "Below the title in TOML.",
 }  # fmt: skip
 METADATA = ("Preis, netto, brutto", "zip", "version", "released", "price", "notes", "tags", "date created", "draft")
 
@@ -88,11 +88,11 @@ def test_no_document_of_hostile_files_is_lost_or_changed(dataset: Dataset) -> No
     found = {document.id: document for document in dataset.documents()}
     assert {identity: document.title for identity, document in found.items()} == TITLES
     assert {identity: found[identity].text for identity in TEXTS} == TEXTS
-    assert "stem bolts seat clamp" in found["obsidian.md"].text
-    assert not {"tags", "comment", "aliases"} & set(found["obsidian.md"].text.split())
-    assert {found["l1"].metadata["zip"], found["folded.md"].metadata["zip"]} == {"02139"}
+    assert "stem bolts seat clamp" in found["obsidian.markdown"].text
+    assert not {"tags", "comment", "aliases"} & set(found["obsidian.markdown"].text.split())
+    assert {found["l1"].metadata["zip"], found["folded.markdown"].metadata["zip"]} == {"02139"}
     assert (found["g1"].metadata["version"], found["g2"].metadata["version"]) == ("1.9", "1.10")
-    assert found["obsidian.md"].metadata["tags"] == ("repair", "winter")
+    assert found["obsidian.markdown"].metadata["tags"] == ("repair", "winter")
 
 
 def test_fields_have_the_one_kind_that_all_their_values_fit(dataset: Dataset) -> None:
@@ -112,6 +112,6 @@ async def test_what_the_check_accepts_is_loaded_whole(dataset: Dataset, tmp_path
         report = await ingest(client, experiment, load_dataset(experiment))
         assert report.documents == len(TITLES)
         assert {backend.indexed for backend in report.backends.values()} == {len(TITLES)}
-        for query, found in (("हिन्दी", "languages.md"), ("🔥", "g1"), ("izmir kettle", "h2")):
+        for query, found in (("हिन्दी", "languages.markdown"), ("🔥", "g1"), ("izmir kettle", "h2")):
             answer = await stack.post("/search", query=query, pipeline="bm25")
             assert [hit["id"] for hit in answer.json()["hits"]][:1] == [found]
