@@ -34,6 +34,7 @@ _SEPARATOR = re.compile(r'"?sep=([,;|\t])"?')
 # What only MySQL writes: a cell `\N`, or a backslash before a quote that neither ends a cell nor is doubled.
 _ESCAPED = re.compile(r'(?<![^,;\t])\\N(?![^,;\t])|(?<!\\)\\"(?![",;\t]|$)')
 _TAB_CELL = re.compile(r'(?:\A|\t)(?:"([^"]*(?:""[^"]*)*)"(?![^\t])|([^\t]*))')
+_OPEN_CELL = re.compile(r'(?:\A|\t)(?:"[^"]*(?:""[^"]*)*"(?![^\t])|("[^"]*(?:""[^"]*)*\Z)|[^\t]*)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,23 +220,23 @@ def _tab_rows(lines: Iterator[str], number: int) -> Iterator[tuple[int, list[str
     tabs = -1  # of the header; none is known yet
     while ahead or (ahead := deque(islice(lines, 1))):
         line, taken = ahead.popleft(), 0
-        joined, found = line, _TAB_CELL.findall(line)
-        if tabs >= 0 and any(loose[:1] == '"' for _, loose in found):
+        found = _TAB_CELL.findall(line)
+        if _may_go_on(line, tabs):
             ahead.extend(islice(lines, MOST_CELL_LINES - len(ahead)))
             for count, following in enumerate(ahead, start=1):
                 # The end of a row's first cell stands in a line with all tabs.
                 first = tabs and not taken and "\t" not in line and '"' in following.partition("\t")[0]
                 if following.count("\t") >= tabs and not first:
                     break
-                joined = f"{joined}\n{following}"
                 if '"' not in following.replace('""', ""):
                     continue
+                joined = "\n".join((line, *islice(ahead, count)))
                 whole = _TAB_CELL.findall(joined)
                 if any("\n" in loose for _, loose in whole):
                     break
                 if len(whole) == tabs + 1:
                     found, taken = whole, count
-                if not any(loose[:1] == '"' for _, loose in whole):
+                if not _may_go_on(joined, tabs):
                     break
         cells = [enclosed.replace('""', '"') or loose for enclosed, loose in found]
         if tabs < 0 and line.strip():
@@ -244,6 +245,11 @@ def _tab_rows(lines: Iterator[str], number: int) -> Iterator[tuple[int, list[str
         for _ in range(taken):
             ahead.popleft()
         number += 1 + taken
+
+
+def _may_go_on(text: str, tabs: int) -> bool:
+    """Returns whether later quotes may close a cell of the row: one is open at the end, and within the header's."""
+    return '"' in text and any(_OPEN_CELL.findall(text)[: tabs + 1])
 
 
 def _objects(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:

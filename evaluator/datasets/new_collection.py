@@ -183,7 +183,7 @@ def _write_corpus(
             if document.stripped:
                 notes.left_out("documents with control characters, which are removed", place)
             if found.trimmed:
-                notes.left_out("ids with white space or quotes around them, which are removed", place)
+                notes.left_out("ids that are changed: no white space or quotes around them, and NFC", place)
             names.add(document)
             inference.add(document.metadata, document.metadata.keys() - {FOLDER} if as_written else ())
             line = {"_id": document.id, "title": document.title, "text": document.text}

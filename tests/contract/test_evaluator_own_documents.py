@@ -362,6 +362,7 @@ def test_a_name_is_the_same_however_its_accents_are_stored(tmp_path: Path, files
     asked.write_text(asked.read_text() + in_form(files, "thé,Öl\n"))
     done = evaluator("from", folder, table, "--queries", asked, "--to", tmp_path / "made")
     assert done.exit_code == 0, done.stderr
+    assert ("NFC" in done.stderr) == (files == "NFD")  # what was changed of an id
     read = read_dataset(tmp_path / "made", strict=True)
     assert read.judgments == {
         "leaf": {"Café/Thé vert.markdown": 1}, "leaf-too": {"Café/Thé vert.markdown": 1}, "milk": {"Crème.txt": 1},

@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.datasets.field_sources import table_rows
+from evaluator.datasets.field_sources import _tab_rows, table_rows
 from evaluator.datasets.placed_documents import ReadingNotes
 
 HEADER = ("id", "title", "text")
@@ -63,3 +64,11 @@ def test_every_line_of_a_tsv_file_without_enclosed_cells_is_a_row(rows: list[lis
     for given_cells, cells in zip(rows, found, strict=True):
         for written, cell in zip(given_cells, cells, strict=True):
             assert cell in (written, written[1:-1].replace('""', '"'))
+
+
+@pytest.mark.timeout(20)  # a row that reads all lines behind it would take minutes
+@pytest.mark.parametrize("line", ['"\t"c', '""b', '1\t""b', '1\t"b', '"'])
+def test_the_time_of_a_tsv_file_is_linear_in_its_lines_whatever_quotes_stay_open(line: str) -> None:
+    lines = [line] * 20_000
+    rows = [cells for _, cells in _tab_rows(iter(["id\ttitle\ttext", *lines]), 1)]
+    assert "".join(cell for cells in rows[1:] for cell in cells).count(line[-1]) >= len(lines) // 2
