@@ -40,7 +40,7 @@ FILES: dict[str, bytes] = {
     "notes/quoted.markdown": b"---\ntitle: 'It''s here'\ndraft: yes\n---\nBelow the quoted title.\n",
     "notes/commented.markdown": b"---\r\ntitle: Plain # a comment\r\n---\r\nBelow the plain title.\r\n",
     "notes/hugo.markdown": b'+++\ntitle = "From Hugo"\ndate = 2024-05-31T12:00:00Z\n+++\nBelow the title in TOML.\n',
-    "notes/break.markdown": b"---\n\nA thematic break, not front matter: it has no key.\n\n---\n\nThe end.\n",
+    "notes/break.markdown": b"---\n\nA rule begins no front matter.\n\n---\n\nThe end.\n",
     f"notes/{KAZAN}.markdown": f"# {KAZAN}\n\nA train goes every day.\n".encode(),
     "notes/languages.markdown": "# हिन्दी\n\nयह हिन्दी में लिखा गया है।\n\n# 日本語\n\n自転車は駅の前にあります。毎日使います。\n".encode(),
     "notes/thai.txt": "จักรยานอยู่หน้าสถานี".encode("utf-8-sig"),
@@ -59,7 +59,7 @@ TEXTS = {
     "g2": 'Says "no"', "h1": '"First of two lines', "h2": 'Boils water"', "m1": '"Hello" she said.',
     "m2": 'A 5" nail is not a 6" nail', "k2": "Two\ntexts", "folded.markdown": "Below the folded title.",
     "quoted.markdown": "Below the quoted title.", "commented.markdown": "Below the plain title.",
-    "hugo.markdown": "Below the title in TOML.",
+    "hugo.markdown": "Below the title in TOML.", "break.markdown": "A rule begins no front matter.\n\nThe end.",
 }  # fmt: skip
 METADATA = ("Preis, netto, brutto", "zip", "version", "released", "price", "notes", "tags", "date created", "draft")
 
