@@ -87,7 +87,7 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
         if self.store == "qdrant" and not self.qdrant_url:
             store = f"{self.model_config.get('env_prefix', '')}STORE"
             raise ValueError(
-                f"{store}=qdrant needs the address of a Qdrant server (1.16 or newer) in QDRANT_URL, for example "
+                f"{store}=qdrant needs the address of a Qdrant server (1.17 or newer) in QDRANT_URL, for example "
                 f"http://127.0.0.1:6333; {store}=edge needs no server."
             )
         return self

@@ -1,11 +1,13 @@
-"""Owns the connection to a Qdrant server: its clients, its version, and a deadline around every call.
+"""Owns the connection to a Qdrant server: its clients, which version it has, and a deadline around every call.
 
 Does not know collections.
 """
 
 import asyncio
 import importlib.metadata
+import logging
 import math
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,15 +20,20 @@ from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient
 
 from services.chassis.deadlines import MOST_MS, current_deadline
-from services.chassis.errors import DeadlineExceeded, ProblemError
+from services.chassis.errors import DeadlineExceeded, ProblemError, UpstreamFailed
 from services.chassis.settings.trust import context_for
 from services.contracts.health import Check
 from services.files.regular_file import read_regular
 from services.vectorstore.qdrant_errors import qdrant_errors
-from services.vectorstore.qdrant_version import SUPPORTED, VersionCache
-from services.vectorstore.representation import Representation
+from services.vectorstore.representation import MultiVector, Representation, Storage
+
+logger = logging.getLogger(__name__)
 
 READY_SECONDS = 2.0
+SUPPORTED = "1.17 and newer are supported"
+_OLDEST = (1, 17)  # the first that takes a timeout with every change of points
+# The first with TurboQuant of 1 bit and of 8 bits a component.
+_FIRST_WITH: dict[Storage, tuple[int, int]] = {"bits": (1, 18), "int8": (1, 20)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,41 +89,53 @@ def _client_of(server: QdrantServer, key: SecretStr | None) -> AsyncQdrantClient
 
 
 class QdrantConnection:
-    """Owns the clients and the cached version of their server."""
+    """Owns the clients, and knows which version of their server answered last."""
 
     def __init__(self, clients: QdrantClients) -> None:
         self.clients = clients
-
-        async def ask() -> str:
-            with qdrant_errors("any"):
-                return (await clients.reading.info()).version
-
-        self._server = VersionCache(ask)
+        self._answered: str | None = None
 
     @property
     def engine(self) -> str:
         """The versions of the server that answered last, and of the client."""
         client = importlib.metadata.version("qdrant-client")
-        return f"qdrant {self._server.last} (client {client})" if self._server.last else f"qdrant (client {client})"
+        return f"qdrant {self._answered} (client {client})" if self._answered else f"qdrant (client {client})"
 
     async def ready(self) -> Check:
         """Returns whether the server answers with a supported version; never raises."""
         try:
             async with asyncio.timeout(READY_SECONDS):
-                version = await self._server.refresh()
+                await self._version()
         except TimeoutError:
             return Check(name="store", ok=False, detail=f"Qdrant did not answer within {READY_SECONDS:g} s.")
         except ProblemError as error:
             return Check(name="store", ok=False, detail=error.detail)
-        return Check(name="store", ok=True, detail=f"qdrant {version.text}; {SUPPORTED}")
+        return Check(name="store", ok=True, detail=f"qdrant {self._answered}; {SUPPORTED}")
 
     async def refuse_too_old(self, representation: Representation) -> None:
         """Raises UpstreamFailed if the server is too old for our collections, or for those of this representation."""
-        (await self._server.version()).refuse(representation)
+        storage = representation.storage if isinstance(representation, MultiVector) else "fp32"
+        first = _FIRST_WITH.get(storage, _OLDEST)
+        if await self._version() < first:
+            raise UpstreamFailed(
+                f"Qdrant {self._answered} at QDRANT_URL cannot store token vectors as {storage}: update it to "
+                f"{first[0]}.{first[1]}, or store them as fp16."
+            )
 
-    async def write_timeout(self, seconds: int) -> int | None:
-        """Returns the timeout for a change of points: `seconds`, or None if the server would refuse one."""
-        return seconds if (await self._server.version()).stops_writes else None
+    async def _version(self) -> tuple[int, int]:
+        """Asks the server for its version, as (major, minor). Raises UpstreamFailed if it is none, or too old."""
+        with qdrant_errors("any"):
+            text = (await self.clients.reading.info()).version
+        if text != self._answered:
+            logger.info("Qdrant %s answers; %s.", text, SUPPORTED)
+            self._answered = text
+        found = re.match(r"(\d+)\.(\d+)", text)
+        if found is None:
+            raise UpstreamFailed(f"What answers at QDRANT_URL gives no version of Qdrant ({text!r}); {SUPPORTED}.")
+        number = (int(found[1]), int(found[2]))
+        if number < _OLDEST:
+            raise UpstreamFailed(f"Qdrant {text} at QDRANT_URL is too old: {SUPPORTED}, so update it.")
+        return number
 
     @asynccontextmanager
     async def within(self, generation: str, *, writes: bool = False) -> AsyncIterator[int]:
@@ -127,13 +146,8 @@ class QdrantConnection:
         remaining = current_deadline().remaining_s
         try:
             async with asyncio.timeout(remaining):
-                try:
-                    with qdrant_errors(generation, writes=writes):
-                        yield max(1, math.ceil(remaining))
-                except ProblemError as error:
-                    if error.status in (502, 503):
-                        self._server.forget()
-                    raise
+                with qdrant_errors(generation, writes=writes):
+                    yield max(1, math.ceil(remaining))
         except TimeoutError as error:
             raise DeadlineExceeded("Qdrant did not answer within X-Deadline-Ms; send a larger one.") from error
 

@@ -49,7 +49,7 @@ class _CollectionMetadata(BaseModel):
 
 
 def metadata_of(spec: GenerationSpec, prefix: str) -> dict[str, object]:
-    """Returns the metadata that the server stores with a collection (since Qdrant 1.16)."""
+    """Returns the metadata that the server stores with a collection."""
     match spec.representation:
         case Dense(dimension=dimension, distance="dot"):
             vectors: dict[str, object] = {"dimension": dimension}

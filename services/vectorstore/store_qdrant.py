@@ -137,8 +137,7 @@ class QdrantStore:
         except UnknownCollection as error:
             raise StampMismatch(
                 f"The collection {collection} on the Qdrant server is not ours (or a newer release made it): remove "
-                "it, set another prefix (a setting such as DENSE_PREFIX), or, if the server is older than 1.16, "
-                "update it."
+                "it, or set another prefix (a setting such as DENSE_PREFIX)."
             ) from error
         refuse_other_spec(there, spec)
         if (more := with_more_backends(there.declaration, spec.declaration)) is not None:
@@ -206,23 +205,21 @@ class QdrantStore:
         timely = [point for point in points if point.id not in newer]
         for part in parts_to_send(timely):
             async with self._within(generation, writes=True) as seconds:
-                stop = await self._connection.write_timeout(seconds)
                 await self._writing.upsert(
                     self._collection(generation),
                     [structs[point.id] for point in timely[part]],
                     wait=True,
                     update_filter=older_filter(version),
-                    timeout=stop,
+                    timeout=seconds,
                 )
         return newer
 
     async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
         """Changes payloads alone, on the condition that the server checks for each."""
         async with self._within(generation, writes=True) as seconds:
-            stop = await self._connection.write_timeout(seconds)
             older = contents_filter(contents, before=version)
             await self._writing.set_payload(
-                self._collection(generation), {"version": version}, older, wait=True, timeout=stop
+                self._collection(generation), {"version": version}, older, wait=True, timeout=seconds
             )
 
     async def delete(
@@ -233,9 +230,8 @@ class QdrantStore:
         newer = newer_versions(held, version)
         if present := held.keys() - newer.keys():
             async with self._within(generation, writes=True) as seconds:
-                stop = await self._connection.write_timeout(seconds)
                 older = models.FilterSelector(filter=ids_filter(present, before=version))
-                await self._writing.delete(self._collection(generation), older, wait=True, timeout=stop)
+                await self._writing.delete(self._collection(generation), older, wait=True, timeout=seconds)
         return len(present), newer
 
     async def search(self, generation: str, query: VectorQuery) -> Ranking:

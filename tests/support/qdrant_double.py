@@ -19,11 +19,10 @@ from fastapi.routing import APIRoute
 from qdrant_client import AsyncQdrantClient, models
 
 VERSION = "1.20.0"
-# The routes of a collection that change points or their indexes, and how 1.16 refuses a timeout on them.
+# The routes of a collection that change points or their indexes.
 CHANGES = (("PUT", "points"), ("POST", "points/delete"), ("POST", "points/payload"), ("PUT", "index"))
 # Asked for as many hits or more, a server asks each of its shards for fewer.
 SAMPLED_FROM, EVERY = 128, 100_000
-NO_TIMEOUT = 'Format error in query parameters: invalid type: string "120", expected struct Duration'
 
 
 def read_as_server(number: str) -> float:
@@ -63,10 +62,10 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
     `app.state.keys` are both, by what they may do; tests may change them. `app.state.sent` collects the key of each
     request, by what the request does.
     `app.state.version` is the version that it reports; tests may change it. `app.state.timeouts` collects the timeouts
-    of requests that change points; below version 1.17 such a timeout is refused, as 1.16.3 does. `app.state.searches`
-    collects the parameters of searches, `app.state.created` the bodies that create collections, `app.state.counted` the
-    collections whose points were counted. Of several shards, a search that is not exact misses hits as a server's does.
-    `app.state.engine` holds what was stored. Numbers are read as a server reads them (`read_as_server`).
+    of requests that change points, `app.state.searches` the parameters of searches, `app.state.created` the bodies that
+    create collections, `app.state.counted` the collections whose points were counted. Of several shards, a search that
+    is not exact misses hits as a server's does. `app.state.engine` holds what was stored. Numbers are read as a server
+    reads them (`read_as_server`).
     """
     app = FastAPI()
     app.router.route_class = _ReadingRoute
@@ -91,8 +90,6 @@ def qdrant_double(key: str | None = None, version: str = VERSION, read_key: str 
                 return JSONResponse({"status": {"error": "Forbidden: Global access is required"}, "time": 0.0}, 403)
         if "timeout" in request.query_params and (request.method, request.url.path.split("/", 3)[-1]) in CHANGES:
             app.state.timeouts.append(request.query_params["timeout"])
-            if tuple(map(int, app.state.version.split(".")[:2])) < (1, 17):
-                return JSONResponse({"status": {"error": NO_TIMEOUT}, "time": 0.0}, 400)
         return await call_next(request)
 
     @app.exception_handler(ValueError)
