@@ -110,15 +110,11 @@ class Dataset:
     counts: DatasetCounts
     hashes: Mapping[str, str]  # sha256 by file name
 
-    def documents(self) -> Iterator[Document]:
-        """Yields the corpus in file order. Raises DatasetError at the end if it is not the corpus that was checked."""
-        return self._documents(None)
+    def documents(self, positions: Container[int] | None = None) -> Iterator[Document]:
+        """Yields the corpus in file order, or those at `positions` (the first is 0), parsing no other.
 
-    def documents_at(self, positions: Container[int]) -> Iterator[Document]:
-        """Yields the documents at these positions (the first is 0), parsing no other. Raises as `documents`."""
-        return self._documents(positions)
-
-    def _documents(self, positions: Container[int] | None) -> Iterator[Document]:
+        Raises DatasetError at the end if it is not the corpus that was checked.
+        """
         lines = HashedLines(self.corpus)
         for found in corpus_documents(self.corpus, lines, positions):
             yield found.document

@@ -51,7 +51,7 @@ def sampled_documents(dataset: Dataset, seed: int) -> dict[str, Document]:
     """Returns a seeded sample of the corpus by id, all of it where it is small. Reads the file once."""
     documents = dataset.counts.documents
     drawn = frozenset(random.Random(seed).sample(range(documents), min(SAMPLE, documents)))
-    return {document.id: document for document in dataset.documents_at(drawn)}
+    return {document.id: document for document in dataset.documents(drawn)}
 
 
 async def _held(client: GatewayClient, target: str, ids: Sequence[str]) -> tuple[Document, ...]:
