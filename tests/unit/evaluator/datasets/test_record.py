@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.datasets.record import DatasetRecord, read_or_recall
+from evaluator.datasets.reader import DatasetRecord, read_or_recall
 from evaluator.errors import DatasetError
 from tests.support.gateway_stub import write_shop
 
