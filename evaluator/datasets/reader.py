@@ -1,7 +1,8 @@
 """Reads and checks a collection in BEIR layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv. Sends nothing.
 
 Each of them may be packed with gzip; queries may be TREC topics, judgments TREC's or JSON. What one file holds is read
-by a module of its own; here they are checked against each other, and every decision is counted.
+by a module of its own; here they are checked against each other, and every decision is counted. A later step of a run
+recalls what checking found, and reads the corpus only if a file changed.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -13,7 +14,7 @@ from evaluator.datasets.ids import IdHashes
 from evaluator.datasets.judgments import Judgments, qrels_file, read_judgments
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.queries import QUERIES, Queries, queries_file, read_queries
-from evaluator.datasets.text_files import HashedLines, find_one
+from evaluator.datasets.text_files import HashedLines, find_one, sha256
 from evaluator.errors import DatasetError
 from evaluator.printable import shown
 from services.contracts.base import Count, Wire
@@ -110,15 +111,11 @@ class Dataset:
     counts: DatasetCounts
     hashes: Mapping[str, str]  # sha256 by file name
 
-    def documents(self) -> Iterator[Document]:
-        """Yields the corpus in file order. Raises DatasetError at the end if it is not the corpus that was checked."""
-        return self._documents(None)
+    def documents(self, positions: Container[int] | None = None) -> Iterator[Document]:
+        """Yields the corpus in file order, or those at `positions` (the first is 0), parsing no other.
 
-    def documents_at(self, positions: Container[int]) -> Iterator[Document]:
-        """Yields the documents at these positions (the first is 0), parsing no other. Raises as `documents`."""
-        return self._documents(positions)
-
-    def _documents(self, positions: Container[int] | None) -> Iterator[Document]:
+        Raises DatasetError at the end if it is not the corpus that was checked.
+        """
         lines = HashedLines(self.corpus)
         for found in corpus_documents(self.corpus, lines, positions):
             yield found.document
@@ -129,6 +126,17 @@ class Dataset:
     def corpus_sha256(self) -> str:
         """The sha256 of the corpus' file."""
         return self.hashes[self.corpus.name]
+
+
+class DatasetRecord(Wire):
+    """dataset.json of a run: the outcome of `read_dataset`, and which files it was of."""
+
+    strict: bool
+    skip_unsendable: bool = False
+    sha256: dict[str, str]  # by file name
+    self_retrieved: tuple[str, ...]
+    fields: dict[str, FieldKind]
+    counts: DatasetCounts
 
 
 @dataclass(slots=True)
@@ -174,7 +182,7 @@ def read_dataset(
     judgments = read_judgments(qrels, strict=strict)
     asked = queries_file(directory)
     queries = read_queries(asked, skip_unsendable=skip_unsendable)
-    grades = judgments_to_send(judgments, queries)
+    grades = _judgments_to_send(judgments, queries)
     orphans = [query for query in grades if query not in queries.texts]
     if orphans:
         raise DatasetError(
@@ -198,7 +206,54 @@ def read_dataset(
     )
 
 
-def judgments_to_send(judgments: Judgments, queries: Queries) -> Mapping[str, Mapping[str, int]]:
+def read_or_recall(
+    directory: Path, split: str, *, strict: bool, skip_unsendable: bool = False, record: DatasetRecord | None
+) -> tuple[Dataset, DatasetRecord]:
+    """Returns the dataset and its record: recalled if no file changed since, else by `read_dataset`.
+
+    Queries and judgments are read each time. The corpus is hashed and not parsed.
+    """
+    if (
+        record is not None
+        and (strict, skip_unsendable) == (record.strict, record.skip_unsendable)
+        and (dataset := _recalled(directory, split, record)) is not None
+    ):
+        return dataset, record
+    dataset = read_dataset(directory, split, strict=strict, skip_unsendable=skip_unsendable)
+    return dataset, DatasetRecord(
+        strict=strict,
+        skip_unsendable=skip_unsendable,
+        sha256=dict(dataset.hashes),
+        self_retrieved=tuple(sorted(dataset.self_retrieved)),
+        fields=dict(dataset.schema),
+        counts=dataset.counts,
+    )
+
+
+def _recalled(directory: Path, split: str, record: DatasetRecord) -> Dataset | None:
+    corpus, asked, qrels = corpus_file(directory), queries_file(directory), qrels_file(directory, split)
+    if record.sha256.keys() != {corpus.name, asked.name, qrels.name}:
+        return None
+    queries = read_queries(asked, skip_unsendable=record.skip_unsendable)
+    judgments = read_judgments(qrels, strict=record.strict)
+    if (queries.sha256, judgments.sha256) != (record.sha256[asked.name], record.sha256[qrels.name]):
+        return None
+    if sha256(corpus) != record.sha256[corpus.name]:
+        return None
+    return Dataset(
+        directory=directory,
+        split=split,
+        corpus=corpus,
+        queries=queries.texts,
+        judgments=_judgments_to_send(judgments, queries),
+        self_retrieved=frozenset(record.self_retrieved),
+        schema=record.fields,
+        counts=record.counts,
+        hashes=record.sha256,
+    )
+
+
+def _judgments_to_send(judgments: Judgments, queries: Queries) -> Mapping[str, Mapping[str, int]]:
     """Returns the grades without those of queries that were left out."""
     return {query: judged for query, judged in judgments.grades.items() if query not in queries.unsendable}
 

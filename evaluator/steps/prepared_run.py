@@ -1,25 +1,30 @@
-"""Checks what every step needs that sends queries: dataset, published collection, pipelines; and draws the queries.
+"""Checks what every step that sends queries needs: dataset, a collection that holds it, pipelines; draws the queries.
 
 Sends none of them, and writes dataset.json alone; the steps keep the manifest.
 """
 
+import random
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from evaluator.client.client import GatewayClient
+from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.command_line import command_line
-from evaluator.datasets.reader import Dataset, read_dataset
-from evaluator.datasets.record import DatasetRecord, read_or_recall
+from evaluator.datasets.reader import Dataset, DatasetRecord, read_dataset, read_or_recall
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.runs.manifest import Manifest, build_manifest, dataset_directory
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm, resolve_arms, search_request
-from evaluator.steps.corpus_check import expect_same_corpus
 from evaluator.steps.ingest import IngestReport, expansion_hashes, live_states
 from evaluator.steps.rank import ChosenQueries, choose_queries, expect_runnable
 from evaluator.steps.run_import import IMPORTED
 from evaluator.thread_work import in_thread
 from services.contracts.collections import CollectionView
+from services.contracts.documents import Document
+
+# A collection of which 2 % differ passes with 200 documents in less than 2 % of the cases (0.98 ** 200).
+SAMPLE = 200
+LOAD_AGAIN = f"`{command_line('ingest', 'EXPERIMENT')}` loads it again, with --rebuild into a new generation"
 
 
 class PreparedRun(NamedTuple):
@@ -126,3 +131,54 @@ def _expect_loaded_corpus(folder: RunFolder, dataset: Dataset) -> None:
         raise EvaluationError(
             f"{dataset.directory}: its expansions changed since they were loaded; run `{again}` again"
         )
+
+
+async def expect_same_corpus(
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, view: CollectionView
+) -> int:
+    """Compares the count of every backend and a seeded sample of documents with the files.
+
+    Returns how many documents were compared: 0 where no backend returns documents by id. Raises EvaluationError when
+    the collection holds another corpus, GatewayError when it cannot be asked.
+    """
+    counts = {name: state.documents for name, state in live_states(view).items()}
+    if wrong := {name: count for name, count in counts.items() if count != dataset.counts.documents}:
+        found = ", ".join(f"{name} has {count}" for name, count in wrong.items())
+        raise EvaluationError(
+            f"{view.live}: the corpus has {dataset.counts.documents} documents, but {found}; {LOAD_AGAIN}"
+        )
+    if not any(backend.family == "lexical" for backend in view.backends):  # the only family with a document store
+        return 0
+    sample = await in_thread(sampled_documents, dataset, experiment.seed)
+    held = {document.id: document for document in await _held(client, experiment.target, list(sample))}
+    missing = [name for name in sample if name not in held]
+    differing = [name for name, one in sample.items() if name in held and _content(held[name]) != _content(one)]
+    if missing or differing:
+        first = (missing + differing)[0]
+        raise EvaluationError(
+            f"{view.live} does not hold this corpus: of {len(sample)} documents drawn with seed {experiment.seed}, "
+            f"{len(missing)} are missing and {len(differing)} differ (the first: {first!r}); {LOAD_AGAIN}"
+        )
+    return len(sample)
+
+
+def sampled_documents(dataset: Dataset, seed: int) -> dict[str, Document]:
+    """Returns a seeded sample of the corpus by id, all of it where it is small. Reads the file once."""
+    documents = dataset.counts.documents
+    drawn = frozenset(random.Random(seed).sample(range(documents), min(SAMPLE, documents)))
+    return {document.id: document for document in dataset.documents(drawn)}
+
+
+async def _held(client: GatewayClient, target: str, ids: Sequence[str]) -> tuple[Document, ...]:
+    """Returns the documents that the collection holds, in as many requests as the limit of an answer needs."""
+    try:
+        return (await client.documents(target, ids)).documents
+    except GatewayError as error:
+        if error.kind != "answer-too-large" or len(ids) == 1:
+            raise
+    half = len(ids) // 2
+    return (*await _held(client, target, ids[:half]), *await _held(client, target, ids[half:]))
+
+
+def _content(document: Document) -> tuple[object, ...]:
+    return document.title, document.text, document.metadata

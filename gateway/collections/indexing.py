@@ -1,9 +1,14 @@
-"""Indexes, deletes and reads documents in a collection's backends. Reports each, so that partial success is visible."""
+"""Indexes, deletes and reads documents in a collection's backends. Reports each, so that partial success is visible.
+
+A write goes to one generation, and from the live one to the builds above it.
+"""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
 
 from gateway.backends import wire
 from gateway.backends.budget import Budget
@@ -12,9 +17,10 @@ from gateway.backends.fan_out import on_each, outcomes, remaining_s
 from gateway.backends.wire import Backend, Backends
 from gateway.collections.document_pages import read_page
 from gateway.collections.generations import Generations
+from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
+from gateway.collections.publishing import target_generation
 from gateway.collections.write_order import WriteClock, WritePauses
-from gateway.collections.write_targets import Report, WriteTarget, target_generation, write_to_build
 from gateway.families import FAMILIES, family_names
 from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
@@ -31,6 +37,7 @@ from services.contracts.documents import (
     IdsRequest,
     IndexReport,
     IndexRequest,
+    ItemError,
     SentDocument,
 )
 from services.contracts.filters import Filter
@@ -42,6 +49,18 @@ COMPLETION_S, COMPLETION_POLL_S = 2.0, 0.05
 
 # Bounds the report: each of 256 documents may have fields of its own.
 MOST_NAMES = 32
+
+Report = TypeVar("Report", IndexReport, DeleteReport)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """The target of one call of a write: generation, build (None: any), version, and the seconds that it may take."""
+
+    generation: str
+    build: str | None
+    version: int
+    timeout_s: float
 
 
 class Indexing:
@@ -289,7 +308,7 @@ class Indexing:
                     (backend, result)
                     for backend, result in await asyncio.gather(
                         *(
-                            write_to_build(history, backend, known.get(backend), part, write)
+                            _write_to_build(history, backend, known.get(backend), part, write)
                             for backend in self._backends.storing
                         )
                     )
@@ -305,6 +324,31 @@ class Indexing:
         if not incomplete:
             del self._incomplete_builds[name]
         return any(now - since.get(build, now) < COMPLETION_S for build in incomplete)
+
+
+async def _write_to_build(
+    history: History,
+    backend: Backend,
+    live: Report | BackendFailed | None,
+    part: WriteTarget,
+    write: Callable[[Backend, WriteTarget], Awaitable[Report]],
+) -> tuple[Backend, Report | BackendFailed | None]:
+    """Writes to a build. Returns the backend's result for the live generation, None where that does not live on it,
+    with the build's errors added."""
+    if isinstance(live, BackendFailed) or not history.held_by(backend.name, part.generation):
+        return backend, live
+    try:
+        built = await write(backend, part)
+    except BackendFailed as failure:
+        # Removed, begun again, or built by another model: the backend cannot publish this build, so nothing is lost.
+        passing = failure.unknown_generation or failure.other_build or failure.stamp_differs
+        return backend, live if passing else failure
+    errors: tuple[ItemError, ...] = () if live is None else live.errors
+    for error in built.errors:
+        reason = f"In {part.generation}, which is being built: {error.reason}"
+        errors = (*errors, error.model_copy(update={"reason": reason}))
+    latest = max(built.latest_version or 0, 0 if live is None else live.latest_version or 0) or None
+    return backend, (live or built).model_copy(update={"errors": errors, "latest_version": latest})
 
 
 def _has_vectors(backend: Backend) -> bool:

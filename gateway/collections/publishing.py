@@ -233,6 +233,28 @@ def _check_not_overtaken(generation: str, before: str | None, now: str | None) -
         )
 
 
+def target_generation(history: History, token: str | None) -> str:
+    """Returns the generation that a write goes to. Raises a Conflict that states what to send instead."""
+    live, name = history.live, history.name
+    if token is None:
+        if live is None:
+            raise BuildNeeded(_build_needed_message(history))
+        return live
+    own = history.generation_of_build(build_mark(token))
+    if own is None:
+        raise BuildConflict(
+            f"No generation of collection '{name}' belongs to this build{_removal_remark(history)}. PUT "
+            f"/v1/collections/{name} with the same `build` begins one; without a `build` documents go to the live "
+            "generation."
+        )
+    if live is not None and number_of(own) < number_of(live):
+        raise Superseded(
+            f"{own}, which this build began, is older than {live}, which is live now. PUT /v1/collections/{name} again "
+            "to begin a newer one."
+        )
+    return own
+
+
 def _requested_generation(history: History, asked: PublishRequest) -> str:
     """Returns the generation that a request names. Raises a Conflict that states what to send instead."""
     if asked.build is not None:
@@ -240,8 +262,8 @@ def _requested_generation(history: History, asked: PublishRequest) -> str:
         if own is None or asked.generation not in (None, own):
             wrong = "No generation" if asked.generation is None else f"Not {asked.generation}"
             raise BuildConflict(
-                f"{wrong} of collection '{history.name}' belongs to this build{'' if own else removal_remark(history)}."
-                f" PUT /v1/collections/{history.name} with the same `build` begins one; its documents and its publish "
+                f"{wrong} of collection '{history.name}' belongs to this build{'' if own else _removal_remark(history)}"
+                f". PUT /v1/collections/{history.name} with the same `build` begins one; its documents and its publish "
                 "name it too."
             )
         return own
@@ -252,17 +274,17 @@ def _requested_generation(history: History, asked: PublishRequest) -> str:
             return asked.generation
     elif history.live is not None:
         return history.live
-    raise BuildNeeded(build_needed_message(history))
+    raise BuildNeeded(_build_needed_message(history))
 
 
-def removal_remark(history: History) -> str:
+def _removal_remark(history: History) -> str:
     """Returns what may have become of a build that is not there, for its message."""
     return (
         "" if history.live is None else " (a newer generation that was published since has removed it, if it began one)"
     )
 
 
-def build_needed_message(history: History) -> str:
+def _build_needed_message(history: History) -> str:
     """Returns the message for a request that must name a build."""
     return (
         f"Only unpublished generations are there ({', '.join(history.builds)}), and each belongs to who began it: send "

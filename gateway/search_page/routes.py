@@ -1,6 +1,8 @@
-"""The routes of the pages: HTTP in and out. A search of the page is one like any other caller's."""
+"""The routes of the pages, and what the page shows. A search of the page is one like any other caller's."""
 
 import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -8,10 +10,9 @@ from fastapi.responses import RedirectResponse
 from gateway.collections.generations import Generations
 from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
-from gateway.search_page.content import PageContent, answered_page, empty_page
 from gateway.search_page.form import SEEDS, Offered, PageSearch, TypedForm
 from gateway.search_page.rendering import PageFiles
-from gateway.search_page.sides import Outcome
+from gateway.search_page.sides import Outcome, ShownProblem, ShownSide, comparison, shown_sides
 from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
@@ -19,6 +20,34 @@ from services.chassis.deadlines import current_deadline, set_deadline
 from services.chassis.errors import BadInput, ProblemError
 from services.chassis.requests.handling import handled
 from services.chassis.requests.telemetry import stages_apart
+from services.contracts.pipelines import PipelineView
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """What the page shows.
+
+    `hidden`: names, scores, times and stages of the lists are not shown until a preference is noted; `opened` is the
+    URL that shows them. `compared` is what a preference is about, as JSON, or empty. `replaced`: another generation of
+    the collection was published between the two searches, so the lists cannot be compared.
+    """
+
+    form: TypedForm
+    collections: tuple[str, ...]
+    pipelines: tuple[str, ...]
+    sides: tuple[ShownSide, ...] = ()
+    problem: ShownProblem | None = None
+    retry_after_s: int | None = None
+    hidden: bool = False
+    opened: str = ""
+    compared: str = ""
+    replaced: bool = False
+    status: int = 200
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers beside those of every page."""
+        return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
 
 
 def page_routes(executor: Executor, catalog: Catalog, generations: Generations, files: PageFiles) -> APIRouter:
@@ -35,15 +64,15 @@ def page_routes(executor: Executor, catalog: Catalog, generations: Generations, 
         offered = Offered(generations.live_names(), tuple(views))
         form = TypedForm.of(received.query_params, offered)
         if not form.submitted:
-            return rendered(empty_page(form, offered))
+            return rendered(_empty_page(form, offered))
         try:
             asked = form.checked()
         except BadInput as error:
-            return rendered(empty_page(form, offered, error))
+            return rendered(_empty_page(form, offered, error))
         if asked.unseeded:
             return RedirectResponse(form.seeded(secrets.randbelow(SEEDS)), 303, PAGE_HEADERS)
         outcomes = await _outcomes(executor, asked, client_of(received.scope))
-        return rendered(answered_page(form, offered, asked, outcomes, views))
+        return rendered(_answered_page(form, offered, asked, outcomes, views))
 
     @routes.get("/docs", include_in_schema=False)
     @handled("control", scope="search", page=True)
@@ -74,3 +103,47 @@ async def _outcomes(executor: Executor, asked: PageSearch, client: str) -> tuple
         except ProblemError as error:
             outcomes.append(error)
     return tuple(outcomes)
+
+
+def _empty_page(form: TypedForm, offered: Offered, problem: ProblemError | None = None) -> PageContent:
+    """Returns the form alone, or with the problem that left nothing else to show."""
+    # What was typed stays chosen although it is not offered: a choice must not change silently.
+    collections = _with(offered.collections, form.collection)
+    pipelines = _with(offered.pipelines, form.left, form.right)
+    if problem is None:
+        return PageContent(form, collections, pipelines)
+    shown, status = ShownProblem.of(problem), problem.status
+    return PageContent(form, collections, pipelines, (), shown, problem.retry_after_s, status=status)
+
+
+def _answered_page(
+    form: TypedForm,
+    offered: Offered,
+    asked: PageSearch,
+    outcomes: Sequence[Outcome],
+    views: Mapping[str, PipelineView],
+) -> PageContent:
+    """Returns the lists. The status is that of the first problem where no search has an answer, else 200."""
+    problems = [one for one in outcomes if isinstance(one, ProblemError)]
+    if len(problems) == len(outcomes) and len({one.detail for one in problems}) == 1:
+        return _empty_page(form, offered, problems[0])
+    sides = shown_sides(asked, outcomes, views)
+    compared = comparison(asked, sides)
+    generations = {side.answer.collection for side in sides if side.answer is not None}
+    failed = problems[0] if len(problems) == len(outcomes) else None
+    return PageContent(
+        form,
+        _with(offered.collections, form.collection),
+        _with(offered.pipelines, form.left, form.right),
+        sides,
+        retry_after_s=None if failed is None else failed.retry_after_s,
+        hidden=asked.blind and bool(compared),
+        opened=form.opened(asked.pipelines),
+        compared=compared,
+        replaced=len(generations) > 1,
+        status=200 if failed is None else failed.status,
+    )
+
+
+def _with(names: tuple[str, ...], *typed: str) -> tuple[str, ...]:
+    return (*names, *(name for name in dict.fromkeys(typed) if name and name not in names))

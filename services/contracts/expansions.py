@@ -53,11 +53,6 @@ class WordFrequencies(Wire):
     model: ExpansionModel
     words: Annotated[str, AfterValidator(_checked_words)]
 
-    @property
-    def repeated_characters(self) -> int:
-        """Characters of the words, each as often as its frequency."""
-        return _repeated_characters(self.words)
-
     def frequencies(self) -> Iterator[tuple[str, int]]:
         """Yields each word and its frequency."""
         return _frequencies(self.words)

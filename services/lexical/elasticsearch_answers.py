@@ -58,16 +58,10 @@ class Largest(ElasticsearchAnswer):
     value: float | None = None
 
 
-class LargestOf(ElasticsearchAnswer):
-    """The aggregations of a search for the largest size."""
-
-    largest: Largest
-
-
 class LargestAnswer(ElasticsearchAnswer):
     """The answer to a search for the largest size."""
 
-    aggregations: LargestOf
+    aggregations: dict[str, Largest]
 
 
 class Bucket(ElasticsearchAnswer):

@@ -1,7 +1,6 @@
 """Writes and deletes documents of an index, and lists their ids. `elasticsearch_reading` reads documents."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from elasticsearch import AsyncElasticsearch
 
@@ -43,11 +42,11 @@ async def index_documents(
     """
     contents = {document.id: document.content_hash for document in documents}
     held = await _held(clients.reading, index, list(contents))
-    unchanged = {one for one, there in held.items() if there.hash == contents[one]}
+    unchanged = {one for one, (there, _) in held.items() if there == contents[one]}
     operations: list[Operation] = []
     errors: list[ItemError] = []
     for document in documents:
-        if document.id in unchanged and (version is None or held[document.id].version >= version):
+        if document.id in unchanged and (version is None or held[document.id][1] >= version):
             continue
         try:
             operations.append(_index_operation(document, declaration, version))
@@ -130,20 +129,13 @@ def _id_before(after: str) -> str:
     return after.removeprefix(_FOLLOWING)
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredVersion:
-    """The content hash of a stored document, and the version of its last write."""
-
-    hash: str
-    version: int
-
-
-async def _held(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[str, _StoredVersion]:
+async def _held(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[str, tuple[str, int]]:
+    """Returns the content hash of each stored document, and the version of its last write."""
     with elasticsearch_errors():
         answer = await within_deadline(client).mget(index=index, ids=ids, source_includes=["hash"])
         fetched = FetchedAnswer[HashOnly].model_validate(answer.body).docs
     raise_failed([one.error for one in fetched])
-    return {one.id: _StoredVersion(one.source.hash, one.version) for one in fetched if one.source is not None}
+    return {one.id: (one.source.hash, one.version) for one in fetched if one.source is not None}
 
 
 def _overtaken_ids(operations: Sequence[Operation], results: Sequence[BulkItem]) -> list[str]:
@@ -158,7 +150,7 @@ def _overtaken_ids(operations: Sequence[Operation], results: Sequence[BulkItem])
 async def _latest_version(client: AsyncElasticsearch, index: str, ids: list[str]) -> int | None:
     """Returns the highest version among these documents; None if none exists."""
     held = await _held(client, index, ids) if ids else {}
-    return max((one.version for one in held.values()), default=None)
+    return max((version for _, version in held.values()), default=None)
 
 
 def _index_operation(document: Document, declaration: CollectionDeclaration, version: int | None) -> Operation:

@@ -32,7 +32,7 @@ async def largest_document(client: AsyncElasticsearch, index: str) -> int | None
             allow_partial_search_results=False,
             filter_path="aggregations.largest.value",
         )
-        value = LargestAnswer.model_validate(answer.body).aggregations.largest.value
+        value = LargestAnswer.model_validate(answer.body).aggregations["largest"].value
     return None if value is None else int(value)
 
 

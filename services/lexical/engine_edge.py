@@ -16,20 +16,19 @@ from services.contracts.collections import CollectionDeclaration, CollectionStat
 from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
-from services.contracts.matches import CountRequest, Matches
+from services.contracts.matches import CountRequest, FacetCounts, Matches
 from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking, Scored
 from services.lexical.analysis import known_version, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions, beside_hits
-from services.lexical.edge_counting import count_matches, with_words
 from services.lexical.edge_documents import SCHEMA, EdgeDocuments, Place, page_of_ids, page_to_sort
-from services.lexical.edge_query import bm25_request
-from services.lexical.facets import checked_facets
+from services.lexical.edge_query import bm25_request, term_fields
+from services.lexical.facets import CheckedFacet, checked_facets
 from services.lexical.presets import chosen_preset
 from services.lexical.stamp import stamp_of
 from services.storage.builds import refuse_other_build
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
-from services.storage.edge_fields import edge_filter
+from services.storage.edge_fields import condition, edge_filter
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import EdgeGeneration
 from services.storage.fields import expect_sortable, requirements_of
@@ -209,8 +208,12 @@ class EdgeEngine:
         where = edge_filter(requirements_of(asked.filter, declaration.metadata), asked.exclude_ids)
         facets = checked_facets(asked.facets, declaration.metadata)
         if asked.query:
-            where = with_words(preset, words_of(asked.query, preset.language), where)
-        return await count_matches(held, where, facets, total=asked.total)
+            # That the documents have one of the terms, too; without any term none has.
+            terms = edge.MatchTextAny(" ".join(dict.fromkeys(words_of(asked.query, preset.language))))
+            shared = edge.Filter(should=[edge.FieldCondition(field, match=terms) for field in term_fields([preset])])
+            where = edge.Filter(must=[shared, *_given(where)])
+        counts = {facet.asked.field: await _facet_counts(held, where, facet) for facet in facets}
+        return Matches(total=await _count(held, where) if asked.total else None, facets=counts or None)
 
     async def close(self) -> None:
         """Flushes and closes every shard, and unlocks the directory."""
@@ -244,3 +247,23 @@ def _collect(
     for start in range(0, len(ids), DOCUMENTS_PER_READ):
         for document in documents.read(ids[start : start + DOCUMENTS_PER_READ], reading.include):
             collector.add(document)
+
+
+async def _facet_counts(held: EdgeGeneration, where: edge.Filter | None, facet: CheckedFacet) -> FacetCounts:
+    if facet.ranges:
+        within = [edge.Filter(must=[*_given(where), condition(one)]) for one in facet.ranges]
+        return facet.of_ranges([await _count(held, one) for one in within])
+    # Not `exact`, which would search once for every value: 335 ms in place of 20 over 100,000 documents. The other way
+    # miscounts only points that are in two segments; ours has one. Edge orders by count, then by value.
+    request = edge.FacetRequest(f"fields.{facet.asked.field}", limit=facet.asked.top, exact=False, filter=where)
+    found = await held.read(lambda shard: shard.facet(request))
+    return facet.of_values([(str(hit.value), hit.count) for hit in found.hits])
+
+
+async def _count(held: EdgeGeneration, where: edge.Filter | None) -> int:
+    request = edge.CountRequest(exact=True, filter=where)
+    return await held.read(lambda shard: shard.count(request))
+
+
+def _given(where: edge.Filter | None) -> list[edge.Filter]:
+    return [] if where is None else [where]

@@ -15,11 +15,11 @@ from services.contracts.documents import (
 )
 from services.contracts.generations import in_order
 from services.contracts.health import Check
-from services.contracts.matches import CountRequest, Matches
+from services.contracts.matches import CountRequest, FacetCounts, Matches
 from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking
 from services.lexical.document_collector import WHOLE, ReadOptions
-from services.lexical.elasticsearch_counting import count_matches
+from services.lexical.elasticsearch_answers import Buckets, CountsAnswer
 from services.lexical.elasticsearch_documents import delete_documents, first_ids, index_documents, page_of_ids
 from services.lexical.elasticsearch_mapping import (
     ONE_SHARD,
@@ -32,7 +32,7 @@ from services.lexical.elasticsearch_mapping import (
 )
 from services.lexical.elasticsearch_query import copy_preference, filter_query, search_query
 from services.lexical.elasticsearch_reading import get_documents, largest_document, ranked_documents
-from services.lexical.facets import checked_facets
+from services.lexical.facets import CheckedFacet, checked_facets
 from services.lexical.presets import chosen_preset
 from services.storage.builds import refuse_other_build
 from services.storage.elasticsearch.client import ElasticsearchClients
@@ -44,7 +44,7 @@ from services.storage.elasticsearch.indices import (
     IndexSize,
     Json,
 )
-from services.storage.elasticsearch.searching import ranked
+from services.storage.elasticsearch.searching import field_clause, ranked, search_all
 from services.storage.fields import expect_sortable, requirements_of
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS
 from services.storage.stamps import refuse_other_stamp
@@ -52,6 +52,9 @@ from services.storage.stamps import refuse_other_stamp
 Held = HeldGeneration[IndexMeta]
 # Scores every shard by the term statistics of the whole index. Elasticsearch skips the step where there is one.
 EVERY_SHARD_ALIKE = {"search_type": "dfs_query_then_fetch"}
+_COUNTS = "hits.total.value,aggregations.*.buckets.key,aggregations.*.buckets.doc_count"
+# Every value of a shard: a value that is not among the first of one shard may be among the first of all.
+_ALL_VALUES = 2**31 - 1
 
 
 class ElasticsearchEngine:
@@ -206,17 +209,19 @@ class ElasticsearchEngine:
         query = filter_query(requirements, asked.exclude_ids)
         if asked.query:
             query = search_query(preset, asked.query, requirements, asked.exclude_ids)
+        facets, several = checked_facets(asked.facets, declared), has_several_shards(held.meta.stamp)
+        body = {
+            "query": query,
+            "size": 0,
+            "track_total_hits": asked.total,
+            "aggs": {facet.asked.field: _aggregation(facet, several) for facet in facets},
+        }
+        params = {"preference": copy_preference(asked.query)}
         with self._indices.forget_if_gone(generation):
-            return await count_matches(
-                self._reading,
-                self._indices.index(generation),
-                generation,
-                query,
-                checked_facets(asked.facets, declared),
-                {"preference": copy_preference(asked.query)},
-                total=asked.total,
-                several_shards=has_several_shards(held.meta.stamp),
-            )
+            index = self._indices.index(generation)
+            found = await search_all(self._reading, index, generation, body, _COUNTS, params, CountsAnswer)
+        counts = {one.asked.field: _counts(one, found.aggregations.get(one.asked.field, Buckets())) for one in facets}
+        return Matches(total=found.hits.total.value if found.hits is not None else None, facets=counts or None)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -269,3 +274,22 @@ def _state(held: Held, size: IndexSize, engine: str) -> CollectionState:
         publication=held.meta.publication,
         bytes=size.bytes,
     )
+
+
+def _aggregation(facet: CheckedFacet, several_shards: bool) -> Json:
+    if facet.ranges:
+        return {"filters": {"filters": [field_clause(one) for one in facet.ranges]}}
+    return {
+        "terms": {
+            "field": f"fields.{facet.asked.field}",
+            "size": facet.asked.top,
+            "order": [{"_count": "desc"}, {"_key": "asc"}],
+            **({"shard_size": _ALL_VALUES} if several_shards else {}),
+        }
+    }
+
+
+def _counts(facet: CheckedFacet, found: Buckets) -> FacetCounts:
+    if facet.ranges:
+        return facet.of_ranges([one.doc_count for one in found.buckets])
+    return facet.of_values([(one.key, one.doc_count) for one in found.buckets])

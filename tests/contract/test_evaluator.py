@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.client.client import GatewayError, connected
-from evaluator.datasets.record import DatasetRecord
+from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step, quality_step, rank_step, wait_until_ready
 from evaluator.experiments.experiment import Experiment

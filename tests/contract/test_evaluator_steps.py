@@ -13,8 +13,7 @@ from evaluator.report.report import Report
 from evaluator.report.step import report_step
 from evaluator.runs.answers import read_answers
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.corpus_check import expect_same_corpus, sampled_documents
-from evaluator.steps.prepared_run import load_dataset
+from evaluator.steps.prepared_run import expect_same_corpus, load_dataset, sampled_documents
 from services.chassis.errors import DeadlineExceeded, Unavailable
 from services.contracts.documents import Document
 from tests.support.gateway_stub import GatewayStub

@@ -23,7 +23,7 @@ SAYS = (
 READING = """
 import json, os, sys, time
 from pathlib import Path
-from evaluator.datasets.record import read_or_recall
+from evaluator.datasets.reader import read_or_recall
 from tests.support.vitals import peak_mib
 
 def timed(record):

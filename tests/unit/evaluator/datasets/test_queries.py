@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.datasets.queries import read_queries
-from evaluator.datasets.reader import read_dataset
-from evaluator.datasets.record import read_or_recall
+from evaluator.datasets.reader import read_dataset, read_or_recall
 from evaluator.errors import DatasetError
 from services.contracts.base import MOST_QUERY_CHARACTERS
 from services.contracts.query import SearchRequest

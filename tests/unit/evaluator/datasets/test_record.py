@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.datasets.record import DatasetRecord, read_or_recall
+from evaluator.datasets.reader import DatasetRecord, read_or_recall
 from evaluator.errors import DatasetError
 from tests.support.gateway_stub import write_shop
 
@@ -61,7 +61,7 @@ def test_strict_reads_anew_what_was_recorded_without_it(shop: Path) -> None:
 
 def test_documents_are_drawn_by_position_and_a_changed_corpus_is_noticed_then(shop: Path) -> None:
     dataset, _ = read_or_recall(shop, "test", strict=False, record=None)
-    assert [document.id for document in dataset.documents_at({0, 4})] == ["d1", "q4"]
+    assert [document.id for document in dataset.documents({0, 4})] == ["d1", "q4"]
     rewrite(shop / "corpus.jsonl", "a steel bell", "a stone bell")
     with pytest.raises(DatasetError, match="changed"):
-        list(dataset.documents_at({0}))
+        list(dataset.documents({0}))

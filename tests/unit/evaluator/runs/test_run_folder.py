@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evaluator.cli import app
-from evaluator.datasets.record import DatasetRecord
+from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step
 from evaluator.experiments.experiment import Experiment

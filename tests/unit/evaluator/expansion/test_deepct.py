@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from evaluator.expansion.word_frequencies import word_frequencies
+from evaluator.expansion.deepct import word_frequencies
 from services.contracts.expansions import WordFrequencies
 from services.lexical.analysis import words_of
 
