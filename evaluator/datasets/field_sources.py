@@ -118,6 +118,7 @@ def named_documents(
     """
     there: set[str] = set()
     taken: set[str] = set()
+    without_text = True
     for place, value in found:
         try:
             made, names = fields.document(value, place)
@@ -128,6 +129,7 @@ def named_documents(
             continue
         there |= {name for name, one in value.items() if one not in ("", None)}
         taken |= names
+        without_text = without_text and not made["text"]
         yield place, made
     if not there:
         return
@@ -135,6 +137,8 @@ def named_documents(
         notes.wrong(f"{source}: no document has a field `{name}`; there are: {shown(', '.join(sorted(there)))}")
     for name in sorted(there - taken - {one.partition(".")[0] for one in taken}):
         notes.left_out(UNUSED, f"{name} of {source}")
+    if without_text and there - taken:
+        notes.left_out("sources of which no field is taken as text (--text names one)", source)
 
 
 def named_field(fields: Mapping[str, object] | Sequence[str], known: Sequence[str]) -> str | None:

@@ -22,6 +22,7 @@ Rows = Sequence[tuple[str, str, str]]
 def made_of(tmp_path: Path, name: str, content: str | bytes, *metadata: str) -> tuple[list[Document], Result]:
     """Returns the documents of a file, in its order, and what the command said."""
     source = tmp_path / name
+    tmp_path.mkdir(exist_ok=True)
     source.write_bytes(content if isinstance(content, bytes) else content.encode())
     asked = tmp_path / "asked.csv"
     asked.write_text("query\nkettle\n")
@@ -204,6 +205,13 @@ def test_what_was_changed_or_left_out_is_counted_in_one_table(tmp_path: Path) ->
         "day, number": "2",
         "notes": "1",
     }
+
+
+def test_a_table_of_which_no_column_is_taken_as_text_is_told_how_to_name_one(tmp_path: Path) -> None:
+    documents, done = made_of(tmp_path, "staff.tsv", "id\tname\tbio\n1\tAnn\tKeeps bees\n")
+    assert (rows(documents), "--text" in done.stderr) == ([("1", "Ann", "")], True)
+    _, done = made_of(tmp_path / "b", "b.tsv", "id\ttitle\ttext\tbio\n1\tAnn\tBees\tno\n")
+    assert "--text" not in done.stderr
 
 
 def test_fields_that_would_have_the_same_name_are_refused(tmp_path: Path) -> None:
