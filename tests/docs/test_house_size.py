@@ -10,7 +10,7 @@ from tests.docs.test_documents import ROOT
 from tests.docs.test_plain_language import ENTRIES, prose
 
 PRODUCT = ("services", "gateway", "evaluator", "deploy", "workshop", "clients")
-MOST_LINES = 400
+MOST_LINES = 500
 MOST_MODULES = 25
 # A root holds entry files and ports; everything else is in a room.
 MOST_MODULES_OF_A_ROOT = {"evaluator": 10, "evaluator/load": 10, "services/chassis": 15, "gateway": 8}
@@ -97,7 +97,7 @@ def test_a_folder_has_at_most_25_modules() -> None:
     assert {name(folder) for folder in folders if len(modules(folder)) > MOST_MODULES} == set()
 
 
-def test_no_module_is_longer_than_400_lines() -> None:
+def test_no_module_is_longer_than_500_lines() -> None:
     found = [module for folder in (*PRODUCT, "tests") for module in (ROOT / folder).rglob("*.py")]
     lines = {name(module): len(module.read_text(encoding="utf-8").splitlines()) for module in found}
     assert {module: count for module, count in lines.items() if count > MOST_LINES} == {}
