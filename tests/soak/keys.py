@@ -75,13 +75,13 @@ class Stack:
         return sum(_cpu_s(one.pid) for one in self.processes)
 
 
-async def run(seed: int, size: int = ROUNDS, root: Path = ROOT) -> Outcome:
+async def run(seed: int, size: int = ROUNDS) -> Outcome:
     """Measures `size` rounds, with searches drawn by `seed`."""
     with secured.turned_off():  # its stacks have certificates and keys of their own, or none
-        return await _measured(seed, size, root)
+        return await _measured(seed, size)
 
 
-async def _measured(seed: int, size: int, root: Path) -> Outcome:
+async def _measured(seed: int, size: int) -> Outcome:
     rng = random.Random(seed)
     bodies = tuple(_search(rng) for _ in range(64))
     with tempfile.TemporaryDirectory() as directory:
@@ -90,7 +90,7 @@ async def _measured(seed: int, size: int, root: Path) -> Outcome:
             made = Certificates(Path(directory))
             opened.enter_context(_trusted_by_generators(made))
             stacks = [
-                await opened.enter_async_context(_stack(name, Path(directory), rng, keys, made, root))
+                await opened.enter_async_context(_stack(name, Path(directory), rng, keys, made))
                 for name in ("without keys", "keys", "keys and TLS")
             ]
             for _ in range(size):
@@ -213,17 +213,17 @@ def _search(rng: random.Random) -> bytes:
 
 @asynccontextmanager
 async def _stack(
-    name: str, directory: Path, rng: random.Random, keys: Keys, made: Certificates, root: Path
+    name: str, directory: Path, rng: random.Random, keys: Keys, made: Certificates
 ) -> AsyncIterator[Stack]:
     own = directory / name.replace(" ", "-")
     own.mkdir()
-    lexical = services(own, root)["lexical"]
+    lexical = services(own)["lexical"]
     if name == "keys and TLS":
         lexical.trusts = made.context
         lexical.environment |= made.issue().variables("LEXICAL")
-    front = gateway({"lexical": lexical.url}, root)
+    front = gateway({"lexical": lexical.url})
     (own / "pipelines").mkdir()
-    (own / "pipelines" / "bm25.yaml").write_bytes((root / "gateway" / "pipelines" / "bm25.yaml").read_bytes())
+    (own / "pipelines" / "bm25.yaml").write_bytes((ROOT / "gateway" / "pipelines" / "bm25.yaml").read_bytes())
     front.environment["GATEWAY_PIPELINES"] = str(own / "pipelines")
     if name == "keys and TLS":
         front.trusts = made.context

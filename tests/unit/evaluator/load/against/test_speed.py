@@ -15,7 +15,6 @@ from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
-from tests.soak.against_live import bars
 from tests.support.load_samples import load_sample
 from tests.support.simulated_stacks import simulated_pairs
 
@@ -136,14 +135,3 @@ def test_a_comparison_tells_whose_cores_it_used_and_what_it_does_not_judge() -> 
         plan=plan, seed=1, baseline="old", judged="new", margin=0.05, points=(point,), remarks=tuple(said)
     )
     assert render_against(report).split("\n\n")[-4:] == said
-
-
-def test_a_soak_that_judged_fewer_comparisons_than_it_wanted_holds_no_bar() -> None:
-    slower, same = (
-        [judge_speed("old", "new", simulated_pairs(seed, slowdown), 0.05, seed) for seed in (1, 2)]
-        for slowdown in (2.0, 1.0)
-    )
-    assert [bar.held for bar in bars(slower, same, 2)] == [True, True]
-    assert [(bar.held, bar.measured) for bar in bars(slower, same[:1], 20)] == [
-        (False, "2 of 2 (20 wanted)"), (False, f"{int(same[0].slower)} of 1 (20 wanted)"),
-    ]  # fmt: skip
