@@ -50,7 +50,6 @@ class LoadPlan(Wire):
     best_under_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] | None = Field(
         None, description="Milliseconds: which pipeline is best at each rate with a p99 within them."
     )
-    while_loading: bool = Field(False, description="Each rate twice, in turns: idle, and while the corpus is loaded.")
     seconds: Seconds = Field(60.0, description="Of each rate, without the warm-up.")
     arrivals: ArrivalProcess = Field("poisson", description="poisson or constant.")
     draw: QueryDraw = Field("uniform", description="How queries are drawn: uniform or zipf.")
@@ -89,8 +88,6 @@ class LoadPlan(Wire):
             raise ValueError("name at least one of `rates`, `in_flight` and `capacity`")
         if self.best_under_ms is not None and not self.rates:
             raise ValueError("`best_under_ms` compares pipelines at a rate: give `rates`")
-        if self.while_loading and (not self.rates or self.in_flight or self.capacity):
-            raise ValueError("`while_loading` compares at steady rates: give `rates`, and no other traffic")
         if self.capacity is not None and self.arrivals != "poisson":
             raise ValueError("`capacity` searches with Poisson arrivals: `arrivals` must be poisson")
         return self

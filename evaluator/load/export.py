@@ -20,7 +20,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.drives import generator_task
-from evaluator.load.sending.generator_task import GeneratorTask
+from evaluator.load.sending.load_loop import GeneratorTask
 from evaluator.load.sending.traffic import LoadTarget, load_target, open_slices
 from evaluator.steps.arms import resolve_arms
 from evaluator.steps.prepared_run import live_collection, load_dataset

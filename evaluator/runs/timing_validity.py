@@ -121,7 +121,7 @@ def timing_faults(
 def _halves_differ(samples: Sequence[float], chance: float) -> bool:
     """Compares the halves by ranks (Mann and Whitney 1947): times have long tails.
 
-    One query is out at a time, so that none waits for another, as those of a load do (load/stationarity.py).
+    One query is out at a time, so that none waits for another, as those of a load do.
     """
     from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]  # inside: takes a second to import
 

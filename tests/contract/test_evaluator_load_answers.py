@@ -11,9 +11,9 @@ from starlette.middleware.base import RequestResponseEndpoint
 
 from evaluator.client.client import connected
 from evaluator.evaluation import ingest_step
+from evaluator.load.load_step import load_step
 from evaluator.load.page.tables import load_warnings
 from evaluator.load.sending.samples import LoadSample, read_samples
-from evaluator.load.step import load_step
 from evaluator.metrics.quality import Grades
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.prepared_run import load_dataset

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.against.report import AgainstPoint, ComparedStacks, against_point
-from evaluator.load.against.speed import MARGIN, SpeedVerdict
-from evaluator.load.against.step import driven_pairs
+from evaluator.load.against_report import AgainstPoint, ComparedStacks, against_point
+from evaluator.load.against_step import driven_pairs
+from evaluator.load.points.ratios import MARGIN, SpeedVerdict
 from evaluator.load.sending.traffic import LoadTarget
 from services.contracts.query import SearchRequest
 from tests.soak.outcome import Bar, Outcome

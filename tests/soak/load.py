@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
-from evaluator.load.sending.arrivals import arrival_times
-from evaluator.load.sending.generator_task import GeneratorTask
-from evaluator.load.sending.generators import generators_for, run_generators
-from evaluator.load.sending.load_loop import LoopKind, SendRecord
+from evaluator.load.sending.drives import generators_for, run_generators
+from evaluator.load.sending.load_loop import GeneratorTask, LoopKind, SendRecord
+from evaluator.load.sending.traffic import arrival_times
 from evaluator.runs.latency import percentile
 from tests.soak.outcome import Bar, Outcome
 from tests.support.processes import ROOT
@@ -43,7 +42,7 @@ async def served(kind: str, service_ms: float) -> AsyncIterator[str]:
 async def sent(url: str, times: Sequence[float], rate: float) -> list[SendRecord]:
     """Sends requests at these times, open loop; returns them in planned order."""
     count = generators_for(rate)
-    results = await run_generators([task(url, times[at::count]) for at in range(count)], f"{rate:g}/s")
+    results = await run_generators([task(url, times[at::count]) for at in range(count)])
     return sorted((record for one in results for record in one.records), key=lambda record: record.planned_s)
 
 
@@ -97,7 +96,7 @@ async def run(seed: int, size: int = REQUESTS) -> Outcome:
     times = arrival_times(100, seconds, "poisson", f"{seed} stall")
     async with served("stall", 1.0) as url:
         opened = await sent(url, times, 100)
-        closed = (await run_generators([task(url, (), 1, seconds)], "1 in flight"))[0].records
+        closed = (await run_generators([task(url, (), 1, seconds)]))[0].records
     share = delayed(opened) / len(opened)
     rows.append(("stall, open loop", str(len(opened)), f"{share:.1%} of the requests delayed"))
     rows.append(("stall, closed loop", str(len(closed)), f"{delayed(closed)} requests delayed"))

@@ -13,7 +13,7 @@ from typing import cast
 
 import uvloop
 
-from evaluator.load.sending.precise_clock import PreciseClock
+from evaluator.load.sending.generator import PreciseClock
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Says which pipeline has the best nDCG@10 under a bound of p99 at a rate, in a table and a sentence. Pure.
+"""Finds which pipeline has the best nDCG@10 under a bound of p99 at a rate, in a table and a sentence. Pure.
 
     sentence := pipeline [close] " has the highest nDCG@10 with " bound ": " ndcg ", p99 " ms " ms." [reduced]
               | "No pipeline keeps " bound "."
@@ -17,24 +17,66 @@ degraded answers. A pipeline that re-ranks less under load may so be the best; a
 """
 
 import math
-from collections.abc import Collection, Sequence
-from itertools import takewhile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations, takewhile
 from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.load.points.figures import LoadPercentiles
+from evaluator.comparison.paired_tests import bca_interval, differences, mean
+from evaluator.load.points.figures import LoadPercentiles, query_means
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.points.quality import QualityDifference, told_apart
+from evaluator.load.sending.samples import LoadSample
+from evaluator.metrics.quality import Grades
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from evaluator.runs.order_statistics import Interval
-from services.contracts.base import Wire
+from services.contracts.base import Count, Wire
 
 # As --find-capacity bounds the share of requests lost or degraded (capacity/search.py).
 MOST_DEGRADED = 0.01
 BoundOutcome = Literal["kept", "exceeded", "cannot tell"]
 BestOutcome = Literal["best", "none", "cannot tell"]
 BOUNDS_MS = (50, 100, 250, 500, 1_000)
+RESAMPLES = 1_999
+
+
+class QualityDifference(Wire):
+    """How much higher nDCG@10 of `second` is than that of `first`, in one kind of traffic."""
+
+    traffic: str
+    first: str  # a pipeline
+    second: str
+    difference: FiniteFloat  # mean over the queries of both, each with the mean of its requests
+    interval: Interval | None  # 95 %, BCa bootstrap over queries; null for a single query
+    queries: Count
+
+
+def quality_differences(
+    traffic: str, samples: Mapping[str, Sequence[LoadSample]], judgments: Grades, seed: int
+) -> Iterator[QualityDifference]:
+    """Yields the difference of every two pipelines. `samples`: measured requests by pipeline."""
+    means = {name: query_means(judgments, of_one) for name, of_one in samples.items()}
+    for first, second in combinations(means, 2):
+        queries = sorted(means[first].keys() & means[second].keys())
+        if queries:
+            found = differences(*([means[name][query] for query in queries] for name in (first, second)))
+            yield QualityDifference(
+                traffic=traffic,
+                first=first,
+                second=second,
+                difference=mean(found),
+                interval=bca_interval(found, seed, RESAMPLES) if len(found) > 1 else None,
+                queries=len(found),
+            )
+
+
+def told_apart(found: Sequence[QualityDifference], traffic: str) -> frozenset[frozenset[str]]:
+    """Returns the pairs of pipelines whose interval excludes 0."""
+    return frozenset(
+        frozenset({one.first, one.second})
+        for one in found
+        if one.traffic == traffic and one.interval is not None and not one.interval[0] <= 0 <= one.interval[1]
+    )
 
 
 class PipelineUnderBound(Wire):

@@ -18,7 +18,7 @@ def test_a_default_of_the_command_yields_to_the_file_and_the_file_to_an_option()
 
 
 def test_other_traffic_leaves_out_what_only_the_rates_of_the_file_can_have() -> None:
-    of_file = LoadPlan(rates=(10,), best_under_ms=250, while_loading=True, seconds=7)
+    of_file = LoadPlan(rates=(10,), best_under_ms=250, seconds=7)
     assert overridden_load(of_file, {"in_flight": [2]}, {}) == LoadPlan(in_flight=(2,), seconds=7)
     assert overridden_load(of_file, {"rates": [20]}, {}) == of_file.model_copy(update={"rates": (20.0,)})
 

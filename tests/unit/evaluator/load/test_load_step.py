@@ -1,8 +1,8 @@
 import pytest
 
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.sending.kinds import slice_count
-from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
+from evaluator.load.points.ratios import LEAST_PAIRS
+from evaluator.load.sending.traffic import slice_count
 
 
 @pytest.mark.parametrize(("arms", "slices"), [(1, 1), (2, 4), (5, 4)])

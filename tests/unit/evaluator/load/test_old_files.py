@@ -5,7 +5,7 @@ from pathlib import Path
 
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.report import LoadReport
+from evaluator.load.load_report import LoadReport
 from evaluator.runs.run_folder import RunFolder
 from tests.support.load_points import load_point, load_report
 

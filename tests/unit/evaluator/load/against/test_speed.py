@@ -8,12 +8,16 @@ import pytest
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import Gates
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.against.report import AgainstReport, ComparedStacks, DrivenPair, against_point, against_remarks
-from evaluator.load.against.speed import judge_speed
-from evaluator.load.against.table import render_against
-from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
-from evaluator.load.statistics.validity import GeneratorUse
+from evaluator.load.against_report import (
+    AgainstReport,
+    ComparedStacks,
+    DrivenPair,
+    against_point,
+    against_remarks,
+    render_against,
+)
+from evaluator.load.points.ratios import LEAST_PAIRS, SlicePair, judge_speed
+from evaluator.load.sending.drives import GeneratorUse, LoadedPoint
 from evaluator.machine.machine_conditions import MachineConditions
 from tests.soak.against_live import bars
 from tests.support.load_samples import load_sample

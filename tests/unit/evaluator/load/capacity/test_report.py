@@ -2,8 +2,15 @@
 
 import pytest
 
-from evaluator.load.capacity.report import capacity_report, knee, multiple_rates, render_capacity
-from evaluator.load.capacity.search import CapacityMultiple, FoundCapacity, MeasuredRate
+from evaluator.load.capacity import (
+    CapacityMultiple,
+    FoundCapacity,
+    MeasuredRate,
+    capacity_report,
+    knee,
+    multiple_rates,
+    render_capacity,
+)
 from tests.support.load_points import load_point
 
 CARRIED = MeasuredRate(rate=80, seconds=10, requests=320, over=0, lost=0, p99_ms=None, outcome="carried", reasons=())

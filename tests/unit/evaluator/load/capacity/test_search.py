@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from evaluator.experiments.load_plan import CapacityPlan
-from evaluator.load.capacity.search import (
+from evaluator.load.capacity import (
     MOST_POINTS,
     VERIFICATIONS,
     MeasuredRate,

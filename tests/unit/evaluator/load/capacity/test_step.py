@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evaluator.load.capacity.step import rate_sample, search_slice
-from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.statistics.validity import GeneratorUse
+from evaluator.load.load_step import rate_sample, search_slice
+from evaluator.load.sending.drives import GeneratorUse, LoadedPoint
 from evaluator.machine.machine_conditions import MachineConditions
 from tests.support.load_points import CLEAN
 from tests.support.load_samples import load_sample

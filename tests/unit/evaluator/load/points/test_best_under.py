@@ -4,9 +4,16 @@ from itertools import combinations
 
 import pytest
 
-from evaluator.load.points.best_under import BestUnder, PipelineUnderBound, best_under, best_under_rows, under_bound
+from evaluator.load.points.best_under import (
+    BestUnder,
+    PipelineUnderBound,
+    best_under,
+    best_under_rows,
+    quality_differences,
+    told_apart,
+    under_bound,
+)
 from evaluator.load.points.figures import LoadPercentiles
-from evaluator.load.points.quality import quality_differences, told_apart
 from tests.support.load_samples import load_sample
 
 BOUND = 250.0

@@ -5,8 +5,7 @@ import random
 import pytest
 import pytrec_eval
 
-from evaluator.load.points.figures import request_counts
-from evaluator.load.points.quality import answer_quality, mean_ndcg
+from evaluator.load.points.figures import answer_quality, mean_ndcg, request_counts
 from services.contracts.query import Degradation
 from tests.support.load_samples import load_sample
 

@@ -4,7 +4,7 @@ from itertools import islice, pairwise
 import pytest
 
 from evaluator.experiments.load_plan import QueryDraw
-from evaluator.load.sending.arrivals import arrival_times, drawn_queries
+from evaluator.load.sending.traffic import arrival_times, drawn_queries
 
 
 def test_constant_arrivals_are_evenly_spaced() -> None:

@@ -8,9 +8,10 @@ import time
 import pytest
 from fastapi import FastAPI, Request, Response
 
-from evaluator.load.sending.generator import generate, planned_until
-from evaluator.load.sending.generator_task import GeneratorTask
-from evaluator.load.statistics.validity import GeneratorUse, cpu_shares
+from evaluator.load.points.validity import cpu_shares
+from evaluator.load.sending.drives import GeneratorUse
+from evaluator.load.sending.generator import generate
+from evaluator.load.sending.load_loop import GeneratorTask
 from services.chassis.requests.telemetry import assign_request_id
 from tests.support.served import served
 
@@ -23,7 +24,6 @@ ASKS = "print(take_real_time_priority(), os.sched_getscheduler(0) == os.SCHED_RR
 async def test_an_open_loop_without_requests_starts_no_callers_and_uses_no_cpu() -> None:
     result = await generate(EMPTY, time.monotonic(), real_time=False)
     assert (result.records, result.cpu_s, result.seconds) == ([], 0.0, 0.0)
-    assert planned_until(EMPTY, 1.0, 0) == (0, 0)
 
 
 async def test_a_request_without_an_answer_has_the_id_that_the_services_log() -> None:

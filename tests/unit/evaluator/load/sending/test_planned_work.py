@@ -3,29 +3,22 @@
 import pytest
 
 from evaluator.experiments.load_plan import CapacityPlan, LoadPlan
-from evaluator.load.sending.kinds import Traffic
-from evaluator.load.sending.planned_work import against_work, duration, planned_work, too_few_requests
+from evaluator.load.sending.traffic import against_work, duration, planned_work, too_few_requests
 
 PLAN = LoadPlan(rates=(10,), warmup_seconds=5)
-RATE = Traffic("10", rate=10.0)
 
 
 def test_rates_pipelines_warm_up_and_duration_are_told() -> None:
     said = "Load: 1 rate x 4 pipelines, each after 5 s of warm-up, about 5 min"
-    assert planned_work(PLAN, [[RATE]], 4) == said
-    idle_and_loading = [RATE, Traffic("10", rate=10.0, while_loading=True)]
-    plan = PLAN.model_copy(update={"warmup_seconds": 0.0, "repeat": 2, "while_loading": True})
-    said = "Load: 1 rate (idle, and while loading) x 1 pipeline, 2 times, about 5 min"
-    assert planned_work(plan, [idle_and_loading], 1) == said
+    assert planned_work(PLAN, 4) == said
+    plan = LoadPlan(rates=(10, 20), in_flight=(1,), warmup_seconds=0, repeat=2)
+    assert planned_work(plan, 1) == "Load: 2 rates, 1 closed loop x 1 pipeline, 2 times, about 7 min"
 
 
 def test_a_search_has_no_known_end() -> None:
     search = LoadPlan(capacity=CapacityPlan(p99_ms=500))
     said = "Load: a search for the capacity of 2 pipelines: measurements of at most 120 s each until it is found"
-    assert planned_work(search, [], 2) == said
-    loops = [[Traffic(f"inflight{number}", in_flight=number)] for number in (1, 2)]
-    said = "Load: 2 closed loops x 1 pipeline, each after 5 s of warm-up, about 3 min"
-    assert planned_work(PLAN, loops, 1) == said
+    assert planned_work(search, 2) == said
 
 
 def test_two_gateways_take_twice_as_long() -> None:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.load.points.figures import load_percentiles
-from evaluator.load.points.group_points import on_one_clock
+from evaluator.load.points.figures import histogram_of, load_percentiles, percentiles_ms, read_hlog, write_hlog
+from evaluator.load.points.point_report import on_one_clock
+from evaluator.load.sending.driven_traffic import TimeSlice
 from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.sending.time_slices import TimeSlice
-from evaluator.load.statistics.histograms import histogram_of, percentiles_ms, read_hlog, write_hlog
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.runs.latency import percentile
 from evaluator.runs.order_statistics import percentile_interval

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from evaluator.load.statistics.ratios import percentile_ratios, repeated_figure
+from evaluator.load.points.ratios import percentile_ratios, repeated_figure
 
 
 def requests(seed: int, factor: float = 1.0, count: int = 600) -> list[float]:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evaluator.load.statistics.share_test import FEWEST_REQUESTS, ShareOutcome, share_outcome
+from evaluator.load.capacity import FEWEST_REQUESTS, ShareOutcome, share_outcome
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,26 @@
-"""Searches the highest Poisson rate at which p99 stays within a bound; sends nothing itself.
+"""Searches the highest Poisson rate at which p99 stays within a bound, and reports it. Pure; sends nothing itself.
 
 A rate is carried where at most 1 % of the requests take longer than the bound, and at most 1 % are lost (failed,
 dropped or late) or degraded. The search doubles the rate to a bracket, bisects it, and asks for five more carried
-measurements of the rate it found (MLPerf Inference, Server scenario). Every decision is pure; what measures a rate is
-given.
+measurements of the rate it found (MLPerf Inference, Server scenario). What measures a rate is given.
+
+A share is `within` 1 % by the exact binomial test, and `above` it by a t test over blocks, because slow answers come in
+bursts. Each further look is another chance to err. Chance of `within` at a share of exactly 1 %, of independent
+requests:
+
+    one look                       1 in 20
+    a series of up to five looks   1 in 7
+    six series in a row            below 1 in 10,000
+
+The report is capacity.json, and a sentence:
+
+    sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; " knee "."
+              | pipeline " carries no rate with p99 <= " bound " ms: " reasons "."
+              | "This machine cannot tell which rate " pipeline " carries with p99 <= " bound " ms: " reasons "."
+    knee     := "the knee is at " rate "/s" | "the knee cannot be told, because times below the capacity are not valid"
 """
 
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +29,11 @@ from typing import Literal, Protocol
 from pydantic import FiniteFloat
 
 from evaluator.experiments.load_plan import CapacityPlan
-from evaluator.load.statistics.share_test import FEWEST_REQUESTS, share_outcome
-from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
+from evaluator.load.points.point_report import LoadPointReport
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import MARKED, MIN_SAMPLES_FOR_P99, Timed, percentile
+from evaluator.runs.order_statistics import CONFIDENCE
+from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
 
 FIRST_RATE = 10.0
@@ -239,3 +257,145 @@ class CapacityReport(Wire):
     multiples: tuple[CapacityMultiple, ...]  # none unless `found`
     knee: FiniteFloat | None  # a swept rate; null: times below the capacity are not valid
     sentence: str
+
+
+MOST_SHARE = 0.01
+# So few requests, none of them a miss, are `within`: 299.
+FEWEST_REQUESTS = math.ceil(math.log(1 - CONFIDENCE) / math.log(1 - MOST_SHARE))
+# `above` ends the search in this direction, so that it has to be surer.
+CONFIDENCE_ABOVE = 0.99
+SHARE_BLOCKS = 20
+
+ShareOutcome = Literal["within", "above", "open"]
+
+
+def share_outcome(missed: Sequence[bool]) -> ShareOutcome:
+    """Returns whether the share of misses is at most 1 % (`within`), more (`above`), or not known yet (`open`).
+
+    `missed`: of each request, in planned order.
+    """
+    from scipy.stats import binom  # type: ignore[import-untyped]  # ships no types
+
+    if binom.cdf(sum(missed), len(missed), MOST_SHARE) <= 1 - CONFIDENCE:
+        return "within"
+    return "above" if _least_share(missed) > MOST_SHARE else "open"
+
+
+def _least_share(missed: Sequence[bool]) -> float:
+    """Returns the lower bound of the share of misses, from the spread of its blocks (Cochran 1977, chapter 9)."""
+    from scipy.stats import sem, t
+
+    if len(missed) < FEWEST_REQUESTS:
+        return 0.0
+    cuts = [len(missed) * number // SHARE_BLOCKS for number in range(SHARE_BLOCKS + 1)]
+    shares = [sum(missed[begin:end]) / (end - begin) for begin, end in itertools.pairwise(cuts)]
+    return float(sum(shares) / SHARE_BLOCKS - t.ppf(CONFIDENCE_ABOVE, SHARE_BLOCKS - 1) * sem(shares))
+
+
+CAPACITY = "capacity.json"
+
+# Multiples of the capacity: five rates for the knee, and four for what is answered in time beyond it.
+SWEEP = (0.1, 0.45, 0.8, 1.15, 1.5)
+BEYOND = (1.0, 1.5, 2.0, 4.0)
+MULTIPLES = tuple(sorted({*SWEEP, *BEYOND}))
+
+
+class CapacityFile(StepFile):
+    """capacity.json: a report a pipeline, in the order of the experiment."""
+
+    made_from: dict[str, str]
+    capacities: tuple[CapacityReport, ...]
+
+
+def multiple_rates(found: FoundCapacity) -> Iterator[tuple[float, float]]:
+    """Yields multiples of the capacity and their rates, ascending; none where no capacity was found."""
+    if found.rate is not None:
+        for multiple in MULTIPLES:
+            yield multiple, float(f"{multiple * found.rate:.3g}")
+
+
+def capacity_report(
+    pipeline: str, found: FoundCapacity, points: Sequence[tuple[float, LoadPointReport]]
+) -> CapacityReport:
+    """Builds the report. `points`: by multiple of the capacity."""
+    multiples = tuple(_at_multiple(multiple, point) for multiple, point in points)
+    report = CapacityReport(pipeline=pipeline, found=found, multiples=multiples, knee=knee(multiples), sentence="")
+    return report.model_copy(update={"sentence": _sentence(report)})
+
+
+def knee(multiples: Sequence[CapacityMultiple]) -> float | None:
+    """Returns the swept rate at which goodput divided by p95 is greatest; None without valid times.
+
+    Beyond the capacity times are expected not to be valid, because the queue grows; below it they have to be.
+
+    This is the power of a queue: below its greatest value a higher rate costs little latency, above it much latency
+    for little goodput (Kleinrock 1979, Power and deterministic rules of thumb, ICC). p95 stands for the mean latency,
+    because the tail is what a bound is about, and because it exists where p99 does not.
+    """
+    if not all(one.timing_valid for one in multiples if one.multiple in SWEEP and one.multiple <= 1):
+        return None
+    powers = [(one.goodput / one.p95_ms, one.rate) for one in multiples if one.multiple in SWEEP and one.p95_ms]
+    return max(powers, default=(0.0, None))[1]
+
+
+def render_capacity(report: CapacityReport) -> str:
+    """Renders the sentence, the measured rates in order, and the figures at multiples of the capacity."""
+    parts = [report.sentence, aligned(measured_rows(report))]
+    if report.multiples:
+        parts.append(aligned(multiple_rows(report)))
+    return "\n\n".join(parts)
+
+
+def measured_rows(report: CapacityReport) -> list[tuple[str, ...]]:
+    """Returns a header and every measurement of the search, in order."""
+    measured: list[tuple[str, ...]] = [("rate", "seconds", "requests", "over", "lost or degraded", "p99 ms", "outcome")]
+    measured += [
+        (f"{one.rate:g}/s", f"{one.seconds:.0f}", str(one.requests), str(one.over), str(one.lost),
+         _figure(one.p99_ms), one.outcome)
+        for one in report.found.measured
+    ]  # fmt: skip
+    return measured
+
+
+def multiple_rows(report: CapacityReport) -> list[tuple[str, ...]]:
+    """Returns a header and the figures at multiples of the capacity, a row each."""
+    figures: list[tuple[str, ...]] = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "p99 ms", "timing")]
+    figures += [
+        (f"{one.multiple:g}x", f"{one.rate:g}/s", f"{one.goodput:.1f}", f"{one.ndcg_a_second:.1f}",
+         *(Timed(ms, one.timing_valid).cell() for ms in (one.p95_ms, one.p99_ms)),
+         "valid" if one.timing_valid else MARKED)
+        for one in report.multiples
+    ]  # fmt: skip
+    return figures
+
+
+def _at_multiple(multiple: float, point: LoadPointReport) -> CapacityMultiple:
+    return CapacityMultiple(
+        multiple=multiple,
+        rate=point.rate or 0.0,
+        goodput=point.goodput,
+        ndcg_a_second=(point.quality.ndcg_at_10 or 0.0) * point.offered,
+        p95_ms=point.latency_ms.p95.unchecked_ms,
+        p99_ms=point.latency_ms.p99.unchecked_ms,
+        timing_valid=point.timing_valid,
+    )
+
+
+def _sentence(report: CapacityReport) -> str:
+    found, bound = report.found, f"with p99 <= {report.found.bound_ms:g} ms"
+    reasons = "; ".join(found.reasons)
+    match found.outcome:
+        case "found":
+            knee_part = "" if report.knee is None else f"; the knee is at {report.knee:g}/s"
+            if report.multiples and report.knee is None:
+                knee_part = "; the knee cannot be told, because times below the capacity are not valid"
+            verified = f"in {found.verified} of {VERIFICATIONS} verifications"
+            return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{knee_part}."
+        case "none":
+            return f"{report.pipeline} carries no rate {bound}: {reasons}."
+        case "cannot tell":
+            return f"This machine cannot tell which rate {report.pipeline} carries {bound}: {reasons}."
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"

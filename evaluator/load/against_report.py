@@ -1,4 +1,4 @@
-"""Defines against.json and builds its figures from the samples of two stacks that took turns. Pure."""
+"""Defines against.json, builds its figures from the samples of two stacks that took turns, and renders it. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,29 @@ from pydantic import ConfigDict, FiniteFloat, model_validator
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.against.speed import SpeedVerdict, judge_speed
-from evaluator.load.points.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
-from evaluator.load.points.quality import METRIC, query_means, request_values
-from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.sending.samples import LoadSample
-from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
-from evaluator.load.statistics.validity import (
+from evaluator.load.points.figures import (
+    METRIC,
+    LoadPercentiles,
+    RequestCounts,
+    load_percentiles,
+    query_means,
+    request_counts,
+    request_values,
+)
+from evaluator.load.points.ratios import LEAST_PAIRS, SlicePair, SpeedVerdict, judge_speed
+from evaluator.load.points.validity import (
     GeneratorFigures,
     cpu_shares,
     generator_faults,
     generator_figures,
     machine_remarks,
 )
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.samples import LoadSample
 from evaluator.machine.machine_conditions import MachineConditions, condition_faults
 from evaluator.metrics.quality import Grades
-from evaluator.runs.latency import carry_validity
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import MARKED, carry_validity
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
 
@@ -215,3 +222,50 @@ def _quality(
         return None
     first, second = ([mean[query] for query in queries] for mean in means)
     return compare_pairs([ScoredPair(*stacks.urls, first, second)], METRIC, stacks.seed)[0]
+
+
+HEADER = (
+    "pipeline",
+    "rate",
+    "gateway",
+    "p50 ms",
+    "p95 ms",
+    "p99 ms",
+    "nDCG@10",
+    "requests",
+    "late",
+    "failed",
+    "dropped",
+)
+
+
+def render_against(report: AgainstReport) -> str:
+    """Renders the table and, beneath it, what follows from it and what a reader should know beside it."""
+    rows = [row for point in report.points for row in _rows(point)]
+    sentences = [sentence for point in report.points for sentence in _sentences(point)]
+    return "\n\n".join([aligned([HEADER, *rows]), *sentences, *report.remarks])
+
+
+def _rows(point: AgainstPoint) -> Iterator[list[str]]:
+    for one in (point.baseline, point.judged):
+        if one is not None:
+            yield [point.pipeline, f"{point.rate:g}/s", one.url, *_cells(one)]
+
+
+def _cells(one: StackFigures) -> Iterator[str]:
+    for time in (one.latency_ms.p50, one.latency_ms.p95, one.latency_ms.p99):
+        yield time.cell()
+    yield f"{one.ndcg_at_10:.4f}"
+    for count in (one.counts.requests, one.counts.late, one.counts.failed, one.counts.dropped):
+        yield str(count)
+
+
+def _sentences(point: AgainstPoint) -> Iterator[str]:
+    name = f"{point.pipeline} at {point.rate:g}/s"
+    for fault in point.timing_faults:
+        yield f"{name}: times {MARKED}, because {fault}"
+    if point.speed is not None:
+        left_out = f" {point.left_out} of {point.pairs} pairs of slices left out: the machine was busy."
+        yield f"{name}: {point.speed.sentence}{left_out if point.left_out else ''}"
+    if point.quality is not None:
+        yield f"{name}: {point.quality.sentence}"

@@ -6,7 +6,7 @@ from evaluator.client.client import GatewayClient
 from evaluator.errors import WrongOption
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.experiments.turn_orders import balanced_turns
-from evaluator.load.against.report import (
+from evaluator.load.against_report import (
     AgainstPoint,
     AgainstReport,
     ComparedStacks,
@@ -14,14 +14,10 @@ from evaluator.load.against.report import (
     against_point,
     against_remarks,
 )
+from evaluator.load.points.ratios import LEAST_PAIRS
+from evaluator.load.sending.driven_traffic import Pids, PreparedLoad, SampleFiles, TimeSlice, prepare_load
 from evaluator.load.sending.drives import LoadedPoint, drive
-from evaluator.load.sending.kinds import Traffic
-from evaluator.load.sending.planned_work import against_work
-from evaluator.load.sending.prepared_load import PreparedLoad, prepare_load
-from evaluator.load.sending.sample_files import SampleFiles
-from evaluator.load.sending.time_slices import Pids, TimeSlice
-from evaluator.load.sending.traffic import LoadTarget, open_slices
-from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
+from evaluator.load.sending.traffic import LoadTarget, Traffic, against_work, open_slices
 from evaluator.machine.measured_processes import is_same_server, measured_processes
 from evaluator.progress import progress, say
 from evaluator.runs.run_folder import RunFolder
@@ -133,7 +129,6 @@ async def driven_pairs(
                 targets[at],
                 planned.through(pipeline),
                 plan,
-                f"{pipeline} at {rate:g}/s",
                 rate,
                 warmup_seconds=planned.warmup_s,
                 measured=measured,
