@@ -36,6 +36,10 @@ from services.contracts.base import Count, Wire
 
 # Below it the machine was busy for most of the comparison.
 LEAST_QUIET = 0.5
+HEADER = (
+    "pipeline", "rate", "gateway", "p50 ms", "p95 ms", "p99 ms",
+    "nDCG@10", "requests", "late", "failed", "dropped",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +161,8 @@ def against_point(
 
 def against_remarks(experiment: Experiment, urls: Sequence[str], points: Sequence[AgainstPoint]) -> Iterator[str]:
     """Yields what a reader should know of the machines, and what of the experiment a comparison does not judge."""
-    stacks = [one for point in points for one in (point.baseline, point.judged) if one is not None]
-    yield from machine_remarks(urls, [one for stack in stacks for one in stack.conditions])
+    stacks = [side for point in points for side in (point.baseline, point.judged) if side is not None]
+    yield from machine_remarks(urls, [part for stack in stacks for part in stack.conditions])
     if experiment.gates is not None:
         yield "gates of the experiment are not judged here: --against judges the ratios of the two gateways"
     if experiment.load is not None and experiment.load.best_under_ms is not None:
@@ -205,10 +209,10 @@ def _faults(pairs: int, quiet: int, figures: Sequence[StackFigures | None]) -> l
     if quiet < max(LEAST_PAIRS, pairs * LEAST_QUIET):
         return [f"the machine was busy in {pairs - quiet} of {pairs} pairs of slices ({LEAST_PAIRS} must be left)"]
     return [
-        f"{one.url}: {fault}"
-        for one in figures
-        if one is not None
-        for fault in generator_faults(one.generators, one.latency_ms.p50.unchecked_ms, one.counts.dropped)
+        f"{stack.url}: {fault}"
+        for stack in figures
+        if stack is not None
+        for fault in generator_faults(stack.generators, stack.latency_ms.p50.unchecked_ms, stack.counts.dropped)
     ]
 
 
@@ -224,21 +228,6 @@ def _quality(
     return compare_pairs([ScoredPair(*stacks.urls, first, second)], METRIC, stacks.seed)[0]
 
 
-HEADER = (
-    "pipeline",
-    "rate",
-    "gateway",
-    "p50 ms",
-    "p95 ms",
-    "p99 ms",
-    "nDCG@10",
-    "requests",
-    "late",
-    "failed",
-    "dropped",
-)
-
-
 def render_against(report: AgainstReport) -> str:
     """Renders the table and, beneath it, what follows from it and what a reader should know beside it."""
     rows = [row for point in report.points for row in _rows(point)]
@@ -247,16 +236,16 @@ def render_against(report: AgainstReport) -> str:
 
 
 def _rows(point: AgainstPoint) -> Iterator[list[str]]:
-    for one in (point.baseline, point.judged):
-        if one is not None:
-            yield [point.pipeline, f"{point.rate:g}/s", one.url, *_cells(one)]
+    for stack in (point.baseline, point.judged):
+        if stack is not None:
+            yield [point.pipeline, f"{point.rate:g}/s", stack.url, *_cells(stack)]
 
 
-def _cells(one: StackFigures) -> Iterator[str]:
-    for time in (one.latency_ms.p50, one.latency_ms.p95, one.latency_ms.p99):
+def _cells(stack: StackFigures) -> Iterator[str]:
+    for time in (stack.latency_ms.p50, stack.latency_ms.p95, stack.latency_ms.p99):
         yield time.cell()
-    yield f"{one.ndcg_at_10:.4f}"
-    for count in (one.counts.requests, one.counts.late, one.counts.failed, one.counts.dropped):
+    yield f"{stack.ndcg_at_10:.4f}"
+    for count in (stack.counts.requests, stack.counts.late, stack.counts.failed, stack.counts.dropped):
         yield str(count)
 
 

@@ -93,7 +93,7 @@ async def _run_against(
                 points.append(await in_thread(against_point, stacks, pairs, judged.judgments, names))
                 advance(1)
     made_from = folder.hashes(
-        "experiment.json", "manifest.json", *(f for point in points for f in point.files.values())
+        "experiment.json", "manifest.json", *(file for point in points for file in point.files.values())
     )
     report = AgainstReport(
         made_from=made_from,
@@ -123,9 +123,9 @@ async def driven_pairs(
     count = _pair_count(plan)
     slices = open_slices(targets[0].queries, rate, plan.seconds / count, count, plan, seed, repeat=0)
     for number, (planned, turn) in enumerate(zip(slices, balanced_turns(2, seed), strict=False)):
-        found: dict[int, LoadedPoint] = {}
+        loaded: dict[int, LoadedPoint] = {}
         for at in turn:
-            loaded = await drive(
+            point = await drive(
                 targets[at],
                 planned.through(pipeline),
                 plan,
@@ -134,10 +134,10 @@ async def driven_pairs(
                 measured=measured,
             )
             traffic = Traffic(_label(rate, SIDES[at]), rate=rate)
-            part = TimeSlice.labelled(traffic, pipeline, loaded, number, repeat=0)
+            part = TimeSlice.labelled(traffic, pipeline, point, number, repeat=0)
             await in_thread(on_driven, part)
-            found[at] = part.loaded
-        pairs.append(DrivenPair(baseline=found[0], judged=found[1]))
+            loaded[at] = part.loaded
+        pairs.append(DrivenPair(baseline=loaded[0], judged=loaded[1]))
     return pairs
 
 

@@ -43,7 +43,19 @@ VERIFICATIONS = 5
 MOST_POINTS = 60
 # A queue that grows by a twentieth of the time passes a bound of half a second only after 10 s.
 LEAST_SECONDS = 10.0
+MOST_SHARE = 0.01
+# So few requests, none of them a miss, are `within`: 299.
+FEWEST_REQUESTS = math.ceil(math.log(1 - CONFIDENCE) / math.log(1 - MOST_SHARE))
+# `above` ends the search in this direction, so that it has to be surer.
+CONFIDENCE_ABOVE = 0.99
+SHARE_BLOCKS = 20
+CAPACITY = "capacity.json"
+# Multiples of the capacity: five rates for the knee, and four for what is answered in time beyond it.
+SWEEP = (0.1, 0.45, 0.8, 1.15, 1.5)
+BEYOND = (1.0, 1.5, 2.0, 4.0)
+MULTIPLES = tuple(sorted({*SWEEP, *BEYOND}))
 
+ShareOutcome = Literal["within", "above", "open"]
 RateOutcome = Literal["carried", "not carried", "open", "cannot tell"]
 CapacityOutcome = Literal["found", "none", "cannot tell"]
 
@@ -93,18 +105,46 @@ class FoundCapacity(Wire):
         return 0 if self.rate is None else _times_carried(self.measured, self.rate) - 1
 
 
+class CapacityMultiple(Wire):
+    """Figures at a multiple of the capacity; all others are in the point of this rate in `points` of load.json."""
+
+    multiple: FiniteFloat
+    rate: FiniteFloat
+    goodput: FiniteFloat  # answers in time a second
+    ndcg_a_second: FiniteFloat  # nDCG@10 summed over the requests of a second; late and lost ones add 0
+    p95_ms: FiniteFloat | None
+    p99_ms: FiniteFloat | None = None  # null below 662 requests
+    timing_valid: bool
+
+
+class CapacityReport(Wire):
+    """The capacity of a pipeline: the highest Poisson rate found whose p99 stays within the bound."""
+
+    pipeline: str
+    found: FoundCapacity
+    multiples: tuple[CapacityMultiple, ...]  # none unless `found`
+    knee: FiniteFloat | None  # a swept rate; null: times below the capacity are not valid
+    sentence: str
+
+
+class CapacityFile(StepFile):
+    """capacity.json: a report a pipeline, in the order of the experiment."""
+
+    made_from: dict[str, str]
+    capacities: tuple[CapacityReport, ...]
+
+
 async def find_capacity(
     plan: CapacityPlan,
     seed: str,
     measure: MeasureRate,
-    on_measured: Callable[[MeasuredRate], None] = lambda one: None,
+    on_measured: Callable[[MeasuredRate], None] = lambda measurement: None,
 ) -> FoundCapacity:
     """Measures rates until the capacity is found or stays unknown. Calls `on_measured` after each."""
     measured: list[MeasuredRate] = []
     while (rate := next_rate(measured, plan)) is not None:
-        one = await measure_rate(rate, plan, f"{seed} {len(measured)}", measure)
-        measured.append(one)
-        on_measured(one)
+        measured.append(await measure_rate(rate, plan, f"{seed} {len(measured)}", measure))
+        on_measured(measured[-1])
     return found_capacity(measured, plan)
 
 
@@ -144,6 +184,29 @@ def rate_outcome(counted_ms: Sequence[float], lost: Sequence[bool], bound_ms: fl
     if "above" in outcomes:
         return "not carried"
     return "carried" if outcomes == {"within"} else "open"
+
+
+def share_outcome(missed: Sequence[bool]) -> ShareOutcome:
+    """Returns whether the share of misses is at most 1 % (`within`), more (`above`), or not known yet (`open`).
+
+    `missed`: of each request, in planned order.
+    """
+    from scipy.stats import binom  # type: ignore[import-untyped]  # ships no types
+
+    if binom.cdf(sum(missed), len(missed), MOST_SHARE) <= 1 - CONFIDENCE:
+        return "within"
+    return "above" if _least_share(missed) > MOST_SHARE else "open"
+
+
+def _least_share(missed: Sequence[bool]) -> float:
+    """Returns the lower bound of the share of misses, from the spread of its blocks (Cochran 1977, chapter 9)."""
+    from scipy.stats import sem, t
+
+    if len(missed) < FEWEST_REQUESTS:
+        return 0.0
+    cuts = [len(missed) * number // SHARE_BLOCKS for number in range(SHARE_BLOCKS + 1)]
+    shares = [sum(missed[begin:end]) / (end - begin) for begin, end in itertools.pairwise(cuts)]
+    return float(sum(shares) / SHARE_BLOCKS - t.ppf(CONFIDENCE_ABOVE, SHARE_BLOCKS - 1) * sem(shares))
 
 
 def next_seconds(rate: float, requests: int, spent_s: float, plan: CapacityPlan) -> float | None:
@@ -189,7 +252,7 @@ def next_rate(measured: Sequence[MeasuredRate], plan: CapacityPlan) -> float | N
 
 
 def found_capacity(measured: Sequence[MeasuredRate], plan: CapacityPlan) -> FoundCapacity:
-    """Says what a search that has ended found."""
+    """Returns what a search that has ended found."""
     low, high = _bracket(measured)
     outcome: CapacityOutcome = "cannot tell"
     rate: float | None = None
@@ -216,95 +279,25 @@ def least_rate(plan: CapacityPlan) -> float:
 
 def _bracket(measured: Sequence[MeasuredRate]) -> tuple[float | None, float | None]:
     """Returns the highest rate that was carried each time below the lowest one that was not, and this one."""
-    high = min((one.rate for one in _told(measured) if one.outcome != "carried"), default=None)
-    carried = [one.rate for one in _told(measured) if high is None or one.rate < high]
+    high = min((at.rate for at in _told(measured) if at.outcome != "carried"), default=None)
+    carried = [at.rate for at in _told(measured) if high is None or at.rate < high]
     return max(carried, default=None), high
 
 
 def _told(measured: Sequence[MeasuredRate]) -> Iterator[MeasuredRate]:
-    return (one for one in measured if one.outcome != "cannot tell")
+    return (at for at in measured if at.outcome != "cannot tell")
 
 
 def _times_carried(measured: Sequence[MeasuredRate], rate: float) -> int:
-    return sum(one.rate == rate and one.outcome == "carried" for one in measured)
+    return sum(at.rate == rate and at.outcome == "carried" for at in measured)
 
 
 def _disturbed(measured: Sequence[MeasuredRate]) -> bool:
-    return len(measured) >= 2 and all(one.outcome == "cannot tell" for one in measured[-2:])
+    return len(measured) >= 2 and all(at.outcome == "cannot tell" for at in measured[-2:])
 
 
 def _three_digits(rate: float) -> float:
     return float(f"{rate:.3g}")
-
-
-class CapacityMultiple(Wire):
-    """Figures at a multiple of the capacity; all others are in the point of this rate in `points` of load.json."""
-
-    multiple: FiniteFloat
-    rate: FiniteFloat
-    goodput: FiniteFloat  # answers in time a second
-    ndcg_a_second: FiniteFloat  # nDCG@10 summed over the requests of a second; late and lost ones add 0
-    p95_ms: FiniteFloat | None
-    p99_ms: FiniteFloat | None = None  # null below 662 requests
-    timing_valid: bool
-
-
-class CapacityReport(Wire):
-    """The capacity of a pipeline: the highest Poisson rate found whose p99 stays within the bound."""
-
-    pipeline: str
-    found: FoundCapacity
-    multiples: tuple[CapacityMultiple, ...]  # none unless `found`
-    knee: FiniteFloat | None  # a swept rate; null: times below the capacity are not valid
-    sentence: str
-
-
-MOST_SHARE = 0.01
-# So few requests, none of them a miss, are `within`: 299.
-FEWEST_REQUESTS = math.ceil(math.log(1 - CONFIDENCE) / math.log(1 - MOST_SHARE))
-# `above` ends the search in this direction, so that it has to be surer.
-CONFIDENCE_ABOVE = 0.99
-SHARE_BLOCKS = 20
-
-ShareOutcome = Literal["within", "above", "open"]
-
-
-def share_outcome(missed: Sequence[bool]) -> ShareOutcome:
-    """Returns whether the share of misses is at most 1 % (`within`), more (`above`), or not known yet (`open`).
-
-    `missed`: of each request, in planned order.
-    """
-    from scipy.stats import binom  # type: ignore[import-untyped]  # ships no types
-
-    if binom.cdf(sum(missed), len(missed), MOST_SHARE) <= 1 - CONFIDENCE:
-        return "within"
-    return "above" if _least_share(missed) > MOST_SHARE else "open"
-
-
-def _least_share(missed: Sequence[bool]) -> float:
-    """Returns the lower bound of the share of misses, from the spread of its blocks (Cochran 1977, chapter 9)."""
-    from scipy.stats import sem, t
-
-    if len(missed) < FEWEST_REQUESTS:
-        return 0.0
-    cuts = [len(missed) * number // SHARE_BLOCKS for number in range(SHARE_BLOCKS + 1)]
-    shares = [sum(missed[begin:end]) / (end - begin) for begin, end in itertools.pairwise(cuts)]
-    return float(sum(shares) / SHARE_BLOCKS - t.ppf(CONFIDENCE_ABOVE, SHARE_BLOCKS - 1) * sem(shares))
-
-
-CAPACITY = "capacity.json"
-
-# Multiples of the capacity: five rates for the knee, and four for what is answered in time beyond it.
-SWEEP = (0.1, 0.45, 0.8, 1.15, 1.5)
-BEYOND = (1.0, 1.5, 2.0, 4.0)
-MULTIPLES = tuple(sorted({*SWEEP, *BEYOND}))
-
-
-class CapacityFile(StepFile):
-    """capacity.json: a report a pipeline, in the order of the experiment."""
-
-    made_from: dict[str, str]
-    capacities: tuple[CapacityReport, ...]
 
 
 def multiple_rates(found: FoundCapacity) -> Iterator[tuple[float, float]]:
@@ -326,15 +319,15 @@ def capacity_report(
 def knee(multiples: Sequence[CapacityMultiple]) -> float | None:
     """Returns the swept rate at which goodput divided by p95 is greatest; None without valid times.
 
-    Beyond the capacity times are expected not to be valid, because the queue grows; below it they have to be.
+    Beyond the capacity times need not be valid, because requests are dropped there; below it they have to be.
 
     This is the power of a queue: below its greatest value a higher rate costs little latency, above it much latency
     for little goodput (Kleinrock 1979, Power and deterministic rules of thumb, ICC). p95 stands for the mean latency,
     because the tail is what a bound is about, and because it exists where p99 does not.
     """
-    if not all(one.timing_valid for one in multiples if one.multiple in SWEEP and one.multiple <= 1):
+    if not all(at.timing_valid for at in multiples if at.multiple in SWEEP and at.multiple <= 1):
         return None
-    powers = [(one.goodput / one.p95_ms, one.rate) for one in multiples if one.multiple in SWEEP and one.p95_ms]
+    powers = [(at.goodput / at.p95_ms, at.rate) for at in multiples if at.multiple in SWEEP and at.p95_ms]
     return max(powers, default=(0.0, None))[1]
 
 
@@ -350,9 +343,9 @@ def measured_rows(report: CapacityReport) -> list[tuple[str, ...]]:
     """Returns a header and every measurement of the search, in order."""
     measured: list[tuple[str, ...]] = [("rate", "seconds", "requests", "over", "lost or degraded", "p99 ms", "outcome")]
     measured += [
-        (f"{one.rate:g}/s", f"{one.seconds:.0f}", str(one.requests), str(one.over), str(one.lost),
-         _figure(one.p99_ms), one.outcome)
-        for one in report.found.measured
+        (f"{at.rate:g}/s", f"{at.seconds:.0f}", str(at.requests), str(at.over), str(at.lost),
+         _figure(at.p99_ms), at.outcome)
+        for at in report.found.measured
     ]  # fmt: skip
     return measured
 
@@ -361,10 +354,10 @@ def multiple_rows(report: CapacityReport) -> list[tuple[str, ...]]:
     """Returns a header and the figures at multiples of the capacity, a row each."""
     figures: list[tuple[str, ...]] = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "p99 ms", "timing")]
     figures += [
-        (f"{one.multiple:g}x", f"{one.rate:g}/s", f"{one.goodput:.1f}", f"{one.ndcg_a_second:.1f}",
-         *(Timed(ms, one.timing_valid).cell() for ms in (one.p95_ms, one.p99_ms)),
-         "valid" if one.timing_valid else MARKED)
-        for one in report.multiples
+        (f"{at.multiple:g}x", f"{at.rate:g}/s", f"{at.goodput:.1f}", f"{at.ndcg_a_second:.1f}",
+         *(Timed(ms, at.timing_valid).cell() for ms in (at.p95_ms, at.p99_ms)),
+         "valid" if at.timing_valid else MARKED)
+        for at in report.multiples
     ]  # fmt: skip
     return figures
 

@@ -1,7 +1,6 @@
-"""Computes figures of the requests of a load: percentiles with intervals, histograms, counts, nDCG@10. Pure but for
-`.hlog` files, which are written and read here.
+"""Computes figures of the requests of a load: percentiles with intervals, HDR histograms, counts, nDCG@10.
 
-Histograms are HDR: 1 µs to 1 h, three digits. They are merged, never averaged.
+Pure but for `.hlog` files, which it writes and reads. Histograms are merged, never averaged.
 """
 
 import math
@@ -24,6 +23,13 @@ from services.files.disk_writes import whole_file
 
 # The same rule a nine further (about 7,000 samples).
 MIN_SAMPLES_FOR_P99_9 = 7_000
+# The range and the digits of a histogram.
+LEAST_US = 1
+MOST_US = 3_600_000_000
+DIGITS = 3
+# The span of one line of a .hlog file. It is short enough to see a stall; each line costs a few hundred bytes.
+INTERVAL_S = 1.0
+METRIC = "nDCG@10"
 
 
 class LoadPercentiles(Wire):
@@ -73,13 +79,13 @@ def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
     if n >= MIN_SAMPLES_FOR_P99_9:
         shares["p99_9"] = 0.999
     # Not from the histogram: hdrh rounds the rank, so that more than 1 in 100 could exceed p99.
-    found = {name: percentile(ordered, share) for name, share in shares.items()}
+    values = {name: percentile(ordered, share) for name, share in shares.items()}
     return LoadPercentiles(
-        p50=found["p50"],
-        p90=found["p90"],
-        p95=found["p95"],
-        p99=found.get("p99"),
-        p99_9=found.get("p99_9"),
+        p50=values["p50"],
+        p90=values["p90"],
+        p95=values["p95"],
+        p99=values.get("p99"),
+        p99_9=values.get("p99_9"),
         max=ordered[-1],
         n=n,
         intervals={name: percentile_interval(ordered, share) for name, share in shares.items()},
@@ -104,13 +110,6 @@ def request_counts(samples: Sequence[LoadSample]) -> RequestCounts:
     )
 
 
-LEAST_US = 1
-MOST_US = 3_600_000_000
-DIGITS = 3
-# The span of one line of a .hlog file. It is short enough to see a stall; each line costs a few hundred bytes.
-INTERVAL_S = 1.0
-
-
 def new_histogram() -> HdrHistogram:
     """Returns an empty histogram."""
     return HdrHistogram(LEAST_US, MOST_US, DIGITS)
@@ -126,8 +125,8 @@ def histogram_of(values_ms: Iterable[float]) -> HdrHistogram:
 
 def percentiles_ms(histogram: HdrHistogram, percents: Sequence[float]) -> list[float]:
     """Returns the greatest values, to three digits, that equal those of these percentiles; reads the counts once."""
-    found = histogram.get_percentile_to_value_dict(percents)
-    return [float(found[percent]) / 1000 for percent in percents]
+    values_us = histogram.get_percentile_to_value_dict(percents)
+    return [float(values_us[percent]) / 1000 for percent in percents]
 
 
 def write_hlog(path: Path, began: datetime, timed: Sequence[tuple[float, float]]) -> None:
@@ -160,9 +159,6 @@ def read_hlog(path: Path) -> HdrHistogram:
     return merged
 
 
-METRIC = "nDCG@10"
-
-
 class AnswerQuality(Wire):
     """Quality of the requests of a point, each as it was answered."""
 
@@ -182,8 +178,8 @@ def answer_quality(
     return AnswerQuality(
         ndcg_at_10=mean_ndcg(judgments, samples),
         degraded_share=sum(bool(sample.degraded) for sample in in_time) / max(1, len(in_time)),
-        reranked=mean_scored([candidates_scored(one.degraded, one.hits, reranks, asked) for one in reranked]),
-        reranked_share=math.fsum(share_scored(one.degraded, reranks) for one in reranked) / len(reranked)
+        reranked=mean_scored([candidates_scored(sample.degraded, sample.hits, reranks, asked) for sample in reranked]),
+        reranked_share=math.fsum(share_scored(sample.degraded, reranks) for sample in reranked) / len(reranked)
         if reranked
         else None,
     )
@@ -199,7 +195,7 @@ def query_means(judgments: Grades, samples: Sequence[LoadSample]) -> dict[str, f
     values: dict[str, list[float]] = {}
     for sample, value in zip(samples, request_values(judgments, samples) if samples else [], strict=True):
         values.setdefault(sample.query, []).append(value)
-    return {query: math.fsum(found) / len(found) for query, found in values.items()}
+    return {query: math.fsum(of_query) / len(of_query) for query, of_query in values.items()}
 
 
 def request_values(judgments: Grades, samples: Sequence[LoadSample]) -> list[float]:

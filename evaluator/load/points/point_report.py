@@ -100,15 +100,15 @@ def point_report(
     judgments: Grades,
     files: Mapping[str, str],
 ) -> LoadPointReport:
-    """Computes the figures of a pipeline in one kind of traffic. `slices`: those in which it was asked."""
-    loaded = [one.loaded for one in slices]
-    samples = [sample for part in loaded for sample in part.samples if sample.pipeline == arm.name]
+    """Computes the figures of a pipeline in one kind of traffic, from its slices."""
+    loaded = [part.loaded for part in slices]
+    samples = [sample for part in loaded for sample in part.samples]
     seconds = plan.seconds * plan.repeat
     measured = [sample for sample in samples if sample.phase == "measured"]
     answers = [sample for sample in measured if sample.error is None]
     counts = request_counts(measured)
     latency = load_percentiles([sample.counted_ms for sample in measured])
-    service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
+    service = [sample.service_ms for sample in measured if sample.service_ms is not None]
     refusals = [sample.refused_ms for sample in measured if sample.refused_ms is not None]
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
     shares = cpu_shares([part.generators for part in loaded])
@@ -133,17 +133,17 @@ def point_report(
         offered=counts.requests / seconds,
         goodput=_goodput(samples, seconds),
         latency_ms=latency if tail else latency.without_tail(),
-        service_ms=service if tail else service.without_tail(),
-        refusal_ms=_refusal_percentiles(refusals, tail=tail),
+        service_ms=_percentiles(service, tail=tail),
+        refusal_ms=_percentiles(refusals, tail=tail) if refusals else None,
         quality=answer_quality(judgments, measured, target.reranks[arm.name], target.top),
         generators=generators,
         conditions=conditions,
         cached=cached,
-        stages_ms=stage_times(answers, [one.id for one in arm.pipeline.identified]),
+        stages_ms=stage_times(answers, [item.id for item in arm.pipeline.identified]),
         gap_ms=gap_time(answers),
         path_ms=mean_path(answers, arm.pipeline.identified),
         slowest=slowest_answers(answers),
-        failed=failed_requests([one for one in measured if one.outcome == "failed"]),
+        failed=failed_requests([sample for sample in measured if sample.outcome == "failed"]),
         cost=point_cost(loaded),
         timing_valid=not faults,
         timing_faults=faults,
@@ -153,11 +153,9 @@ def point_report(
     )
 
 
-def _refusal_percentiles(refusals_ms: Sequence[float], *, tail: bool) -> LoadPercentiles | None:
-    if not refusals_ms:
-        return None
-    found = load_percentiles(refusals_ms)
-    return found if tail else found.without_tail()
+def _percentiles(values_ms: Sequence[float], *, tail: bool) -> LoadPercentiles:
+    times = load_percentiles(values_ms)
+    return times if tail else times.without_tail()
 
 
 def _goodput(samples: Sequence[LoadSample], seconds: float) -> float:
@@ -182,8 +180,8 @@ def _repeats(
         values["p99"].append(latency.p99.unchecked_ms if tail else None)
         values["nDCG@10"].append(mean_ndcg(judgments, run))
         values["goodput"].append(_goodput(sent, seconds / len(runs)))
-    known_values = {name: [value for value in found if value is not None] for name, found in values.items()}
-    return {name: repeated_figure(found) for name, found in known_values.items() if len(found) == len(runs)}
+    known = {name: [value for value in of_runs if value is not None] for name, of_runs in values.items()}
+    return {name: repeated_figure(of_runs) for name, of_runs in known.items() if len(of_runs) == len(runs)}
 
 
 def point_cost(slices: Sequence[LoadedPoint]) -> PipelineCost | None:
@@ -192,18 +190,18 @@ def point_cost(slices: Sequence[LoadedPoint]) -> PipelineCost | None:
     Every request that was sent counts, those of the warm-up too: the readings stand around whole slices. So do the
     start of the generators (the processes are idle meanwhile) and the answer to a reading, once a slice.
     """
-    if not all(one.costs for one in slices):
+    if not all(part.costs for part in slices):
         return None
-    samples = [sample for one in slices for sample in one.samples]
+    samples = [sample for part in slices for sample in part.samples]
     sent = [sample for sample in samples if sample.error != DROPPED]
     lost = sum(sample.error is not None for sample in sent)
-    seconds = sum(one.seconds for one in slices)
-    return mean_cost(summed_costs([one.costs for one in slices]), len(sent), lost, seconds)
+    seconds = sum(part.seconds for part in slices)
+    return mean_cost(summed_costs([part.costs for part in slices]), len(sent), lost, seconds)
 
 
 def missing_cpu(cost: PipelineCost) -> str:
     """Returns which processes have no CPU time, and why."""
-    return "; ".join(f"{name}: {one.reason}" for name, one in cost.processes.items() if one.cpu_ms is None)
+    return "; ".join(f"{name}: {process.reason}" for name, process in cost.processes.items() if process.cpu_ms is None)
 
 
 def written_points(
@@ -221,12 +219,9 @@ def written_points(
         samples = files.path(arm.name, traffic.name)
         paths = {"samples": samples, "histogram": samples.with_suffix(".hlog")}
         times_ms[arm.name] = counted_slices(
-            sample
-            for part in own
-            for sample in part.loaded.samples
-            if sample.pipeline == arm.name and sample.phase == "measured"
+            sample for part in own for sample in part.loaded.samples if sample.phase == "measured"
         )
-        write_hlog(paths["histogram"], own[0].loaded.began, on_one_clock(own, arm.name))
+        write_hlog(paths["histogram"], own[0].loaded.began, on_one_clock(own))
         names = {name: path.relative_to(folder.path).as_posix() for name, path in paths.items()}
         points.append(point_report(arm, traffic, own, ready.plan, ready.target, ready.judgments, names))
     if traffic.loop == "closed":
@@ -235,11 +230,11 @@ def written_points(
     return points, percentile_ratios(traffic.name, times_ms, ready.seed, doubtful)
 
 
-def on_one_clock(slices: Sequence[TimeSlice], pipeline: str) -> list[tuple[float, float]]:
-    """Returns the measured requests of a pipeline: seconds since the first slice began, and counted milliseconds."""
+def on_one_clock(slices: Sequence[TimeSlice]) -> list[tuple[float, float]]:
+    """Returns the measured requests: seconds since the first slice began, and counted milliseconds."""
     return [
         (part.loaded.began_s - slices[0].loaded.began_s + sample.planned_s, sample.counted_ms)
         for part in slices
         for sample in part.loaded.samples
-        if sample.pipeline == pipeline and sample.phase == "measured"
+        if sample.phase == "measured"
     ]

@@ -8,19 +8,12 @@ with 95 % (Bonferroni):
       words  := "slower by " r [", beyond the margin of " m] | "faster by " r | "no slower than " m | "cannot tell"
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, combinations
 from statistics import median
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import FiniteFloat
 
@@ -28,6 +21,21 @@ from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
 from evaluator.runs.order_statistics import CONFIDENCE, Interval, median_interval
 from services.contracts.base import Count, Wire
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PercentileName = Literal["p50", "p95"]
+SpeedOutcome = Literal["slower", "faster", "no slower", "cannot tell"]
+Slices = Sequence[Sequence[float]]  # milliseconds, slice by slice, in planned order
+SHARES: dict[PercentileName, float] = {"p50": 0.5, "p95": 0.95}  # of the ratios of pipelines
+SPEED_SHARES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}  # of the ratios of stacks
+# Fewer show nothing of a percentile.
+LEAST_REQUESTS = 20
+# The least number of values beyond a percentile: as many as p99 has from its least number of samples.
+LEAST_BEYOND = MIN_SAMPLES_FOR_P99 * (1 - SPEED_SHARES["p99"])
+MARGIN = 0.05
+ALPHA = 0.05
 # Fewer pairs of slices show too little of how much slices differ.
 LEAST_PAIRS = 8
 RESAMPLES = 999
@@ -94,15 +102,8 @@ class _Slices:
         import numpy as np
 
         reached = np.cumsum(times[..., self._of], axis=-1)
-        least = [np.ceil(share * reached[..., -1:]) for share in shares]
-        return np.stack([self.values[np.argmax(reached >= one, axis=-1)] for one in least])
-
-
-PercentileName = Literal["p50", "p95"]
-Slices = Sequence[Sequence[float]]  # milliseconds, slice by slice, in planned order
-SHARES: dict[PercentileName, float] = {"p50": 0.5, "p95": 0.95}
-# Fewer show nothing of a percentile.
-LEAST_REQUESTS = 20
+        ranks = [np.ceil(share * reached[..., -1:]) for share in shares]
+        return np.stack([self.values[np.argmax(reached >= rank, axis=-1)] for rank in ranks])
 
 
 class PercentileRatio(Wire):
@@ -134,8 +135,8 @@ def percentile_ratios(
     """Returns the ratios of every two pipelines. `slices_ms`: of the same requests by pipeline, slice by slice.
 
     Pipelines with other slices, or with fewer than 20 requests, are left out. Slices are drawn, the same ones of every
-    pipeline: pipelines run in different slices, which differ as a whole. Fewer than 8 slices give no
-    interval. `doubtful`: pipelines whose times are not valid.
+    pipeline: pipelines run in different slices, which differ as a whole. Fewer than 8 slices give no interval.
+    `doubtful`: pipelines whose times are not valid.
     """
     n = max((sum(map(len, parts)) for parts in slices_ms.values()), default=0)
     if n < LEAST_REQUESTS:
@@ -143,11 +144,11 @@ def percentile_ratios(
     sizes = next(lengths for parts in slices_ms.values() if sum(lengths := [len(part) for part in parts]) == n)
     names = [name for name, parts in slices_ms.items() if [len(part) for part in parts] == sizes]
     ordered = {name: sorted(chain.from_iterable(slices_ms[name])) for name in names}
-    found = []
+    ratios = []
     for first, second in combinations(names, 2):
         intervals = _intervals(slices_ms[first], slices_ms[second], seed)
         for name, share in SHARES.items():
-            found.append(
+            ratios.append(
                 PercentileRatio(
                     traffic=traffic,
                     first=first,
@@ -160,7 +161,7 @@ def percentile_ratios(
                     timing_valid=first not in doubtful and second not in doubtful,
                 )
             )
-    return tuple(found)
+    return tuple(ratios)
 
 
 def repeated_figure(values: Sequence[float]) -> RepeatedFigure:
@@ -173,17 +174,8 @@ def _intervals(first: Slices, second: Slices, seed: int) -> dict[PercentileName,
     if len(first) < LEAST_PAIRS:
         return {}
     pairs = [SlicePair(*both) for both in zip(first, second, strict=True)]
-    found = log_ratios(pairs, list(SHARES.values()), CONFIDENCE, seed)
-    return {name: (math.exp(log - half), math.exp(log + half)) for name, (log, half) in zip(SHARES, found, strict=True)}
-
-
-SpeedOutcome = Literal["slower", "faster", "no slower", "cannot tell"]
-
-MARGIN = 0.05
-SPEED_PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-# The least number of values beyond a percentile: as many as p99 has from its least number of samples.
-LEAST_BEYOND = MIN_SAMPLES_FOR_P99 * (1 - SPEED_PERCENTILES["p99"])
-ALPHA = 0.05
+    logs = log_ratios(pairs, list(SHARES.values()), CONFIDENCE, seed)
+    return {name: (math.exp(log - half), math.exp(log + half)) for name, (log, half) in zip(SHARES, logs, strict=True)}
 
 
 class SpeedRatio(Wire):
@@ -210,13 +202,13 @@ class SpeedVerdict(Wire):
     @property
     def told(self) -> bool:
         """Whether there is a judgment of every percentile."""
-        return bool(self.ratios) and all(one.outcome != "cannot tell" for one in self.ratios)
+        return bool(self.ratios) and all(ratio.outcome != "cannot tell" for ratio in self.ratios)
 
 
 def judge_speed(first: str, second: str, pairs: Sequence[SlicePair], margin: float, seed: int) -> SpeedVerdict:
     """Compares the percentiles for which there are enough samples."""
     requests = sum(len(pair.first_ms) for pair in pairs)
-    chosen = [name for name, share in SPEED_PERCENTILES.items() if requests * (1 - share) >= LEAST_BEYOND]
+    chosen = [name for name, share in SPEED_SHARES.items() if requests * (1 - share) >= LEAST_BEYOND]
     if len(pairs) < LEAST_PAIRS or not chosen:
         sentence = (
             f"{second} against {first}: cannot tell ({len(pairs)} pairs of slices, at least {LEAST_PAIRS} are needed)."
@@ -224,9 +216,9 @@ def judge_speed(first: str, second: str, pairs: Sequence[SlicePair], margin: flo
         return SpeedVerdict(
             first=first, second=second, margin=margin, pairs=len(pairs), ratios=(), slower=False, sentence=sentence
         )
-    shares = [SPEED_PERCENTILES[name] for name in chosen]
-    found = log_ratios(pairs, shares, 1 - ALPHA / len(shares), seed)
-    ratios = tuple(_judged(name, *logs, margin) for name, logs in zip(chosen, found, strict=True))
+    shares = [SPEED_SHARES[name] for name in chosen]
+    centres = log_ratios(pairs, shares, 1 - ALPHA / len(shares), seed)
+    ratios = tuple(_judged(name, *logs, margin) for name, logs in zip(chosen, centres, strict=True))
     level = 100 * (1 - ALPHA / len(ratios))
     return SpeedVerdict(
         first=first,
@@ -234,8 +226,8 @@ def judge_speed(first: str, second: str, pairs: Sequence[SlicePair], margin: flo
         margin=margin,
         pairs=len(pairs),
         ratios=ratios,
-        slower=any(one.beyond for one in ratios),
-        sentence=f"{second} against {first}: {'; '.join(_clause(one, margin) for one in ratios)} "
+        slower=any(ratio.beyond for ratio in ratios),
+        sentence=f"{second} against {first}: {'; '.join(_clause(ratio, margin) for ratio in ratios)} "
         f"(intervals: {level:.1f} % each, {100 * (1 - ALPHA):g} % together).",
     )
 
@@ -253,19 +245,19 @@ def _judged(name: str, centre: float, half: float, margin: float) -> SpeedRatio:
     return SpeedRatio(percentile=name, ratio=ratio, interval=(low, high), outcome=outcome, beyond=beyond)
 
 
-def _clause(one: SpeedRatio, margin: float) -> str:
-    match one.outcome:
+def _clause(speed: SpeedRatio, margin: float) -> str:
+    match speed.outcome:
         case "slower":
-            words = f"slower by {_percent(one.ratio - 1)}"
-            words += f", beyond the margin of {_percent(margin)}" if one.beyond else ""
+            words = f"slower by {_percent(speed.ratio - 1)}"
+            words += f", beyond the margin of {_percent(margin)}" if speed.beyond else ""
         case "faster":
-            words = f"faster by {_percent(1 - one.ratio)}"
+            words = f"faster by {_percent(1 - speed.ratio)}"
         case "no slower":
             words = f"no slower than {_percent(margin)}"
         case "cannot tell":
             words = "cannot tell"
-    low, high = (f"{100 * (bound - 1):+z.1f} %" for bound in one.interval)
-    return f"{one.percentile} {words} ({low} to {high})"
+    low, high = (f"{100 * (bound - 1):+z.1f} %" for bound in speed.interval)
+    return f"{speed.percentile} {words} ({low} to {high})"
 
 
 def _percent(share: float) -> str:

@@ -53,7 +53,7 @@ def test_slices_are_apart_as_the_monotonic_clock_has_it_where_the_wall_clock_was
         TimeSlice("20/s", "bm25", LoadedPoint((load_sample(),), conditions, (), True, began, 1.0, began_s=at_s), 0, 0)
         for began, at_s in ((BEGAN, 500.0), (BEGAN - timedelta(hours=1), 560.0))
     ]
-    assert [at_s for at_s, _ in on_one_clock(slices, "bm25")] == [0.0, 60.0]
+    assert [at_s for at_s, _ in on_one_clock(slices)] == [0.0, 60.0]
 
 
 @pytest.mark.parametrize(
