@@ -65,8 +65,7 @@ async def planned_export(client: GatewayClient, experiment: Experiment) -> list[
     await expect_runnable(client, experiment, arms)
     queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
     target = load_target(client.url, experiment, arms, dataset, queries, plan)
-    seed = plan.seed_or(experiment.seed)
-    return [exported_traffic(target, arm.name, rate, plan, seed) for arm in arms for rate in plan.rates]
+    return [exported_traffic(target, arm.name, rate, plan, experiment.seed) for arm in arms for rate in plan.rates]
 
 
 def unexported_fields(plan: LoadPlan) -> list[str]:

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.client.cached_results import cache_faults, sum_cached_results
-from evaluator.machine.machine_conditions import MachineConditions, MachineCounters
-from evaluator.machine.machine_windows import ConditionsMeter, window_faults
+from evaluator.machine.machine_conditions import ConditionsMeter, MachineConditions, MachineCounters, window_faults
 from evaluator.runs.answers import AnswerOutcome, drop_torn_line
 from evaluator.runs.interruptions import LatencySource, warmup_remarks
 from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, summarise

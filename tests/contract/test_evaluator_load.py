@@ -263,15 +263,6 @@ async def test_traffic_is_exported_for_every_pipeline_and_rate_and_none_of_it_is
     assert "leave out --in-flight" in done.output.replace("\n", " ")
 
 
-async def test_the_seed_of_the_load_draws_its_queries(gateway: str, tmp_path: Path) -> None:
-    async def drawn(seed: int | None) -> list[str]:
-        traffic = {"rates": [40], "seconds": 0.5, "warmup_seconds": 0, "seed": seed}
-        report, folder = await loaded(gateway, planned(tmp_path, load=traffic, pipelines=["bm25"]), tmp_path / "runs")
-        return [sample.query for sample in read_samples(folder.path / report.points[0].files["samples"])]
-
-    assert await drawn(None) != await drawn(7)
-
-
 @pytest.mark.integration
 @repeated_when_late
 async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_is_named(

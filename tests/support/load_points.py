@@ -16,7 +16,7 @@ from evaluator.steps.arms import Arm
 from services.contracts.pipelines import Pipeline
 from tests.support.load_samples import load_sample
 
-CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0, "pressure": 0.3, "frequency": 1}
+CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0}
 FIRST_STAGES = [{"kind": "retrieve", "id": id, "backend": backend, "top": 20} for id, backend in
                 (("bm25", "lexical"), ("dense", "dense"))]  # fmt: skip
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from evaluator.load.load_report import LoadReport
-from evaluator.machine.cost_rows import cpu_cells, process_names, process_rows
+from evaluator.machine.process_costs import cpu_cells, process_names, process_rows
 from evaluator.pages.page_blocks import Block, Heading, Prose, Table
 
 COSTS = (

@@ -15,7 +15,7 @@ from evaluator.load.page.tables import load_warnings
 from evaluator.load.points.best_under import best_rows
 from evaluator.load.points.figures import percentiles_ms, read_hlog
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.machine.machine_windows import joined_conditions
+from evaluator.machine.machine_conditions import joined_conditions
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import Block, Bullets, FoldedBlocks, Heading, Prose, Sentence, Table
 from evaluator.runs.breakdown import FAILED_OF_A_KIND, SlowAnswer
@@ -35,10 +35,6 @@ COUNTED = (
 STAGES = (
     "`<stage>.<part>` is what the services report of their own time. Share: of the latency, over all answers; stages "
     "that run at once overlap. The gap is network, HTTP handling and event loops."
-)
-CONDITIONS = (
-    "Pressure: of the time, in which some process waited for a core. Frequency: of the cores, over the greatest that "
-    "they have. Neither has a limit: our own load raises the pressure, and no frequency is wrong in itself."
 )
 
 
@@ -74,7 +70,7 @@ def render_load_page(title: str, report: LoadReport, charts: Collection[str]) ->
     )
     blocks.append(Heading("How it was measured"))
     if report.points:
-        blocks += [_table(_measured(report)), Prose(CONDITIONS)]
+        blocks.append(_table(_measured(report)))
     blocks.append(
         Sentence(
             f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_defaults=True)}`. Machine, versions, "
@@ -196,15 +192,13 @@ def _measured(report: LoadReport) -> list[list[str]]:
             "foreign CPU",
             "steal",
             "throttling",
-            "pressure",
-            "frequency",
             "busy windows",
         ]
     ]
     for point in report.points:
         lag = point.generators.send_lag_p99_ms
         machine = joined_conditions(point.conditions)
-        shares = (machine.foreign, machine.steal, machine.throttled, machine.pressure, machine.frequency)
+        shares = (machine.foreign, machine.steal, machine.throttled)
         rows.append(
             [
                 point.pipeline,

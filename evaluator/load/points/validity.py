@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import FiniteFloat
 
 from evaluator.load.sending.drives import GeneratorUse
-from evaluator.machine.machine_conditions import MachineConditions, unchecked_foreign
-from evaluator.machine.machine_windows import joined_conditions, window_faults
+from evaluator.machine.machine_conditions import MachineConditions, joined_conditions, unchecked_foreign, window_faults
 from evaluator.machine.measured_processes import is_this_machine
 from evaluator.runs.latency import percentile
 from services.contracts.base import Count, Wire

@@ -47,8 +47,7 @@ async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad
     ready = await prepare_run(client, folder)
     queries = ready.queries.measured
     target = load_target(client.url, experiment, ready.arms, ready.dataset, queries, experiment.load)
-    seed = experiment.load.seed_or(experiment.seed)
-    return PreparedLoad(experiment.load, seed, ready.arms, target, ready.dataset.judgments, ready.manifest)
+    return PreparedLoad(experiment.load, experiment.seed, ready.arms, target, ready.dataset.judgments, ready.manifest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from evaluator.load.sending.generator import READY, RESULT, TASK
 from evaluator.load.sending.load_loop import GeneratorResult, GeneratorTask
 from evaluator.load.sending.samples import LoadSample, read_sample
 from evaluator.load.sending.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
-from evaluator.machine.machine_conditions import MachineConditions
-from evaluator.machine.machine_windows import metered
+from evaluator.machine.machine_conditions import MachineConditions, metered
 from evaluator.machine.process_costs import ProcessCost
 from evaluator.thread_work import in_thread
 from services.files.disk_writes import naming

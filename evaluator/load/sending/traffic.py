@@ -120,16 +120,16 @@ def _unit_process(process: ArrivalProcess, seed: str) -> Iterator[float]:
     return itertools.accumulate(dice.expovariate(1.0) for _ in itertools.count())
 
 
-def drawn_queries(queries: Sequence[str], draw: QueryDraw, exponent: float, seed: int, part: str) -> Iterator[str]:
+def drawn_queries(queries: Sequence[str], draw: QueryDraw, seed: int, part: str) -> Iterator[str]:
     """Yields queries without end. `part`: what is drawn, of the things that are drawn from one seed.
 
     `uniform`: shuffles of all queries, one after another, so that any number of requests asks each query equally often
-    but for one. `zipf`: with replacement; the k-th of a shuffled list is drawn k^-exponent times as often as its first,
-    and this list is the same for all parts: the popular queries stay popular.
+    but for one. `zipf`: with replacement; the first of a shuffled list is drawn k times as often as its k-th, and this
+    list is the same for all parts: the popular queries stay popular.
     """
     dice = random.Random(f"{seed} {part}")
     popular = random.Random(f"{seed} popular").sample(queries, len(queries))
-    weights = [rank**-exponent for rank in range(1, len(queries) + 1)]
+    weights = [1 / rank for rank in range(1, len(queries) + 1)]
     while queries:
         if draw == "uniform":
             yield from dice.sample(queries, len(queries))
@@ -146,8 +146,8 @@ def open_slices(
     ask one draw in its order, from slice to slice. So a higher rate begins with the queries of a lower one, and an
     exported script asks the same.
     """
-    measured = drawn_queries(queries, plan.draw, plan.zipf_exponent, seed, f"{repeat} queries")
-    before = drawn_queries(queries, plan.draw, plan.zipf_exponent, seed, f"{repeat} warm-up")
+    measured = drawn_queries(queries, plan.draw, seed, f"{repeat} queries")
+    before = drawn_queries(queries, plan.draw, seed, f"{repeat} warm-up")
     for number in range(count):
         warmup_s = 0.0 if number else plan.warmup_seconds
         part = f"{seed} {rate:g} {repeat} {number} arrivals"
@@ -160,13 +160,13 @@ def open_requests(
 ) -> list[PlannedRequest]:
     """Plans an open loop that stands alone. `part`: of all that is drawn from the seed."""
     times = arrival_times(rate, seconds, plan.arrivals, f"{seed} {part} arrivals")
-    queries = drawn_queries(target.queries, plan.draw, plan.zipf_exponent, seed, f"{part} queries")
+    queries = drawn_queries(target.queries, plan.draw, seed, f"{part} queries")
     return [PlannedRequest(at_s, pipeline, query) for at_s, query in zip(times, queries, strict=False)]
 
 
 def closed_requests(target: LoadTarget, pipeline: str, plan: LoadPlan, seed: int, part: str) -> list[PlannedRequest]:
     """Draws the queries of a closed loop, which decides itself when they are sent. `part`: as of `open_requests`."""
-    queries = drawn_queries(target.queries, plan.draw, plan.zipf_exponent, seed, f"{part} queries")
+    queries = drawn_queries(target.queries, plan.draw, seed, f"{part} queries")
     return [PlannedRequest(0.0, pipeline, query) for query in itertools.islice(queries, CLOSED_LOOP_DRAWS)]
 
 

@@ -67,9 +67,7 @@ def test_few_pairs_are_not_judged_and_few_requests_have_no_p99() -> None:
 
 
 def driven(number: int, latency_ms: float, foreign: float = 0.0, lag_ms: float = 0.1, hit: str = "d1") -> LoadedPoint:
-    conditions = MachineConditions(
-        seconds=3.0, cores=2, foreign=foreign, steal=None, throttled=None, pressure=None, frequency=None
-    )
+    conditions = MachineConditions(seconds=3.0, cores=2, foreign=foreign, steal=None, throttled=None)
     samples = [
         load_sample(at, f"q{at % 12}", latency_ms + (at * 7 + number) % 5, ids=(hit,), send_lag_ms=lag_ms)
         for at in range(40)

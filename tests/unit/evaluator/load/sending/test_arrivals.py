@@ -23,7 +23,7 @@ def test_poisson_arrivals_have_exponential_gaps_and_follow_the_seed() -> None:
 
 
 def drawn(queries: list[str], draw: QueryDraw, count: int, part: str = "") -> list[str]:
-    return list(islice(drawn_queries(queries, draw, 1.0, 1, part), count))
+    return list(islice(drawn_queries(queries, draw, 1, part), count))
 
 
 def test_zipf_draws_the_first_twice_as_often_as_the_second_and_the_same_first_in_every_part() -> None:

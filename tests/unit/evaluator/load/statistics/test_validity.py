@@ -9,8 +9,7 @@ import pytest
 from evaluator.load.load_report import gated_point
 from evaluator.load.points.best_under import under_bound
 from evaluator.load.points.validity import GeneratorFigures, generator_figures, load_faults, machine_remarks
-from evaluator.machine.machine_conditions import MachineConditions
-from evaluator.machine.machine_windows import ConditionsMeter
+from evaluator.machine.machine_conditions import ConditionsMeter, MachineConditions
 from tests.support.load_points import CLEAN, load_point
 from tests.support.machine_counters import SERVICE, CountedMachine
 
@@ -43,7 +42,7 @@ def faults(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_clean_counters_leave_the_timing_valid(seed: int) -> None:
     dice = random.Random(seed)
-    clean = conditions(foreign=dice.uniform(0, 0.08), steal=dice.uniform(0, 0.008), pressure=dice.random())
+    clean = conditions(foreign=dice.uniform(0, 0.08), steal=dice.uniform(0, 0.008))
     assert faults(generator_figures([dice.uniform(0, 0.45)], lags(seed), real_time=True), clean) == []
 
 
