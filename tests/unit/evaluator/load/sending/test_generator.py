@@ -5,11 +5,8 @@ import subprocess
 import sys
 import time
 
-import pytest
 from fastapi import FastAPI, Request, Response
 
-from evaluator.load.points.validity import cpu_shares
-from evaluator.load.sending.drives import GeneratorUse
 from evaluator.load.sending.generator import generate
 from evaluator.load.sending.load_loop import GeneratorTask
 from services.chassis.requests.telemetry import assign_request_id
@@ -56,17 +53,6 @@ async def test_answers_that_are_faults_open_no_new_connections() -> None:
         result = await generate(task, time.monotonic(), real_time=False)
     assert len(result.records) > 1
     assert len(ports) == 1
-
-
-def test_the_cpu_of_a_generator_counts_over_all_slices_so_that_a_short_one_says_little() -> None:
-    # The second slice had one request right at its start; the third had none.
-    slices = [
-        [GeneratorUse(0.2, 3.0), GeneratorUse(0.1, 3.0)],
-        [GeneratorUse(0.01, 0.01)],
-        [GeneratorUse(0.0, 0.0)],
-    ]
-    assert cpu_shares(slices) == pytest.approx([0.21 / 3.01, 0.1 / 3.0])
-    assert cpu_shares(slices[2:]) == [0.0]
 
 
 def test_the_answer_is_what_the_kernel_says_and_a_process_that_may_not_have_it_is_told_so() -> None:

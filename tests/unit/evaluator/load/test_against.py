@@ -1,4 +1,4 @@
-"""The judgment of two stacks that took turns."""
+"""The judgment of two stacks that took turns, and its report."""
 
 import re
 from datetime import UTC, datetime

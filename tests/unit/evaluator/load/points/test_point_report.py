@@ -1,15 +1,15 @@
-"""What a request of a point cost: over its slices, of the requests that were sent, and where it cannot be told."""
+"""What a point has of its slices: the cost of a request, refusals, and one clock."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
 from evaluator.load.load_report import gated_point
 from evaluator.load.page.cost_table import cost_blocks, cost_rows
-from evaluator.load.page.tables import load_warnings
-from evaluator.load.points.point_report import LoadPointReport, point_cost
+from evaluator.load.points.point_report import LoadPointReport, on_one_clock, point_cost
+from evaluator.load.sending.driven_traffic import TimeSlice
 from evaluator.load.sending.drives import GeneratorUse, LoadedPoint
 from evaluator.load.sending.samples import DROPPED
 from evaluator.machine.machine_conditions import MachineConditions
@@ -19,6 +19,7 @@ from tests.support.load_points import CLEAN, load_point, load_report
 from tests.support.load_samples import load_sample
 
 CONDITIONS = MachineConditions.model_validate(CLEAN)
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 GATEWAY = ProcessCost(cpu_ms=120.0, memory_bytes=100 * MIB)
 
 
@@ -32,7 +33,7 @@ def driven(costs: Mapping[str, ProcessCost], sent: int = 10, pipeline: str = "bm
         CONDITIONS,
         (GeneratorUse(0.1, 1.0),),
         True,
-        datetime(2026, 1, 1, tzinfo=UTC),
+        BEGAN,
         5.0,
         costs,
     )
@@ -59,7 +60,7 @@ def judged_cpu(point: LoadPointReport, beside: float | None) -> GateOutcome:
     return outcome
 
 
-@pytest.mark.parametrize(("beside", "value", "held"), [(30.0, 30.0, False), (None, None, False), (15.0, 15.0, True)])
+@pytest.mark.parametrize(("beside", "value", "held"), [(30.0, 30.0, False), (None, None, False)])
 def test_the_cpu_gate_of_a_point_without_a_cost_takes_the_one_measured_beside_the_load(
     beside: float | None, value: float | None, held: bool
 ) -> None:
@@ -78,15 +79,17 @@ def test_the_cpu_gate_names_the_process_that_was_started_anew() -> None:
     assert (outcome.value, outcome.held, outcome.reason) == (None, False, f"dense: {STARTED_ANEW}")
 
 
-def test_a_process_that_was_started_anew_is_named_beside_the_table() -> None:
-    anew = ProcessCost(cpu_ms=None, memory_bytes=1, reason=STARTED_ANEW)
-    told = load_warnings(load_report(costed({"gateway": GATEWAY, "dense": anew})))
-    assert f"hybrid at 20/s: no CPU time in total: dense: {STARTED_ANEW}" in told
-
-
 def test_the_page_shows_cpu_by_process_and_its_memory() -> None:
     report = load_report(costed({"gateway": GATEWAY}), load_point("bm25"))
     assert cost_rows(report)[1] == ["hybrid", "20/s", "12.0", "12.0", "10", "1"]
     page = "\n".join(markdown_parts(cost_blocks(report)))
     assert page.splitlines()[-1].replace(" ", "") == "|gateway|100.0||"
     assert list(cost_blocks(load_report(load_point()))) == []
+
+
+def test_slices_are_apart_as_the_monotonic_clock_has_it_where_the_wall_clock_was_set_back() -> None:
+    slices = [
+        TimeSlice("20/s", "bm25", LoadedPoint((load_sample(),), CONDITIONS, (), True, began, 1.0, began_s=at_s), 0, 0)
+        for began, at_s in ((BEGAN, 500.0), (BEGAN - timedelta(hours=1), 560.0))
+    ]
+    assert [at_s for at_s, _ in on_one_clock(slices)] == [0.0, 60.0]
