@@ -1,8 +1,7 @@
-"""Injected counters make the times of a load invalid, each time; clean ones never do."""
+"""What makes the times of a load invalid, and what follows for its points."""
 
 import os
 import random
-from pathlib import Path
 
 import pytest
 
@@ -10,13 +9,10 @@ from evaluator.load.load_report import gated_point
 from evaluator.load.points.best_under import under_bound
 from evaluator.load.points.validity import cpu_shares, generator_figures, load_faults, machine_remarks
 from evaluator.load.sending.drives import GeneratorUse
-from evaluator.machine.machine_conditions import ConditionsMeter, MachineConditions
+from evaluator.machine.machine_conditions import MachineConditions
 from tests.support.load_points import CLEAN, load_point
-from tests.support.machine_counters import SERVICE, CountedMachine
 
 SEEDS = range(3)
-# Counters of the machine, and what a fault calls them.
-CALLED = {"other": "other processes", "steal": "steal", "throttled": "throttling"}
 CONDITIONS = MachineConditions.model_validate(CLEAN | {"cores": 6})
 HERE, ELSEWHERE = "http://127.0.0.1:8000/v1/collections/shop/search", "http://192.0.2.1:8000"
 
@@ -77,35 +73,6 @@ def test_a_tail_that_does_not_hold_is_marked_and_bounds_nothing() -> None:
     assert (under.outcome, under.p99_interval, under.reason) == ("cannot tell", None, "its times are not valid")
     assert busy.latency_ms.p50.unchecked_ms == clean.latency_ms.p50.held_ms
     assert busy.quality == clean.quality
-
-
-def counted_minute(dice: random.Random, directory: Path, busy: int = 0, **shares: float) -> MachineConditions:
-    """Returns what injected counters tell of a minute, of whose 12 windows the first `busy` ones have these shares."""
-    machine = CountedMachine(directory)
-    meter = ConditionsMeter((SERVICE,), machine.counters)
-    for window in range(12):
-        quiet = {"other": dice.uniform(0, 0.08), "steal": dice.uniform(0, 0.008)}
-        machine.pass_time(5.0, own=0.1, service=0.4, **quiet | (shares if window < busy else {}))
-        meter.read()
-    return meter.read()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_clean_counters_of_the_machine_leave_the_times_of_a_point_valid(seed: int, tmp_path: Path) -> None:
-    point = load_point(f"clean-{seed}", conditions=counted_minute(random.Random(seed), tmp_path))
-    assert (point.timing_valid, point.timing_faults) == (True, ())
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("counter", CALLED)
-def test_faulty_counters_of_the_machine_make_the_times_of_a_point_invalid(
-    counter: str, seed: int, tmp_path: Path
-) -> None:
-    dice = random.Random(f"{seed} {counter}")
-    counted = counted_minute(dice, tmp_path, busy=dice.randint(1, 12), **{counter: dice.uniform(0.15, 0.9)})
-    point = load_point(f"busy-{seed}", conditions=counted)
-    assert not point.timing_valid
-    assert CALLED[counter] in point.timing_faults[-1]
 
 
 def test_it_is_said_whose_cores_the_generators_share_and_which_machine_was_not_checked() -> None:
