@@ -35,15 +35,13 @@ from evaluator.errors import WrongOption
 from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite
-from evaluator.load.capacity.report import CAPACITY, CapacityFile, render_capacity
+from evaluator.load.capacity import CAPACITY, CapacityFile, render_capacity
+from evaluator.load.load_report import LoadReport
 from evaluator.load.page.blocks import figure_blocks
-from evaluator.load.page.cost_table import memory_table
 from evaluator.load.page.tables import load_warnings
-from evaluator.load.report import LoadReport
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.page_blocks import filled
 from evaluator.progress import say
 from evaluator.repeats import REPEATS, REPEATS_PAGE, RepeatReport, evaluate_again, render_repeats, repeats_step
 from evaluator.report.page import render_table
@@ -245,7 +243,7 @@ def print_load(folder: RunFolder, report: LoadReport) -> None:
         for capacity in folder.read(CAPACITY, CapacityFile).capacities:
             print(f"\n{render_capacity(capacity)}")
     if report.points:
-        for part in markdown_parts([*figure_blocks(report, ()), *filled(memory_table(report))]):
+        for part in markdown_parts(figure_blocks(report, ())):
             print(f"\n{part}")
     for warning in load_warnings(report):
         print(f"  {warning}", file=sys.stderr)

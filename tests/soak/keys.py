@@ -24,9 +24,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from evaluator.load.sending.generator_task import GeneratorTask
-from evaluator.load.sending.generators import run_generators
-from evaluator.load.sending.load_loop import SendRecord
+from evaluator.load.sending.drives import run_generators
+from evaluator.load.sending.load_loop import GeneratorTask, SendRecord
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, documents
 from tests.soak.wrong_keys import SENDERS
@@ -124,7 +123,7 @@ def _trusted_by_generators(made: Certificates) -> Iterator[None]:
 async def _turn(stack: Stack, bodies: Sequence[bytes]) -> None:
     task = _task("closed", stack.url, stack.headers, bodies, in_flight=IN_FLIGHT)
     before = stack.cpu_s()
-    (result,) = await run_generators([task], stack.name)
+    (result,) = await run_generators([task])
     # The CPU of the warm-up counts too, so its searches do.
     stack.cpu_ms.append((stack.cpu_s() - before) * 1000 / len(result.records))
     stack.ms += _times_ms(result.records, 200)
@@ -133,7 +132,7 @@ async def _turn(stack: Stack, bodies: Sequence[bytes]) -> None:
 async def _right_keys(stack: Stack, bodies: Sequence[bytes]) -> float:
     """Returns the p95 of searches with a right key, in milliseconds."""
     (searched,) = await run_generators(
-        [_task("open", stack.url, stack.headers, bodies, rate=RIGHT_RATE, in_flight=256)], "right keys"
+        [_task("open", stack.url, stack.headers, bodies, rate=RIGHT_RATE, in_flight=256)]
     )
     return float(np.percentile(_times_ms(searched.records, 200), 95))
 

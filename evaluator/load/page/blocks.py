@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from evaluator.load.capacity.report import multiple_rows
-from evaluator.load.capacity.search import CapacityReport
+from evaluator.load.capacity import CapacityReport, multiple_rows
+from evaluator.load.load_report import LOAD, LoadReport
 from evaluator.load.page.capacity_section import CAPACITY_SHOWS, capacity_file
 from evaluator.load.page.charts import CHARTS_SHOWN, path_rows
 from evaluator.load.page.cost_table import cost_rows
@@ -11,13 +11,11 @@ from evaluator.load.page.tables import (
     PERCENTILES,
     load_rows,
     load_warnings,
-    loading_rows,
     percentile_rows,
     ratio_rows,
     repeat_rows,
 )
 from evaluator.load.points.best_under import BestUnder, best_under_rows
-from evaluator.load.report import LOAD, LoadReport
 from evaluator.pages.page_blocks import (
     Block,
     Caution,
@@ -69,7 +67,7 @@ def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
 
 
 def figure_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
-    """Yields a row a point, the best pipelines, and what else the points have: loading, ratios, repeats, costs.
+    """Yields a row a point, the best pipelines, and what else the points have: ratios, repeats, costs.
 
     A point whose times are not valid is marked, and so is each of its times.
     """
@@ -77,7 +75,6 @@ def figure_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     yield from _chart_images({"rates.svg": "nDCG@10 and p99 against the offered rate"}, charts)
     for number, one in enumerate(load.best_under, start=1):
         yield from _best(number, one)
-    yield from filled(Table("load-loading", "Documents loaded while searches were timed", loading_rows(load)))
     yield from filled(Table("load-ratios", "How many times as long one pipeline takes as another", ratio_rows(load)))
     yield from filled(Table("load-repeats", "Medians over the repeats of the load", repeat_rows(load)))
     yield from filled(Table("load-costs", "CPU time of a request under load", cost_rows(load)))

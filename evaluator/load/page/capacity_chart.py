@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from evaluator.load.capacity.search import CapacityMultiple, CapacityReport
+from evaluator.load.capacity import CapacityMultiple, CapacityReport
 from evaluator.load.page.charts import PANEL, latency_scale
 from evaluator.pages.svg_chart import Drawing, Scale, chart_number, colour
 from evaluator.runs.latency import DOUBTFUL

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from evaluator.load.capacity.report import BEYOND
-from evaluator.load.capacity.search import VERIFICATIONS, CapacityReport
+from evaluator.load.capacity import BEYOND, VERIFICATIONS, CapacityReport
 from evaluator.load.page.capacity_chart import capacity_chart
 
 CAPACITY_WORDS = (

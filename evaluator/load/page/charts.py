@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
+from evaluator.load.load_report import LoadReport
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import LoadReport
 from evaluator.pages.stacked_times_chart import PIECES, StackedTimes, piece_rows, stacked_times_chart
 from evaluator.pages.svg_chart import LEGEND_PX, Drawing, Scale, chart_number, colour, round_step
 from evaluator.runs.latency import DOUBTFUL
@@ -20,11 +20,8 @@ Spectrum = Sequence[tuple[float, float]]  # share of the requests below, millise
 
 
 def rates_chart(report: LoadReport) -> str | None:
-    """Draws nDCG@10 above p99, both against the offered rate. None without a point at a rate.
-
-    Points while the corpus was loaded are left out.
-    """
-    points = [point for point in report.points if point.rate is not None and point.loading is None]
+    """Draws nDCG@10 above p99, both against the offered rate. None without a point at a rate."""
+    points = [point for point in report.points if point.rate is not None]
     if not points:
         return None
     pipelines = list(dict.fromkeys(point.pipeline for point in points))

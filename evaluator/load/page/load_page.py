@@ -5,18 +5,17 @@ from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
-from evaluator.load.capacity.report import measured_rows
+from evaluator.load.capacity import measured_rows
+from evaluator.load.load_report import LoadReport
 from evaluator.load.page.blocks import capacity_blocks, figure_blocks, path_blocks, percentile_blocks
 from evaluator.load.page.capacity_section import CAPACITY_WORDS, capacity_charts, overview_rows
 from evaluator.load.page.charts import Spectrum, drawn_share, rates_chart, spectrum_chart, stages_chart
 from evaluator.load.page.cost_table import cost_blocks
 from evaluator.load.page.tables import load_warnings
 from evaluator.load.points.best_under import best_rows
-from evaluator.load.points.first_answers import FIRST
+from evaluator.load.points.figures import percentiles_ms, read_hlog
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import LoadReport
-from evaluator.load.statistics.histograms import percentiles_ms, read_hlog
-from evaluator.machine.machine_windows import joined_conditions
+from evaluator.machine.machine_conditions import joined_conditions
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import Block, Bullets, FoldedBlocks, Heading, Prose, Sentence, Table
 from evaluator.runs.breakdown import FAILED_OF_A_KIND, SlowAnswer
@@ -36,15 +35,6 @@ COUNTED = (
 STAGES = (
     "`<stage>.<part>` is what the services report of their own time. Share: of the latency, over all answers; stages "
     "that run at once overlap. The gap is network, HTTP handling and event loops."
-)
-CONDITIONS = (
-    "Pressure: of the time, in which some process waited for a core. Frequency: of the cores, over the greatest that "
-    "they have. Neither has a limit: our own load raises the pressure, and no frequency is wrong in itself."
-)
-FIRST_ANSWERS = (
-    "Counted times of the first requests of the warm-up of each repeat, in ms. They are in no figure. Cold are those "
-    "after `--between` alone: before the first repeat each pipeline is asked a query, and the pipeline that came first "
-    "after a restart warmed the services that it shares with the others."
 )
 
 
@@ -80,7 +70,7 @@ def render_load_page(title: str, report: LoadReport, charts: Collection[str]) ->
     )
     blocks.append(Heading("How it was measured"))
     if report.points:
-        blocks += [_table(_measured(report)), Prose(CONDITIONS)]
+        blocks.append(_table(_measured(report)))
     blocks.append(
         Sentence(
             f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_defaults=True)}`. Machine, versions, "
@@ -115,7 +105,6 @@ def _points(report: LoadReport, files: Collection[str]) -> Iterator[Block]:
         yield Heading("Where the time goes (ms)")
         yield from path_blocks(report, files)
         yield from (Prose(STAGES), FoldedBlocks("All stages", (_table(stages),)))
-    yield from _titled("First answers", FIRST_ANSWERS, _first(report))
 
 
 def _titled(title: str, words: str, rows: list[list[str]]) -> Iterator[Block]:
@@ -168,23 +157,6 @@ def _stages(report: LoadReport) -> list[list[str]]:
     return rows
 
 
-def _first(report: LoadReport) -> list[list[str]]:
-    """Returns the first requests of each pipeline's first traffic."""
-    numbers = [f"{number}." for number in range(1, FIRST + 1)]
-    rows = [["pipeline", "traffic", "repeat", "services", *numbers, "p50 after the warm-up"]]
-    seen: set[str] = set()
-    for point in report.points:
-        if not point.first_answers or point.pipeline in seen:
-            continue
-        seen.add(point.pipeline)
-        for first in point.first_answers:
-            times = [ms.cell() for ms in first.ms]
-            times += ["–"] * (FIRST - len(times))
-            place = [point.pipeline, point.traffic_in_words, f"{first.repeat + 1}", first.state_in_words]
-            rows.append([*place, *times, point.latency_ms.p50.cell()])
-    return rows
-
-
 def _slowest(report: LoadReport) -> list[list[str]]:
     rows = [["pipeline", "traffic", "query", "ms", "stages", "request_id"]]
     for point in report.points:
@@ -220,17 +192,13 @@ def _measured(report: LoadReport) -> list[list[str]]:
             "foreign CPU",
             "steal",
             "throttling",
-            "pressure",
-            "frequency",
             "busy windows",
-            "late/early half",
-            "late/early slices",
         ]
     ]
     for point in report.points:
-        lag, halves = point.generators.send_lag_p99_ms, point.halves
+        lag = point.generators.send_lag_p99_ms
         machine = joined_conditions(point.conditions)
-        shares = (machine.foreign, machine.steal, machine.throttled, machine.pressure, machine.frequency)
+        shares = (machine.foreign, machine.steal, machine.throttled)
         rows.append(
             [
                 point.pipeline,
@@ -241,8 +209,6 @@ def _measured(report: LoadReport) -> list[list[str]]:
                 "real-time" if point.generators.real_time else "normal",
                 *("–" if value is None else f"{value:.1%}" for value in shares),
                 f"{machine.busy_windows} of {machine.windows}",
-                "–" if halves is None else f"{halves.ratio:.2f}",
-                "–" if halves is None or halves.slices_ratio is None else f"{halves.slices_ratio:.2f}",
             ]
         )
     return rows

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from evaluator.load.points.point_cost import missing_cpu
-from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import LoadReport
+from evaluator.load.load_report import LoadReport
+from evaluator.load.points.point_report import LoadPointReport, missing_cpu
 from evaluator.runs.latency import DOUBTFUL, MARKED, Timed
 
 HEADER = (
@@ -57,8 +56,6 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
         if point.counts.degraded:
             stages = ", ".join(f"{stage} {count}" for stage, count in sorted(point.counts.degraded_by_stage.items()))
             yield f"{name}: {point.counts.degraded} answers were degraded ({stages})"
-        if point.cost_reason is not None:
-            yield f"{name}: no cost: {point.cost_reason}"
         if point.cost is not None and point.cost.cpu_ms is None:
             yield f"{name}: no CPU time in total: {missing_cpu(point.cost)}"
         for backend, use in point.cached.items():
@@ -79,22 +76,6 @@ def ratio_rows(report: LoadReport) -> list[list[str]]:
         for one in report.ratios
     ]
     return [["rate", "pipelines", "of", "ratio", "from", "to"], *rows]
-
-
-def loading_rows(report: LoadReport) -> list[list[str]]:
-    """Returns a header, and what was loaded while searches were timed, a row a point."""
-    rows = [
-        [
-            point.pipeline,
-            point.traffic_in_words,
-            str(one.documents),
-            f"{one.seconds:.0f}",
-            f"{one.documents_a_second:.1f}",
-        ]
-        for point in report.points
-        if (one := point.loading) is not None
-    ]
-    return [["pipeline", "rate", "documents loaded", "within s", "documents/s"], *rows]
 
 
 def repeat_rows(report: LoadReport) -> list[list[str]]:

@@ -1,22 +1,14 @@
 """The charts of a load show what load.json holds, and say what it does not hold."""
 
-from datetime import UTC, datetime
 from itertools import pairwise
 
+from evaluator.load.load_report import LoadReport
 from evaluator.load.page.charts import drawn_share, rates_chart, spectrum_chart, stages_chart
 from evaluator.load.page.load_page import render_load_page
-from evaluator.load.points.best_under import best_rows
-from evaluator.load.points.first_answers import first_answers
+from evaluator.load.points.best_under import QualityDifference, best_rows
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.points.quality import QualityDifference
-from evaluator.load.report import LoadReport
-from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.sending.loading_figures import LoadingFigures
-from evaluator.load.sending.time_slices import TimeSlice
-from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.pages.svg_chart import Scale, spread
-from tests.support.load_points import CLEAN, load_point, load_report
-from tests.support.load_samples import load_sample
+from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import elements, texts
 
 
@@ -46,14 +38,6 @@ def test_a_load_whose_times_are_not_valid_still_shows_its_quality() -> None:
 
 def test_a_closed_loop_is_in_no_chart_of_rates() -> None:
     assert rates_chart(load_report(closed(load_point()))) is None
-
-
-def test_a_chart_of_rates_shows_the_idle_points_alone() -> None:
-    loading = LoadingFigures(documents=64, seconds=10.0, documents_a_second=6.4)
-    idle = load_point()
-    assert rates_chart(load_report(idle, idle.model_copy(update={"loading": loading}))) == rates_chart(
-        load_report(idle)
-    )
 
 
 def test_a_percentile_is_drawn_only_with_seven_requests_beyond_it() -> None:
@@ -121,22 +105,3 @@ def test_a_rate_at_which_every_pipeline_is_too_slow_has_no_best_one() -> None:
 def test_a_better_pipeline_without_p99_leaves_the_best_one_open() -> None:
     lossy, unknown = load_point("bm25", mean_ms=8.0, lost=5), load_point(foreign=0.4)
     assert best_of(load_report(lossy, unknown))[1][1:] == ["cannot tell"] * 5
-
-
-def test_first_answers_are_cold_after_a_restart_alone_and_for_the_pipeline_that_came_first() -> None:
-    def driven(pipeline: str, repeat: int, place: int) -> TimeSlice:
-        cold = [load_sample(at, latency_ms=900.0 - at, phase="warmup", pipeline=pipeline) for at in range(8)]
-        samples = (*cold, load_sample(9, pipeline=pipeline))
-        loaded = LoadedPoint(samples, MachineConditions.model_validate(CLEAN), (), True, datetime.now(UTC), 1.0)
-        return TimeSlice("20", pipeline, loaded, 0, repeat, place)
-
-    slices = [driven("bm25", 0, 0), driven("bm25", 1, 0)]
-    found = first_answers(slices, "bm25", between=True)
-    assert [(one.repeat, one.state_in_words) for one in found] == [(0, "asked before"), (1, "cold")]
-    assert tuple(time.unchecked_ms for time in found[1].ms) == (900.0, 899.0, 898.0, 897.0, 896.0)
-    (second,) = first_answers([driven("dense", 1, 1)], "dense", between=True)
-    assert second.state_in_words == "partly warmed by those before"
-    assert [one.state_in_words for one in first_answers(slices, "bm25", between=False)] == ["asked before"] * 2
-    page = render_load_page("shop", load_report(load_point().model_copy(update={"first_answers": found})), [])
-    assert "## First answers" in page
-    assert "900.0" in page

@@ -4,13 +4,10 @@ from collections.abc import Iterator
 
 from evaluator.experiments.gates import GatedFigures, GateOutcome, Gates
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.capacity.search import CapacityReport
-from evaluator.load.points.best_under import BestUnder
-from evaluator.load.points.point_cost import missing_cpu
-from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.points.quality import QualityDifference
-from evaluator.load.statistics.memory_trend import MemoryTrend
-from evaluator.load.statistics.ratios import PercentileRatio
+from evaluator.load.capacity import CapacityReport
+from evaluator.load.points.best_under import BestUnder, QualityDifference
+from evaluator.load.points.point_report import LoadPointReport, missing_cpu
+from evaluator.load.points.ratios import PercentileRatio
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count
@@ -24,7 +21,7 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
     `cpu_ms`: a query of its pipeline, measured beside the load; it counts where the point has no cost of its own.
     """
     lost = point.counts.failed + point.counts.late + point.counts.dropped
-    cpu_missing_reason = point.cost_reason or "the CPU time of the processes was not measured"
+    cpu_missing_reason = "the CPU time of the processes was not measured"
     if point.cost is not None:
         cpu_ms, cpu_missing_reason = point.cost.cpu_ms, missing_cpu(point.cost)
     return GatedFigures(
@@ -71,6 +68,5 @@ class LoadReport(StepFile):
     quality_differences: tuple[QualityDifference, ...] = ()  # of pipelines at the rates of the plan
     best_under: tuple[BestUnder, ...] = ()  # by rate; none without a bound in the plan
     capacities: tuple[CapacityReport, ...] = ()  # by pipeline, as in capacity.json; none without a search
-    memory: dict[str, MemoryTrend] = {}  # by process, over the whole load; empty: no process was named
     timing_valid: bool
     remarks: tuple[str, ...]  # what a reader should know although the times are valid

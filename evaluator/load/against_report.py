@@ -1,4 +1,4 @@
-"""Defines against.json and builds its figures from the samples of two stacks that took turns. Pure."""
+"""Defines against.json, builds its figures from the samples of two stacks that took turns, and renders it. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,27 +8,38 @@ from pydantic import ConfigDict, FiniteFloat, model_validator
 from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.against.speed import SpeedVerdict, judge_speed
-from evaluator.load.points.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
-from evaluator.load.points.quality import METRIC, query_means, request_values
-from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.sending.samples import LoadSample
-from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
-from evaluator.load.statistics.validity import (
+from evaluator.load.points.figures import (
+    METRIC,
+    LoadPercentiles,
+    RequestCounts,
+    load_percentiles,
+    query_means,
+    request_counts,
+    request_values,
+)
+from evaluator.load.points.ratios import LEAST_PAIRS, SlicePair, SpeedVerdict, judge_speed
+from evaluator.load.points.validity import (
     GeneratorFigures,
     cpu_shares,
     generator_faults,
     generator_figures,
     machine_remarks,
 )
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.samples import LoadSample
 from evaluator.machine.machine_conditions import MachineConditions, condition_faults
 from evaluator.metrics.quality import Grades
-from evaluator.runs.latency import carry_validity
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import MARKED, carry_validity
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
 
 # Below it the machine was busy for most of the comparison.
 LEAST_QUIET = 0.5
+HEADER = (
+    "pipeline", "rate", "gateway", "p50 ms", "p95 ms", "p99 ms",
+    "nDCG@10", "requests", "late", "failed", "dropped",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +161,8 @@ def against_point(
 
 def against_remarks(experiment: Experiment, urls: Sequence[str], points: Sequence[AgainstPoint]) -> Iterator[str]:
     """Yields what a reader should know of the machines, and what of the experiment a comparison does not judge."""
-    stacks = [one for point in points for one in (point.baseline, point.judged) if one is not None]
-    yield from machine_remarks(urls, [one for stack in stacks for one in stack.conditions])
+    stacks = [side for point in points for side in (point.baseline, point.judged) if side is not None]
+    yield from machine_remarks(urls, [part for stack in stacks for part in stack.conditions])
     if experiment.gates is not None:
         yield "gates of the experiment are not judged here: --against judges the ratios of the two gateways"
     if experiment.load is not None and experiment.load.best_under_ms is not None:
@@ -198,10 +209,10 @@ def _faults(pairs: int, quiet: int, figures: Sequence[StackFigures | None]) -> l
     if quiet < max(LEAST_PAIRS, pairs * LEAST_QUIET):
         return [f"the machine was busy in {pairs - quiet} of {pairs} pairs of slices ({LEAST_PAIRS} must be left)"]
     return [
-        f"{one.url}: {fault}"
-        for one in figures
-        if one is not None
-        for fault in generator_faults(one.generators, one.latency_ms.p50.unchecked_ms, one.counts.dropped)
+        f"{stack.url}: {fault}"
+        for stack in figures
+        if stack is not None
+        for fault in generator_faults(stack.generators, stack.latency_ms.p50.unchecked_ms, stack.counts.dropped)
     ]
 
 
@@ -215,3 +226,35 @@ def _quality(
         return None
     first, second = ([mean[query] for query in queries] for mean in means)
     return compare_pairs([ScoredPair(*stacks.urls, first, second)], METRIC, stacks.seed)[0]
+
+
+def render_against(report: AgainstReport) -> str:
+    """Renders the table and, beneath it, what follows from it and what a reader should know beside it."""
+    rows = [row for point in report.points for row in _rows(point)]
+    sentences = [sentence for point in report.points for sentence in _sentences(point)]
+    return "\n\n".join([aligned([HEADER, *rows]), *sentences, *report.remarks])
+
+
+def _rows(point: AgainstPoint) -> Iterator[list[str]]:
+    for stack in (point.baseline, point.judged):
+        if stack is not None:
+            yield [point.pipeline, f"{point.rate:g}/s", stack.url, *_cells(stack)]
+
+
+def _cells(stack: StackFigures) -> Iterator[str]:
+    for time in (stack.latency_ms.p50, stack.latency_ms.p95, stack.latency_ms.p99):
+        yield time.cell()
+    yield f"{stack.ndcg_at_10:.4f}"
+    for count in (stack.counts.requests, stack.counts.late, stack.counts.failed, stack.counts.dropped):
+        yield str(count)
+
+
+def _sentences(point: AgainstPoint) -> Iterator[str]:
+    name = f"{point.pipeline} at {point.rate:g}/s"
+    for fault in point.timing_faults:
+        yield f"{name}: times {MARKED}, because {fault}"
+    if point.speed is not None:
+        left_out = f" {point.left_out} of {point.pairs} pairs of slices left out: the machine was busy."
+        yield f"{name}: {point.speed.sentence}{left_out if point.left_out else ''}"
+    if point.quality is not None:
+        yield f"{name}: {point.quality.sentence}"

@@ -1,22 +1,17 @@
-"""What a request of a point cost: over its slices, of the requests that were sent, and where it cannot be told."""
+"""What a point has of its slices: the cost of a request, refusals, and one clock."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
+from evaluator.load.load_report import gated_point
 from evaluator.load.page.cost_table import cost_blocks, cost_rows
-from evaluator.load.page.tables import load_warnings
-from evaluator.load.points.point_cost import LOADING, point_cost
-from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import gated_point
-from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.sending.loading_figures import SliceLoading
+from evaluator.load.points.point_report import LoadPointReport, on_one_clock, point_cost
+from evaluator.load.sending.driven_traffic import TimeSlice
+from evaluator.load.sending.drives import GeneratorUse, LoadedPoint
 from evaluator.load.sending.samples import DROPPED
-from evaluator.load.statistics.memory_trend import MemoryTrend
-from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.process_costs import MIB, STARTED_ANEW, ProcessCost
 from evaluator.pages.markdown_page import markdown_parts
@@ -24,6 +19,7 @@ from tests.support.load_points import CLEAN, load_point, load_report
 from tests.support.load_samples import load_sample
 
 CONDITIONS = MachineConditions.model_validate(CLEAN)
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 GATEWAY = ProcessCost(cpu_ms=120.0, memory_bytes=100 * MIB)
 
 
@@ -37,7 +33,7 @@ def driven(costs: Mapping[str, ProcessCost], sent: int = 10, pipeline: str = "bm
         CONDITIONS,
         (GeneratorUse(0.1, 1.0),),
         True,
-        datetime(2026, 1, 1, tzinfo=UTC),
+        BEGAN,
         5.0,
         costs,
     )
@@ -45,20 +41,18 @@ def driven(costs: Mapping[str, ProcessCost], sent: int = 10, pipeline: str = "bm
 
 def test_cpu_is_a_mean_over_the_sent_requests_of_all_slices_and_memory_that_after_the_last_one() -> None:
     later = ProcessCost(cpu_ms=80.0, memory_bytes=110 * MIB)
-    cost, reason = point_cost([driven({"gateway": GATEWAY}), driven({"gateway": later})])
+    cost = point_cost([driven({"gateway": GATEWAY}), driven({"gateway": later})])
     assert cost is not None
     assert (cost.queries, cost.lost, cost.seconds, cost.cpu_ms) == (20, 2, 10.0, 10.0)
     assert cost.processes["gateway"] == ProcessCost(cpu_ms=10.0, memory_bytes=110 * MIB)
-    assert reason is None
 
 
-def test_without_named_processes_there_is_neither_a_cost_nor_a_reason() -> None:
-    assert point_cost([driven({})]) == (None, None)
+def test_without_named_processes_there_is_no_cost() -> None:
+    assert point_cost([driven({})]) is None
 
 
 def costed(costs: Mapping[str, ProcessCost]) -> LoadPointReport:
-    cost, reason = point_cost([driven(costs)])
-    return load_point().model_copy(update={"cost": cost, "cost_reason": reason})
+    return load_point().model_copy(update={"cost": point_cost([driven(costs)])})
 
 
 def judged_cpu(point: LoadPointReport, beside: float | None) -> GateOutcome:
@@ -66,7 +60,7 @@ def judged_cpu(point: LoadPointReport, beside: float | None) -> GateOutcome:
     return outcome
 
 
-@pytest.mark.parametrize(("beside", "value", "held"), [(30.0, 30.0, False), (None, None, False), (15.0, 15.0, True)])
+@pytest.mark.parametrize(("beside", "value", "held"), [(30.0, 30.0, False), (None, None, False)])
 def test_the_cpu_gate_of_a_point_without_a_cost_takes_the_one_measured_beside_the_load(
     beside: float | None, value: float | None, held: bool
 ) -> None:
@@ -85,23 +79,17 @@ def test_the_cpu_gate_names_the_process_that_was_started_anew() -> None:
     assert (outcome.value, outcome.held, outcome.reason) == (None, False, f"dense: {STARTED_ANEW}")
 
 
-def test_a_process_that_was_started_anew_is_named_beside_the_table() -> None:
-    anew = ProcessCost(cpu_ms=None, memory_bytes=1, reason=STARTED_ANEW)
-    told = load_warnings(load_report(costed({"gateway": GATEWAY, "dense": anew})))
-    assert f"hybrid at 20/s: no CPU time in total: dense: {STARTED_ANEW}" in told
-
-
-def test_the_page_shows_cpu_by_process_and_how_the_memory_went() -> None:
-    trend = MemoryTrend(readings=361, seconds=3_600, first_bytes=100 * MIB, middle_bytes=120 * MIB,
-                        last_bytes=121 * MIB, mib_an_hour=0.54, interval=(-0.25, 1.33))  # fmt: skip
+def test_the_page_shows_cpu_by_process_and_its_memory() -> None:
     report = load_report(costed({"gateway": GATEWAY}), load_point("bm25"))
     assert cost_rows(report)[1] == ["hybrid", "20/s", "12.0", "12.0", "10", "1"]
-    page = "\n".join(markdown_parts(cost_blocks(report.model_copy(update={"memory": {"gateway": trend}}))))
-    assert page.splitlines()[-1].replace(" ", "") == "|gateway|100.0|120.0|121.0|0.5|-0.2|1.3|361|60.0||"
+    page = "\n".join(markdown_parts(cost_blocks(report)))
+    assert page.splitlines()[-1].replace(" ", "") == "|gateway|100.0||"
     assert list(cost_blocks(load_report(load_point()))) == []
 
 
-def test_a_point_while_the_corpus_was_loaded_has_a_reason_and_no_cost() -> None:
-    meanwhile = replace(driven({"gateway": GATEWAY}), loading=SliceLoading(64, 5.0, None))
-    assert point_cost([meanwhile]) == (None, LOADING)
-    assert point_cost([replace(meanwhile, costs={})]) == (None, None)  # no process was named
+def test_slices_are_apart_as_the_monotonic_clock_has_it_where_the_wall_clock_was_set_back() -> None:
+    slices = [
+        TimeSlice("20/s", "bm25", LoadedPoint((load_sample(),), CONDITIONS, (), True, began, 1.0, began_s=at_s), 0, 0)
+        for began, at_s in ((BEGAN, 500.0), (BEGAN - timedelta(hours=1), 560.0))
+    ]
+    assert [at_s for at_s, _ in on_one_clock(slices)] == [0.0, 60.0]

@@ -6,7 +6,7 @@ from evaluator.client.client import GatewayClient
 from evaluator.errors import WrongOption
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.experiments.turn_orders import balanced_turns
-from evaluator.load.against.report import (
+from evaluator.load.against_report import (
     AgainstPoint,
     AgainstReport,
     ComparedStacks,
@@ -14,14 +14,10 @@ from evaluator.load.against.report import (
     against_point,
     against_remarks,
 )
+from evaluator.load.points.ratios import LEAST_PAIRS
+from evaluator.load.sending.driven_traffic import Pids, PreparedLoad, SampleFiles, TimeSlice, prepare_load
 from evaluator.load.sending.drives import LoadedPoint, drive
-from evaluator.load.sending.kinds import Traffic
-from evaluator.load.sending.planned_work import against_work
-from evaluator.load.sending.prepared_load import PreparedLoad, prepare_load
-from evaluator.load.sending.sample_files import SampleFiles
-from evaluator.load.sending.time_slices import Pids, TimeSlice
-from evaluator.load.sending.traffic import LoadTarget, open_slices
-from evaluator.load.statistics.slice_pairs import LEAST_PAIRS
+from evaluator.load.sending.traffic import LoadTarget, Traffic, against_work, open_slices
 from evaluator.machine.measured_processes import is_same_server, measured_processes
 from evaluator.progress import progress, say
 from evaluator.runs.run_folder import RunFolder
@@ -97,7 +93,7 @@ async def _run_against(
                 points.append(await in_thread(against_point, stacks, pairs, judged.judgments, names))
                 advance(1)
     made_from = folder.hashes(
-        "experiment.json", "manifest.json", *(f for point in points for f in point.files.values())
+        "experiment.json", "manifest.json", *(file for point in points for file in point.files.values())
     )
     report = AgainstReport(
         made_from=made_from,
@@ -127,22 +123,21 @@ async def driven_pairs(
     count = _pair_count(plan)
     slices = open_slices(targets[0].queries, rate, plan.seconds / count, count, plan, seed, repeat=0)
     for number, (planned, turn) in enumerate(zip(slices, balanced_turns(2, seed), strict=False)):
-        found: dict[int, LoadedPoint] = {}
+        loaded: dict[int, LoadedPoint] = {}
         for at in turn:
-            loaded = await drive(
+            point = await drive(
                 targets[at],
                 planned.through(pipeline),
                 plan,
-                f"{pipeline} at {rate:g}/s",
                 rate,
                 warmup_seconds=planned.warmup_s,
                 measured=measured,
             )
             traffic = Traffic(_label(rate, SIDES[at]), rate=rate)
-            part = TimeSlice.labelled(traffic, pipeline, loaded, number, repeat=0)
+            part = TimeSlice.labelled(traffic, pipeline, point, number, repeat=0)
             await in_thread(on_driven, part)
-            found[at] = part.loaded
-        pairs.append(DrivenPair(baseline=found[0], judged=found[1]))
+            loaded[at] = part.loaded
+        pairs.append(DrivenPair(baseline=loaded[0], judged=loaded[1]))
     return pairs
 
 

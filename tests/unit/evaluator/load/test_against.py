@@ -1,4 +1,4 @@
-"""The judgment of two stacks that took turns."""
+"""The judgment of two stacks that took turns, and its report."""
 
 import re
 from datetime import UTC, datetime
@@ -8,12 +8,16 @@ import pytest
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import Gates
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.against.report import AgainstReport, ComparedStacks, DrivenPair, against_point, against_remarks
-from evaluator.load.against.speed import judge_speed
-from evaluator.load.against.table import render_against
-from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.statistics.slice_pairs import LEAST_PAIRS, SlicePair
-from evaluator.load.statistics.validity import GeneratorUse
+from evaluator.load.against_report import (
+    AgainstReport,
+    ComparedStacks,
+    DrivenPair,
+    against_point,
+    against_remarks,
+    render_against,
+)
+from evaluator.load.points.ratios import LEAST_PAIRS, SlicePair, judge_speed
+from evaluator.load.sending.drives import GeneratorUse, LoadedPoint
 from evaluator.machine.machine_conditions import MachineConditions
 from tests.support.load_samples import load_sample
 from tests.support.simulated_stacks import simulated_pairs
@@ -62,9 +66,7 @@ def test_few_pairs_are_not_judged_and_few_requests_have_no_p99() -> None:
 
 
 def driven(number: int, latency_ms: float, foreign: float = 0.0, lag_ms: float = 0.1, hit: str = "d1") -> LoadedPoint:
-    conditions = MachineConditions(
-        seconds=3.0, cores=2, foreign=foreign, steal=None, throttled=None, pressure=None, frequency=None
-    )
+    conditions = MachineConditions(seconds=3.0, cores=2, foreign=foreign, steal=None, throttled=None)
     samples = [
         load_sample(at, f"q{at % 12}", latency_ms + (at * 7 + number) % 5, ids=(hit,), send_lag_ms=lag_ms)
         for at in range(40)

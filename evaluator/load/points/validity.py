@@ -1,4 +1,4 @@
-"""Decides whether the times of a load may be trusted: send lag, CPU of the generators, machine, halves.
+"""Decides whether the times of a load may be trusted: send lag, CPU of the generators, dropped requests, machine.
 
 Also remarks whose cores the generators share, and what was not checked. Leaves lost and degraded answers to the
 figures: they are results, not faults of the measurement.
@@ -7,29 +7,20 @@ figures: they are results, not faults of the measurement.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import FiniteFloat
 
-from evaluator.load.statistics.stationarity import HalfMedians
-from evaluator.machine.machine_conditions import MachineConditions, unchecked_foreign
-from evaluator.machine.machine_windows import joined_conditions, window_faults
+from evaluator.load.sending.drives import GeneratorUse
+from evaluator.machine.machine_conditions import MachineConditions, joined_conditions, unchecked_foreign, window_faults
 from evaluator.machine.measured_processes import is_this_machine
-from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, percentile
+from evaluator.runs.latency import percentile
 from services.contracts.base import Count, Wire
 
 # Requests that leave later than this are another load than the planned one.
 MOST_LAG_MS = 1.0
 MOST_LAG_SHARE = 0.01  # of p50, where that is more
 MOST_GENERATOR_CPU = 0.5  # of a core: above it the generator delays what it measures
-
-
-class GeneratorUse(NamedTuple):
-    """CPU seconds that a generator used, and the seconds in which it sent: 0 where nothing was planned."""
-
-    cpu_s: float
-    seconds: float
 
 
 class GeneratorFigures(Wire):
@@ -51,7 +42,7 @@ def cpu_shares(slices: Iterable[Sequence[GeneratorUse]]) -> list[float]:
     """
     places = zip_longest(*slices, fillvalue=GeneratorUse(0.0, 0.0))
     return [
-        sum(one.cpu_s for one in place) / seconds if (seconds := sum(one.seconds for one in place)) else 0.0
+        sum(use.cpu_s for use in place) / seconds if (seconds := sum(use.seconds for use in place)) else 0.0
         for place in places
     ]
 
@@ -70,31 +61,15 @@ def generator_figures(cpu_shares: Sequence[float], lags_ms: Sequence[float], *, 
 
 
 def load_faults(
-    generators: GeneratorFigures,
-    p50_ms: float | None,
-    halves: HalfMedians | None,
-    conditions: Iterable[MachineConditions],
-    dropped: int,
+    generators: GeneratorFigures, p50_ms: float | None, conditions: Iterable[MachineConditions], dropped: int
 ) -> Iterator[str]:
     """Yields a sentence for each reason not to trust the times.
 
-    `halves`: None where the rate changes by plan. `conditions`: of each slice; they are judged together,
-    so that the limits are as strict however many slices there are.
+    `conditions`: of each slice; they are judged together, so that the limits are as strict however many slices there
+    are.
     """
     yield from generator_faults(generators, p50_ms, dropped)
-    if halves is not None:
-        yield from _drift_faults(halves)
     yield from window_faults(joined_conditions(conditions))
-
-
-def _drift_faults(halves: HalfMedians) -> Iterator[str]:
-    compared = (
-        (halves.ratio, halves.apart, "half"),
-        (halves.slices_ratio, halves.slices_apart, "slices"),
-    )
-    for ratio, apart, what in compared:
-        if ratio is not None and apart and abs(ratio - 1) > DRIFT_LIMIT:
-            yield f"the later {what} {drift_in_words(ratio)} the earlier {what} (limit {DRIFT_LIMIT:.0%})"
 
 
 def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped: int) -> Iterator[str]:
@@ -112,18 +87,14 @@ def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped
         yield f"{dropped} requests were dropped, so that the system met less load than planned"
 
 
-def machine_remarks(
-    gateways: Sequence[str], conditions: Sequence[MachineConditions], *, loading: bool = False
-) -> Iterator[str]:
+def machine_remarks(gateways: Sequence[str], conditions: Sequence[MachineConditions]) -> Iterator[str]:
     """Yields whose cores the generators share, and what was not checked.
 
-    `conditions`: of every slice; none where a search for the capacity ended without a point. `loading`: whether the
-    evaluator loaded a corpus meanwhile.
+    `conditions`: of every slice; none where a search for the capacity ended without a point.
     """
     if any(is_this_machine(url) for url in gateways):
         cores = conditions[0].cores if conditions else os.cpu_count()
-        loader = " and the loading evaluator" if loading else ""
-        yield f"the generators{loader} share the {cores} cores of this machine with the system under test"
+        yield f"the generators share the {cores} cores of this machine with the system under test"
     for url in gateways:
         if not is_this_machine(url):
             yield (
