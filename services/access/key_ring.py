@@ -131,13 +131,6 @@ class KeyRing:
         state = key.state(datetime.now(UTC))
         return known if state == "active" else state
 
-    def by_id(self, identity: str) -> Principal | None:
-        """Returns the caller whose active key has this id: one who has logged in by it."""
-        self._read_again()
-        known = self._known.get(identity)
-        active = known is not None and known.key is not None and known.key.state(datetime.now(UTC)) == "active"
-        return known if active else None
-
     def _read_again(self) -> None:
         now = self._clock()
         if self._file is None or now - self._looked_at < LOOK_EVERY_S:

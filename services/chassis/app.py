@@ -13,8 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from services.chassis.access.access_check import open_access
 from services.chassis.access.cross_origin import CrossOrigin
-from services.chassis.access.login import login_router
-from services.chassis.access.sessions import Sessions
 from services.chassis.admission.lanes import lanes_of
 from services.chassis.admission.limits import Limiter
 from services.chassis.instruments import Instruments
@@ -81,15 +79,13 @@ def create_app(
     wordings: rendering.Wordings = MappingProxyType({}),
     cors_origins: Sequence[str] = (),
     own_lane: Limiter | None = None,
-    page_style: str | None = None,
     page_wording: rendering.Wording | None = None,
 ) -> FastAPI:
     """Builds an app around `opened`, which opens engines and clients when the process starts and closes them later.
 
     `opened` yields the service's routers and its readiness checks. `wordings` are, by path, the error bodies that a
     vendor's clients expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what
-    routes of the lane `own` take slots of. `page_style` is the address of the style sheet of a service with pages:
-    browsers log in, where callers need a key. `page_wording` is how errors look there: of every route of a page, and
+    routes of the lane `own` take slots of. `page_wording` is how errors look of every route of a page, and
     of what no route answers where a browser asks (Accept: text/html). Tests without a server enter
     `app.router.lifespan_context(app)` first.
 
@@ -98,18 +94,14 @@ def create_app(
     lifecycle = Lifecycle()
     measured = instruments if settings.metrics_port is None else None
     handling = HandlingTable()
-    sessions = Sessions(service, settings.port)
-    access = open_access(settings, handling, instruments, sessions)
-    login: Sequence[APIRouter] = ()
-    if page_style is not None and access.ring is not None:
-        login = (login_router(service, page_style, access, access.ring, sessions),)
+    access = open_access(settings, handling, instruments)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with opened() as (routers, readiness):
             # Anybody may ask: where callers need a key, strangers learn no names and no paths.
             probes = probe_router(service, lifecycle, readiness, measured, detailed=access.ring is None)
-            for own in (probes, *login, *routers):
+            for own in (probes, *routers):
                 app.add_routes(own.routes)
                 handling.add(own.routes)
             yield
@@ -119,7 +111,6 @@ def create_app(
     app.state.access = access
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
-    app.state.sessions = sessions
     lanes = app.state.lanes = lanes_of(settings, instruments)
     refusing: dict[Lane, Limiter] = {"work": lanes["work"]}
     if own_lane is not None:
@@ -131,7 +122,7 @@ def create_app(
         return wordings.get(scope["path"])
 
     bodies = Bodies(settings.max_body_bytes, instruments)
-    path = RequestPath(app.router, access, lanes, bodies, wording_of, instruments, logs_in=bool(login))
+    path = RequestPath(app.router, access, lanes, bodies, wording_of, instruments)
     # Outside the rendering of errors: a page could not read them without the CORS headers.
     cross_origin = CrossOrigin(path, cors_origins) if cors_origins else None
     app.middleware_stack = cross_origin or path

@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.chassis.access.access_check import Access
-from services.chassis.access.login import login_target
-from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.admission.lanes import client_of
 from services.chassis.admission.limits import Limiter
 from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, parse_deadline, set_deadline
-from services.chassis.errors import DeadlineExceeded, Overloaded, OverShare, ProblemError, Unauthenticated
+from services.chassis.errors import DeadlineExceeded, Overloaded, OverShare, ProblemError
 from services.chassis.instruments import Instruments
 from services.chassis.requests.audit import write_audit
 from services.chassis.requests.body import Bodies, CountedBytes, run_until_disconnect
@@ -81,10 +78,7 @@ class Answer:
 
 
 class RequestPath:
-    """The app of a service around its routes. `logs_in`: a browser that asks for a page is sent to log in.
-
-    `router` answers what no declared route does.
-    """
+    """The app of a service around its routes. `router` answers what no declared route does."""
 
     def __init__(
         self,
@@ -94,8 +88,6 @@ class RequestPath:
         bodies: Bodies,
         wording_of: WordingOf,
         instruments: Instruments,
-        *,
-        logs_in: bool,
     ) -> None:
         self._router = AsyncExitStackMiddleware(router)  # routes of FastAPI expect the stack
         self._access = access
@@ -103,7 +95,6 @@ class RequestPath:
         self._bodies = bodies
         self._wording_of = wording_of
         self._instruments = instruments
-        self._logs_in = logs_in
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -129,12 +120,7 @@ class RequestPath:
         """Lets pass whom access_check.py admits, and holds each key to its share in flight."""
         refusal = self._access.refusal(scope)
         if refusal is not None:
-            shows_page = scope["method"] in ("GET", "HEAD") and handling.page
-            if not (self._logs_in and shows_page and isinstance(refusal, Unauthenticated) and not refusal.wrong):
-                raise refusal
-            target = login_target(scope["path"], scope["query_string"].decode("latin-1"))
-            await RedirectResponse(target, 303, PAGE_HEADERS)(scope, receive, answer.send)
-            return
+            raise refusal
         caller = caller_of(scope)
         if caller is None:
             await self._work(scope, handling, receive, answer)

@@ -1,5 +1,6 @@
 """Decides whether a request is served: by its Host, its caller and the scope of its route. Answers nothing itself."""
 
+import base64
 import ipaddress
 import logging
 import math
@@ -11,13 +12,11 @@ from starlette.types import Scope
 
 from services.access.key_file import KeyFileError
 from services.access.key_ring import KeyRing, Principal, Refusal
-from services.chassis.access.form_tokens import comes_from_elsewhere
-from services.chassis.access.sessions import Sessions
 from services.chassis.errors import Forbidden, ForeignForm, OverShare, ProblemError, Unauthenticated, WrongHost
 from services.chassis.instruments import Instruments
 from services.chassis.requests.callers import collection_of, keep_caller
 from services.chassis.requests.handling import Handling, HandlingTable
-from services.chassis.requests.telemetry import KEY_IN_BODY, PROBES, WRONG_KEY, headers_of
+from services.chassis.requests.telemetry import PROBES, WRONG_KEY, headers_of
 from services.chassis.settings.addresses import is_loopback
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.service_settings import KeyedSettings, ServiceSettings
@@ -27,6 +26,8 @@ logger = logging.getLogger(__name__)
 # Key of the scope: the outcome of the check.
 _REFUSAL = "access_refusal"
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?", re.IGNORECASE)
+_SEND_KEY = "Send a key: Authorization: Bearer <key>."
+_SEND_KEY_OF_PAGE = "Load this page again and give any user name, and a key as the password."
 _WRONG: Mapping[Refusal, str] = {
     "unknown": "This key is not known here; ask who runs this service for one.",
     "expired": "This key has expired; ask who runs this service for a new one.",
@@ -41,7 +42,6 @@ class Access:
         self,
         handling: HandlingTable,
         instruments: Instruments,
-        sessions: Sessions,
         ring: KeyRing | None = None,
         hosts: tuple[str, ...] = (),
     ) -> None:
@@ -49,7 +49,6 @@ class Access:
         self._denied = instruments.denied
         self.ring = ring
         self._hosts = frozenset(hosts)
-        self._sessions = sessions
 
     def refusal(self, scope: Scope) -> ProblemError | None:
         """Returns why a request is not served, None where it is; `caller_of` then returns who calls.
@@ -67,24 +66,6 @@ class Access:
         found: ProblemError | None = scope[_REFUSAL]
         return found
 
-    def owner(self, scope: Scope, secret: str) -> Principal:
-        """Returns whose key was typed into a form, and takes one request out of its rate.
-
-        Raises OverShare above that rate, and Unauthenticated for what is no active key or is our own processes' token:
-        it counts and slows its connection as in the header Authorization.
-        """
-        assert self.ring is not None
-        try:
-            found = self._known(scope, secret)
-            if found.key is None:
-                raise _wrong(scope, "unknown")
-            keep_caller(scope, found)
-            _charge(found)
-        except ProblemError as error:
-            self._denied.labels(error.kind).inc()
-            raise
-        return found
-
     def handling(self, scope: Scope) -> Handling:
         """Returns the handling of a request."""
         return self._handling.of_request(scope)
@@ -94,14 +75,11 @@ class Access:
         if scope["path"] in PROBES:  # a balancer sends any Host
             return
         self._check_host(headers.get("host", ""))
-        if handling.form and comes_from_elsewhere(headers):  # where callers need no key, too
+        if handling.form and is_foreign_form(headers):  # where callers need no key, too
             raise ForeignForm("Another site has sent this form; open its page here and send it from there.")
-        if self.ring is None:
+        if self.ring is None or handling.scope == "open":
             return
-        if handling.scope == "open":
-            scope[KEY_IN_BODY] = handling.form
-            return
-        caller = self._caller(scope, headers, handling)
+        caller = _caller(scope, self.ring, headers.get("authorization", ""), is_page=handling.page)
         keep_caller(scope, caller)
         _charge(caller)  # a refusal for the scope counts too: it costs as much as an answer
         _check_scope(caller, handling, scope["path"])
@@ -114,44 +92,19 @@ class Access:
         if not name or not (name in self._hosts or "." not in name.rstrip(".") or _is_address(name)):
             raise WrongHost("The header Host names another host; if it is this one's name, put it into …_HOSTS.")
 
-    def _caller(self, scope: Scope, headers: Mapping[str, str], handling: Handling) -> Principal:
-        assert self.ring is not None
-        secret = bearer(headers.get("authorization", ""))
-        if secret is None:
-            principal = self._logged_in(headers) if handling.page else None
-            if principal is None:
-                raise Unauthenticated("Send a key: Authorization: Bearer <key>.", wrong=False)
-            return principal
-        return self._known(scope, secret)
 
-    def _known(self, scope: Scope, secret: str) -> Principal:
-        assert self.ring is not None
-        found = self.ring.of(secret)
-        if isinstance(found, Principal):
-            return found
-        raise _wrong(scope, found)
-
-    def _logged_in(self, headers: Mapping[str, str]) -> Principal | None:
-        """Returns who has logged in with a browser, by its cookie."""
-        assert self.ring is not None
-        identity = self._sessions.key_id(headers.get("cookie", ""))
-        return None if identity is None else self.ring.by_id(identity)
-
-
-def open_access(
-    settings: ServiceSettings, handling: HandlingTable, instruments: Instruments, sessions: Sessions
-) -> Access:
+def open_access(settings: ServiceSettings, handling: HandlingTable, instruments: Instruments) -> Access:
     """Reads the keys that settings name. Raises ConfigurationError if they cannot be used."""
     if not settings.authenticates:
         if not is_loopback(settings.host):
             logger.warning("callers need no key, and others can reach this address", extra={"host": settings.host})
-        return Access(handling, instruments, sessions, hosts=settings.hosts)
+        return Access(handling, instruments, hosts=settings.hosts)
     file = settings.keys_file if isinstance(settings, KeyedSettings) else None
     try:
         ring = KeyRing(file, settings.accepted_tokens)
     except KeyFileError as error:
         raise ConfigurationError(str(error)) from error
-    return Access(handling, instruments, sessions, ring, settings.hosts)
+    return Access(handling, instruments, ring, settings.hosts)
 
 
 def bearer(header: str) -> str | None:
@@ -160,10 +113,43 @@ def bearer(header: str) -> str | None:
     return secret.strip() if scheme.lower() == "bearer" and secret.strip() else None
 
 
-def _wrong(scope: Scope, refusal: Refusal) -> Unauthenticated:
-    """Returns the error of a wrong key, and lets its connection slow down."""
-    scope[WRONG_KEY] = True
-    return Unauthenticated(_WRONG[refusal], wrong=True)
+def typed_key(header: str) -> str | None:
+    """Returns the password of `Authorization: Basic`, whatever the user name; None without one (RFC 7617)."""
+    scheme, _, credentials = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        decoded = base64.b64decode(credentials.strip(), validate=True).decode()
+    except ValueError:  # no base64, or no UTF-8
+        return None
+    return decoded.partition(":")[2].strip() or None
+
+
+def is_foreign_form(headers: Mapping[str, str]) -> bool:
+    """Returns whether a browser reports that a page of another origin has sent this form.
+
+    Browsers send Sec-Fetch-Site over TLS and to this machine alone, and Origin with every POST. A proxy may change
+    Host: therefore Origin counts only where Sec-Fetch-Site is missing. A client that sends neither is no browser, and
+    nothing signs it in but the header that it sends itself.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        return site not in ("same-origin", "none")  # none: typed, or sent again by the reader
+    return origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower()
+
+
+def _caller(scope: Scope, ring: KeyRing, header: str, *, is_page: bool) -> Principal:
+    """Returns whose key a request carries: of a page, a browser's too. Raises Unauthenticated."""
+    sent, typed = bearer(header), typed_key(header) if is_page else None
+    secret = sent or typed
+    if secret is None:
+        raise Unauthenticated(_SEND_KEY_OF_PAGE if is_page else _SEND_KEY, wrong=False, challenges_browser=is_page)
+    caller = ring.of(secret)
+    if isinstance(caller, Principal) and not (typed and caller.key is None):  # the token is for programs alone
+        return caller
+    scope[WRONG_KEY] = True  # lets its connection slow down
+    refusal = _WRONG["unknown" if isinstance(caller, Principal) else caller]
+    raise Unauthenticated(refusal, wrong=True, challenges_browser=is_page)
 
 
 def _charge(caller: Principal) -> None:

@@ -33,7 +33,7 @@ class Handling:
     indexes, or serves a vendor's clients, which do not send the header and wait for minutes. Without `logged`,
     successes are only counted, because a gateway calls the route every second. `form`: the body is that of an HTML form
     (application/x-www-form-urlencoded), and the route checks where it comes from. `scope`: what a caller needs, where
-    callers need a key; every route declares it. `page`: a browser asks for it, which may have logged in by a key.
+    callers need a key; every route declares it. `page`: a browser asks for it, and its user for a key (HTTP Basic).
     """
 
     lane: Lane = "work"

@@ -12,11 +12,10 @@ from starlette.types import Scope
 REQUEST_ID_HEADER = "x-request-id"
 # Key of the scope: when the head of the request was read (time.monotonic). A task of a busy event loop begins later.
 RECEIVED_AT = "received_at"
-# Keys of the scope: whether the connection is not read for a moment after the answer, whether the key that came with
-# the request is wrong, and whether its body may hold one.
+# Keys of the scope: whether the connection is not read for a moment after the answer, and whether the key that came
+# with the request is wrong.
 PAUSES = "pauses"
 WRONG_KEY = "wrong_key"
-KEY_IN_BODY = "key_in_body"
 # Key of the scope: how to hear at once that the caller has left, where the server offers it.
 WATCHES = "watches"
 _HEADERS = "headers_by_name"  # key of the scope

@@ -15,7 +15,7 @@ from services.chassis.access.cross_origin import CrossOrigin
 from services.chassis.admission.lanes import client_of
 from services.chassis.admission.limits import Limiter
 from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, parse_deadline
-from services.chassis.errors import Malformed, Overloaded, ProblemError, Unauthenticated
+from services.chassis.errors import Malformed, Overloaded, ProblemError
 from services.chassis.instruments import Instruments
 from services.chassis.requests.audit import write_audit
 from services.chassis.requests.handling import Handling, Lane
@@ -49,8 +49,6 @@ class EarlyRefusals:
             return None  # a browser asks whether the page may call at all: neither key nor lane is needed for that
         handling = self._access.handling(scope)
         if (denied := self._access.refusal(scope)) is not None:
-            if handling.page and isinstance(denied, Unauthenticated):
-                return None  # the app sends a browser to log in
             return self._answer(scope, handling, denied)
         limiter = None if scope["path"] in PROBES else self._lanes.get(handling.lane)
         if limiter is None or not limiter.refuses:

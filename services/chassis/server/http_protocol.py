@@ -21,7 +21,6 @@ from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import drop_trailing_slash
 from services.chassis.requests.rendering import render
 from services.chassis.requests.telemetry import (
-    KEY_IN_BODY,
     PAUSES,
     PROBES,
     RECEIVED_AT,
@@ -65,7 +64,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._has_left = False
         self._only_probes = False
         self._key_pause = KeyPause()
-        self._held: asyncio.TimerHandle | None = None  # ends with the answer to a key that may be wrong
+        self._held: asyncio.TimerHandle | None = None  # ends with the answer to a wrong key
         self._answered: RequestResponseCycle | None = None  # or being answered; later ones may have been read since
         self._when_lost: Callable[[], None] | None = None
 
@@ -235,7 +234,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._answered = cycle
         self._owner.forwarded(scope)
         refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
-        if scope.get(WRONG_KEY, False) or scope.get(KEY_IN_BODY, False):
+        if scope.get(WRONG_KEY, False):
             now = self.loop.time()
             if wait_s := self._key_pause.wait_s(now):
                 self.flow.pause_reading()
