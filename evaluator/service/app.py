@@ -24,8 +24,8 @@ from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.server.serve import start
 from services.chassis.settings.trust import caller_context
-from services.chassis.start import start
 from services.contracts.health import Check
 from services.contracts.problem import Problem
 

@@ -15,8 +15,8 @@ from evaluator.service.job_state import RUN_NAME
 from evaluator.service.jobs import Jobs
 from evaluator.service.message_paths import MessagePaths
 from evaluator.service.service_pages import ServicePages
-from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.errors import BadInput, NotFound, ProblemError, Unavailable
+from services.chassis.page_headers import PAGE_HEADERS
 from services.chassis.requests.rendering import render
 
 AGAIN_S = 2  # seconds after which a page that waits for a result loads itself again

@@ -37,10 +37,10 @@ from evaluator.service.served_datasets import ServedDatasets
 from evaluator.service.service_pages import NewForm, ServicePages
 from evaluator.service.shown_runs import blocks_of, listed_runs, shown_run
 from evaluator.steps.shown_step import ShownStep
-from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.app import router
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
-from services.chassis.requests.audit import note_run
+from services.chassis.page_headers import PAGE_HEADERS
+from services.chassis.requests.callers import note_run
 from services.chassis.requests.handling import handled
 
 A_PAGE = 50  # runs

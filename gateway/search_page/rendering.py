@@ -11,8 +11,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.search_page.sides import ShownProblem
-from services.chassis.access.page_headers import ASSET_HEADERS, PAGE_HEADERS
 from services.chassis.errors import NotFound
+from services.chassis.page_headers import ASSET_HEADERS, PAGE_HEADERS
 from services.chassis.requests.rendering import Wording
 from services.contracts.problem import Problem
 

@@ -11,8 +11,6 @@ from pydantic import BaseModel
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from services.chassis.access.access_check import open_access
-from services.chassis.access.cross_origin import CrossOrigin
 from services.chassis.admission.lanes import lanes_of
 from services.chassis.admission.limits import Limiter
 from services.chassis.instruments import Instruments
@@ -21,10 +19,10 @@ from services.chassis.probes import Lifecycle, Readiness, probe_router
 from services.chassis.request_path import RequestPath
 from services.chassis.requests import rendering
 from services.chassis.requests.body import Bodies
+from services.chassis.requests.callers import open_caller_check
 from services.chassis.requests.handling import HandlingTable, Lane, matched_route
 from services.chassis.requests.json_route import JsonRoute
 from services.chassis.requests.telemetry import headers_of
-from services.chassis.server.early_refusals import EarlyRefusals
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.problem import Problem
 
@@ -52,7 +50,7 @@ class ServiceApp(FastAPI):
         """Returns the OpenAPI document."""
         if self.openapi_schema is None:
             shown = [_without_head(route) for route in self.routes]
-            self.openapi_schema = openapi_document(self.title, shown, keyed=self.state.access.ring is not None)
+            self.openapi_schema = openapi_document(self.title, shown, keyed=self.state.callers.ring is not None)
         return self.openapi_schema
 
 
@@ -94,13 +92,13 @@ def create_app(
     lifecycle = Lifecycle()
     measured = instruments if settings.metrics_port is None else None
     handling = HandlingTable()
-    access = open_access(settings, handling, instruments)
+    callers = open_caller_check(settings, handling, instruments)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with opened() as (routers, readiness):
             # Anybody may ask: where callers need a key, strangers learn no names and no paths.
-            probes = probe_router(service, lifecycle, readiness, measured, detailed=access.ring is None)
+            probes = probe_router(service, lifecycle, readiness, measured, detailed=callers.ring is None)
             for own in (probes, *routers):
                 app.add_routes(own.routes)
                 handling.add(own.routes)
@@ -108,7 +106,7 @@ def create_app(
 
     # Redirected to a path without its slash, a caller would be sent to the host of its own header.
     app = ServiceApp(title=service, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.access = access
+    app.state.callers = callers
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
     lanes = app.state.lanes = lanes_of(settings, instruments)
@@ -122,11 +120,9 @@ def create_app(
         return wordings.get(scope["path"])
 
     bodies = Bodies(settings.max_body_bytes, instruments)
-    path = RequestPath(app.router, access, lanes, bodies, wording_of, instruments)
-    # Outside the rendering of errors: a page could not read them without the CORS headers.
-    cross_origin = CrossOrigin(path, cors_origins) if cors_origins else None
-    app.middleware_stack = cross_origin or path
-    app.state.early_refusals = EarlyRefusals(access, refusing, wording_of, instruments, cross_origin)
+    path = RequestPath(app.router, callers, lanes, refusing, bodies, wording_of, instruments, cors_origins)
+    app.middleware_stack = path
+    app.state.early_refusal = path.early_refusal
     return app
 
 

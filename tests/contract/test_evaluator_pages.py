@@ -13,7 +13,7 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
-from services.chassis.access.page_headers import PAGE_HEADERS
+from services.chassis.page_headers import PAGE_HEADERS
 from tests.support.evaluator_service import ended, evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.small_runs import evaluated, planned

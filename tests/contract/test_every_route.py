@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from services.access.key import KEY_SCOPES
 from services.contracts.problem import Problem
+from services.keys.key import KEY_SCOPES
 from tests.support.keys import TOKEN, Keys, bearing
 from tests.support.real_stack import RealStack, real_stack
 from tests.support.route_keys import SERVICES, routes_of, service_app

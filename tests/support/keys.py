@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from services.access.key import KEY_SCOPES, Key, KeyScope, new_key
-from services.access.key_file import change_keys
+from services.keys.key import KEY_SCOPES, Key, KeyScope, new_key
+from services.keys.key_file import change_keys
 
 TOKEN = "the-token-of-our-own-processes-in-tests"
 

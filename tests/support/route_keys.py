@@ -15,10 +15,10 @@ from evaluator.service.app import build_app as evaluator
 from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as gateway
 from gateway.settings import GatewaySettings
-from services.access.key import KeyScope
 from services.chassis.requests.handling import DEFAULT_HANDLING, declared_handling
 from services.dense.app import build_app as dense
 from services.dense.settings import DenseSettings
+from services.keys.key import KeyScope
 from services.late_interaction.app import build_app as late_interaction
 from services.late_interaction.settings import LateInteractionSettings
 from services.lexical.app import build_app as lexical

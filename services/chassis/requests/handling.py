@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 from starlette.types import Scope
 
-from services.access.key import Scope as AccessScope
+from services.keys.key import Scope as CallerScope
 
 # The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
 # may delay them. `write`: writes wait for each other while an index is finished, and would take every slot that
@@ -40,7 +40,7 @@ class Handling:
     slow: bool = False
     logged: bool = True
     form: bool = False
-    scope: AccessScope | None = None
+    scope: CallerScope | None = None
     page: bool = False
 
 
@@ -59,7 +59,7 @@ DEFAULT_HANDLING = Handling(scope="search")
 def handled(
     lane: Lane = "work",
     *,
-    scope: AccessScope,
+    scope: CallerScope,
     slow: bool = False,
     logged: bool = True,
     form: bool = False,

@@ -21,6 +21,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.requests.handling import handled
 from services.chassis.requests.rendering import render
 from services.chassis.requests.telemetry import timed
+from services.chassis.server.connections import ConnectionBounds
 from services.chassis.server.serve import DrainingServer, open_and_serve
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.health import Check
@@ -256,7 +257,7 @@ async def test_objects_made_at_the_start_are_excluded_from_garbage_collection() 
 
     app = small_app()
     gc.unfreeze()  # tests/conftest.py has frozen what was there before
-    await open_and_serve(app, Looking(uvicorn.Config(app), app, 0.0), ServiceSettings(port=0))
+    await open_and_serve(app, Looking(uvicorn.Config(app), app, 0.0, ConnectionBounds()))
     assert frozen[0] > 10_000
 
 

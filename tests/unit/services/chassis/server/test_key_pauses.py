@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from services.chassis.server import key_pauses
+from services.chassis.server import http_protocol
 from services.chassis.server.connections import ConnectionBounds
-from services.chassis.server.key_pauses import MOST_PAUSE_S, PAUSE_S, KeyPause
+from services.chassis.server.http_protocol import KEY_PAUSE_S, MOST_KEY_PAUSE_S, KeyPause
 from tests.support.callers import Caller, callers
 from tests.support.keyed_app import keyed_settings, small_app
 from tests.support.keys import Keys, bearing, typed
@@ -107,8 +107,8 @@ def test_a_caller_that_leaves_while_it_is_held_back_leaves_nothing(keys: Keys) -
 def test_a_connection_with_hundreds_of_wrong_keys_is_still_answered(
     keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_pauses, "PAUSE_S", 1e-9)
-    monkeypatch.setattr(key_pauses, "MOST_PAUSE_S", 1e-6)
+    monkeypatch.setattr(http_protocol, "KEY_PAUSE_S", 1e-9)
+    monkeypatch.setattr(http_protocol, "MOST_KEY_PAUSE_S", 1e-6)
     with (
         bounded(small_app(keyed_settings(keys)), ConnectionBounds()) as server,
         callers(port_of(server), 1) as (caller,),
@@ -123,10 +123,10 @@ def test_the_pause_grows_to_its_most_and_begins_anew_after_a_quiet_time() -> Non
         now += pause.wait_s(now)
         pause.note_wrong(now)
         waits.append(round(pause.wait_s(now), 6))
-    assert waits == [PAUSE_S, 0.2, 0.4, 0.8, 1.6, MOST_PAUSE_S, MOST_PAUSE_S, MOST_PAUSE_S]
-    now += 2 * MOST_PAUSE_S + 0.001
+    assert waits == [KEY_PAUSE_S, 0.2, 0.4, 0.8, 1.6, MOST_KEY_PAUSE_S, MOST_KEY_PAUSE_S, MOST_KEY_PAUSE_S]
+    now += 2 * MOST_KEY_PAUSE_S + 0.001
     pause.note_wrong(now)
-    assert round(pause.wait_s(now), 6) == PAUSE_S
+    assert round(pause.wait_s(now), 6) == KEY_PAUSE_S
 
 
 def test_wrong_keys_between_right_ones_are_slow_too() -> None:
@@ -136,4 +136,4 @@ def test_wrong_keys_between_right_ones_are_slow_too() -> None:
     for at in (0.0, 0.1, 0.2):
         pause.note_wrong(at)
         pause.note_right(at)
-        assert pause.wait_s(at) == pytest.approx(PAUSE_S)
+        assert pause.wait_s(at) == pytest.approx(KEY_PAUSE_S)

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from services.access.key import NO_DIGEST, Key, KeyScope, digest_of, id_of, same_digest
-from services.access.key_file import KeyFileError, read_keys
 from services.files.regular_file import FileSignature, file_signature
+from services.keys.key import NO_DIGEST, Key, KeyScope, digest_of, id_of, same_digest
+from services.keys.key_file import KeyFileError, read_keys
 
 logger = logging.getLogger(__name__)
 
