@@ -27,19 +27,21 @@ from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, Dea
 from services.chassis.errors import DeadlineExceeded, Malformed, Overloaded, OverShare, ProblemError
 from services.chassis.instruments import Instruments
 from services.chassis.requests.body import Bodies, CountedBytes, run_until_disconnect
-from services.chassis.requests.caching import CACHED_HEADER, begin_lookups, lookups_header
 from services.chassis.requests.callers import CallerCheck, caller_of, write_audit
 from services.chassis.requests.handling import Handling, Lane, matched_route
 from services.chassis.requests.json_route import JsonRoute, release_frames
 from services.chassis.requests.rendering import WordingOf, asked_model, render
 from services.chassis.requests.telemetry import (
+    CACHED_HEADER,
     PAUSES,
     PROBES,
     REQUEST_ID_HEADER,
     WRONG_KEY,
     assign_request_id,
+    begin_lookups,
     begin_stages,
     headers_of,
+    lookups_header,
     received_at,
 )
 from services.contracts.version import VERSION, VERSION_HEADER
@@ -214,7 +216,7 @@ class RequestPath:
         try:
             async with asyncio.timeout(deadline.remaining_s) as bound:
                 body = await self._bodies.read(scope, handling, receive, counted)
-                await run_until_disconnect(in_lane, scope, body, receive, answer.send, answer.is_begun)
+                await run_until_disconnect(in_lane, scope, body, answer.send, answer.is_begun)
         except TimeoutError as error:
             if answer.is_begun() or not bound.expired():
                 raise

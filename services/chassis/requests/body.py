@@ -132,9 +132,12 @@ def _check_media(headers: Mapping[str, str], handling: Handling) -> None:
 
 
 async def run_until_disconnect(
-    app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send, is_answered: Callable[[], bool]
+    app: ASGIApp, scope: Scope, body: bytes, send: Send, is_answered: Callable[[], bool]
 ) -> None:
-    """Runs the app and cancels it when the caller disconnects, which Starlette does not do. Then raises ClientGone."""
+    """Runs the app and cancels it when the caller disconnects, which Starlette does not do. Then raises ClientGone.
+
+    Our server reports a disconnect (WATCHES); under another one the app runs to its end.
+    """
     handler = asyncio.current_task()
     assert handler is not None
     gone = asyncio.Event()
@@ -153,15 +156,8 @@ async def run_until_disconnect(
         if not is_answered():
             handler.cancel()
 
-    async def wait() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        leave()
-
-    watch: Callable[[Callable[[], None] | None], None] | None = scope.pop(WATCHES, None)
-    watcher = asyncio.create_task(wait()) if watch is None else None
-    if watch is not None:
-        watch(leave)
+    watch: Callable[[Callable[[], None] | None], None] = scope.pop(WATCHES, lambda _: None)
+    watch(leave)
     try:
         await app(scope, replay, send)
     except asyncio.CancelledError:
@@ -170,10 +166,7 @@ async def run_until_disconnect(
             raise ClientGone("The caller hung up.") from None
         raise
     finally:
-        if watch is not None:
-            watch(None)
-        if watcher is not None:
-            watcher.cancel()
+        watch(None)
 
 
 class HeapTrimmer:

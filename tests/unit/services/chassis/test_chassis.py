@@ -20,7 +20,7 @@ from services.chassis.errors import BadInput, NotFound
 from services.chassis.instruments import Instruments
 from services.chassis.requests.handling import handled
 from services.chassis.requests.rendering import render
-from services.chassis.requests.telemetry import timed
+from services.chassis.requests.telemetry import WATCHES, timed
 from services.chassis.server.connections import ConnectionBounds
 from services.chassis.server.serve import DrainingServer, open_and_serve
 from services.chassis.settings.service_settings import ServiceSettings
@@ -230,20 +230,23 @@ async def test_metrics_count_by_route_and_status(client: httpx.AsyncClient) -> N
 async def test_a_disconnect_cancels_the_work() -> None:
     app = small_app()
     async with app.router.lifespan_context(app):
-        messages: asyncio.Queue[Message] = asyncio.Queue()
         sent: list[Message] = []
+        leaving: list[Any] = []
         scope = {
             "type": "http", "method": "GET", "path": "/sleep", "raw_path": b"/sleep", "query_string": b"",
             "headers": [], "scheme": "http", "server": ("small", 80), "root_path": "", "http_version": "1.1",
+            WATCHES: leaving.append,
         }  # fmt: skip
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await messages.put({"type": "http.request", "body": b"", "more_body": False})
-        call = asyncio.create_task(app(scope, messages.get, send))
+        call = asyncio.create_task(app(scope, receive, send))
         await asyncio.sleep(0.05)
-        await messages.put({"type": "http.disconnect"})
+        leaving[0]()
         await asyncio.wait_for(call, 0.1)
         assert sent[0]["status"] == 499
 
