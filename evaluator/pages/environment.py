@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from evaluator.pages.inline_markup import cell_html, chart_html, code_html, prose_html
 from evaluator.pages.svg_chart import style
-from services.chassis.access.page_headers import LOGIN
 
 # What stands in the bar above every page: where it leads, and its name.
 NAVIGATION = (("/", "Runs"), ("/new", "New experiment"), ("/judge", "Judging"))
@@ -18,11 +17,8 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 @cache
-def page_environment(logs_in: bool = False) -> Environment:
-    """Returns the environment, one a process: it escapes every value and refuses one that is not given.
-
-    `logs_in`: browsers log in, so the bar above every page leads to where they do.
-    """
+def page_environment() -> Environment:
+    """Returns the environment, one a process: it escapes every value and refuses one that is not given."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -32,7 +28,7 @@ def page_environment(logs_in: bool = False) -> Environment:
         auto_reload=False,
     )
     environment.globals.update(
-        navigation=(*NAVIGATION, (LOGIN, "Log in or out")) if logs_in else NAVIGATION,
+        navigation=NAVIGATION,
         code_html=code_html,
         cell_html=cell_html,
         chart_html=chart_html,

@@ -24,8 +24,8 @@ from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.server.serve import start
 from services.chassis.settings.trust import caller_context
-from services.chassis.start import start
 from services.contracts.health import Check
 from services.contracts.problem import Problem
 
@@ -38,7 +38,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     if settings.ca_file is not None:
         caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
 
-    environment = page_environment(settings.authenticates)
+    environment = page_environment()
     pages = ServicePages(environment)
 
     def as_page(problem: Problem) -> Response:
@@ -70,7 +70,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
             await comparisons.close()
             await jobs.close()
 
-    return create_app("evaluator", settings, Instruments(), opened, page_style="/pages/style.css", page_wording=as_page)
+    return create_app("evaluator", settings, Instruments(), opened, page_wording=as_page)
 
 
 def main() -> None:

@@ -102,7 +102,6 @@ class JudgingPages:
         runs: Sequence[ChosenRun],
         ticked: Sequence[str] | None,
         fields: Mapping[str, str],
-        token: str,
         error: str,
     ) -> str:
         """Renders the form that makes a session. `ticked`: pipelines chosen before; None: all are."""
@@ -113,11 +112,10 @@ class JudgingPages:
             ticked=every if ticked is None else ticked,
             fields=fields,
             orders=ORDERS,
-            token=token,
             error=error,
         )
 
-    def session(self, state: SessionState, runs: Sequence[str], order: Order, token: str) -> str:
+    def session(self, state: SessionState, runs: Sequence[str], order: Order) -> str:
         """Renders the page of a session. `runs`: those of its runs that can be measured by its judgments.
 
         `order`: in which its reader judges, kept by the links.
@@ -136,10 +134,9 @@ class JudgingPages:
                 for pair, shown in zip(state.disputed[:MOST_DISPUTED], state.texts, strict=True)
             ],
             disputed_count=disputed_count(state.disputed),
-            token=token,
         )
 
-    def pair(self, pair: JudgedPair, token: str) -> str:
+    def pair(self, pair: JudgedPair) -> str:
         """Renders one pair to be graded."""
         done = pair.progress.graded + pair.progress.skipped
         return self._rendered(
@@ -149,7 +146,6 @@ class JudgingPages:
             scale=scale_remark(pair.file),
             done=done,
             of=done + pair.progress.left,
-            token=token,
         )
 
     def outlook(

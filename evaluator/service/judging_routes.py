@@ -26,6 +26,7 @@ from evaluator.service.page_answers import (
     FormFields,
     NotComputedYet,
     PageAnswers,
+    form_fields,
     html_answer,
     known_run,
     page_number,
@@ -35,7 +36,6 @@ from evaluator.service.page_answers import (
 from evaluator.service.requested_sessions import FailedSession, SentForm
 from evaluator.service.served_sessions import ServedSessions
 from evaluator.service.shown_runs import listed_runs
-from services.chassis.access.form_tokens import FormReader, FromReader
 from services.chassis.app import router
 from services.chassis.errors import Conflict, NotFound, Unavailable
 from services.chassis.requests.handling import handled
@@ -67,7 +67,6 @@ def judging_routes(
     @handled(scope="search", page=True)
     @answers.as_page
     async def listed(
-        reader: FromReader,
         page: str = "1",
         runs: Annotated[Sequence[str], Query()] = (),
         making: str = "",
@@ -75,16 +74,16 @@ def judging_routes(
         order: str = "pool",
     ) -> Response:
         if making:
-            return await made(making, runs, judge_name(judge), asked_order(order), reader)
+            return await made(making, runs, judge_name(judge), asked_order(order))
         if not runs:
             return html_answer(await asyncio.to_thread(_sessions, jobs, sessions, pages, page_number(page)))
-        return await form(SentForm("", tuple(runs), None, FIELDS), "", reader, 200)
+        return await form(SentForm("", tuple(runs), None, FIELDS), "", 200)
 
     @routes.post("/judge", include_in_schema=False)
     @handled(scope="index", form=True, page=True)
     @answers.as_page
-    async def create(request: Request, reader: FromReader) -> Response:
-        fields = await answers.form_fields(request, reader)
+    async def create(request: Request) -> Response:
+        fields = await form_fields(request)
         ticked, runs = tuple(fields.getlist("pipelines")), tuple(fields.getlist("runs"))
         sent = SentForm(fields.get("form", ""), runs, ticked, {**FIELDS, **fields})
         known = {f"{one.run}:{name}" for one in await asyncio.to_thread(_chosen, jobs, runs) for name in one.pipelines}
@@ -94,17 +93,17 @@ def judging_routes(
                 raise NotFound(f"No pipeline {strange[0]} in these runs; load the form again.")
             key = await slow.requested.ask(sent, asked)
         except EvaluationError as error:
-            return await form(sent, answers.sentence(error), reader, 422)
+            return await form(sent, answers.sentence(error), 422)
         except Unavailable as error:
             again = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
-            return await form(sent, error.detail, reader, 503, again)
-        return await made(key, runs, asked.judge, asked.order, reader)
+            return await form(sent, error.detail, 503, again)
+        return await made(key, runs, asked.judge, asked.order)
 
-    async def made(key: str, runs: Sequence[str], judge: str, order: Order, reader: FormReader) -> Response:
+    async def made(key: str, runs: Sequence[str], judge: str, order: Order) -> Response:
         """Leads to the first pair of a new session, waits for it, or shows the form again and why there is none."""
         if not slow.requested.holds(key):
             sent = SentForm("", tuple(runs), None, {**FIELDS, "judge": judge, "order": order})
-            return await form(sent, NOT_AT_WORK, reader, 404)
+            return await form(sent, NOT_AT_WORK, 404)
         outcome = await slow.requested.outcome(key)
         if outcome is None:
             asked = urlencode([*(("runs", run) for run in runs), ("making", key), ("judge", judge), ("order", order)])
@@ -113,22 +112,18 @@ def judging_routes(
         if isinstance(outcome, FailedSession):
             status = 503 if isinstance(outcome.error, OSError) else 422
             sent = replace(outcome.sent, fields={**outcome.sent.fields, "judge": judge, "order": order})
-            return await form(sent, answers.sentence(outcome.error), reader, status)
+            return await form(sent, answers.sentence(outcome.error), status)
         return see_other(_pair_path(outcome.name, judge, order))
 
-    async def form(
-        sent: SentForm, problem: str, reader: FormReader, status: int, headers: Mapping[str, str] | None = None
-    ) -> Response:
+    async def form(sent: SentForm, problem: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
         chosen = await asyncio.to_thread(_chosen, jobs, sent.runs)
         fields = {**sent.fields, "form": secrets.token_hex(8)}
-        return answers.form_page(
-            lambda token: pages.new_session(chosen, sent.ticked, fields, token, problem), reader, status, headers
-        )
+        return html_answer(pages.new_session(chosen, sent.ticked, fields, problem), status, headers)
 
     @routes.get("/judge/{session}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def session(session: str, reader: FromReader, order: str = "pool", table: str = "") -> Response:
+    async def session(session: str, order: str = "pool", table: str = "") -> Response:
         by = asked_order(order)
         key = (session, await asyncio.to_thread(sessions.changed_at, session))
         if not slow.states.holds(key):
@@ -141,14 +136,13 @@ def judging_routes(
         if table:
             return table_answer(agreement_blocks(state.agreements, state.group), table)
         runs = [run for run in state.runs if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
-        return answers.form_page(lambda token: pages.session(state, runs, by, token), reader)
+        return html_answer(pages.session(state, runs, by))
 
     @routes.get("/judge/{session}/pair", include_in_schema=False)
     @handled(scope="search", logged=False, page=True)
     @answers.as_page
     async def pair(
         session: str,
-        reader: FromReader,
         judge: str = "",
         order: str = "pool",
         query: str = "",
@@ -161,13 +155,13 @@ def judging_routes(
                 return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
         asked = PooledPair(query, document) if query or document else None
         shown = await asyncio.to_thread(_judged_pair, sessions, session, name, by, asked)
-        return answers.form_page(lambda token: pages.pair(shown, token), reader)
+        return html_answer(pages.pair(shown))
 
     @routes.post("/judge/{session}/pair", include_in_schema=False)
     @handled(scope="index", logged=False, form=True, page=True)
     @answers.as_page
-    async def judged(request: Request, session: str, reader: FromReader) -> Response:
-        fields = await answers.form_fields(request, reader)
+    async def judged(request: Request, session: str) -> Response:
+        fields = await form_fields(request)
         name, order = judge_name(fields.get("judge", "")), asked_order(fields.get("order", ""))
         back = await asyncio.to_thread(_judge, sessions, session, name, fields)
         return see_other(_pair_path(session, name, order, back))
@@ -189,8 +183,8 @@ def judging_routes(
     @routes.post("/measure/{run:path}", include_in_schema=False)
     @handled(scope="index", form=True, page=True)
     @answers.as_page
-    async def measure(request: Request, run: str, reader: FromReader) -> Response:
-        fields = await answers.form_fields(request, reader)
+    async def measure(request: Request, run: str) -> Response:
+        fields = await form_fields(request)
         folder = jobs.folder(known_run(jobs, run))
         session = fields.get("session", "")
         written = sum(size for _, size in await asyncio.to_thread(sessions.changed_at, session)) if session else 0

@@ -136,7 +136,7 @@ async def _judging(reader: TimedReader, run: str) -> None:
     form = await reader.read_often("form of a session", f"/judge?runs={run}")
     pipelines = re.findall(r'name="pipelines" value="([^"]+)"', form.text)
     (loaded,) = re.findall(r'name="form" value="([0-9a-f]+)"', form.text)
-    fields: Fields = {"token": _token(form), "form": loaded, "runs": run, "pipelines": pipelines}
+    fields: Fields = {"form": loaded, "runs": run, "pipelines": pipelines}
     fields |= {"top": "10", "seed": "7", "judge": "ann", "order": "pool"}
     first = await reader.send_and_wait("a new session", "/judge", fields)
     session = first.partition("/pair")[0]
@@ -154,7 +154,7 @@ async def _judging(reader: TimedReader, run: str) -> None:
     await _tables(reader, "a table of agreement, CSV or LaTeX", page, session + "?")
     await reader.wait_for("outlook of a session", f"{session}/outlook")
     await reader.read_often("outlook, computed before", f"{session}/outlook")
-    by: Fields = {"token": _token(page), "session": session.rpartition("/")[2]}
+    by: Fields = {"session": session.rpartition("/")[2]}
     await reader.wait_for("a run, measured by a session", f"/measure/{run}", by)
 
 
@@ -164,12 +164,6 @@ async def _tables(reader: TimedReader, name: str, page: httpx.Response, begin: s
     assert tables, f"{page.request.url} links no table"
     for link in tables:
         await reader.read(name, link)
-
-
-def _token(page: httpx.Response) -> str:
-    found = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
-    assert found is not None, page.text
-    return found[1]
 
 
 async def run(seed: int, size: int = QUERIES, root: Path = ROOT) -> Outcome:

@@ -10,7 +10,7 @@ import pytest
 
 from evaluator.judging.export import export_judgments
 from evaluator.judging.session import JudgingSession
-from tests.support.judging_pages import begun, judged, measured, session_of, token_of
+from tests.support.judging_pages import begun, judged, measured, session_of
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def exported_from(session: Path) -> Path:
 
 async def pressed(client: httpx.AsyncClient, run: str, session: str) -> httpx.Response:
     """Measures a run by a session."""
-    return await measured(client, run, {"token": token_of(await client.get(f"/judge?runs={run}")), "session": session})
+    return await measured(client, run, {"session": session})
 
 
 async def test_files_of_editors_and_systems_beside_those_of_judges_are_left_alone(

@@ -29,7 +29,6 @@ from tests.support.judging_pages import (
     judged,
     measured,
     session_of,
-    token_of,
 )
 
 
@@ -110,10 +109,10 @@ async def test_a_run_is_measured_by_the_judgments_of_a_session_and_without_them_
     page = await client.get(f"/judge/{session_of(path)}")
     assert f'action="/measure/{run}"' in page.text
     before = json.loads((runs / run / "report.json").read_text())
-    after = await measured(client, run, {"token": token_of(page), "session": session_of(path)})
+    after = await measured(client, run, {"session": session_of(path)})
     report = json.loads((runs / run / "report.json").read_text())
     shown = await client.get(f"/runs/{run}")
-    alone = await measured(client, run, {"token": token_of(shown), "session": ""})
+    alone = await measured(client, run, {"session": ""})
     assert (after.status_code, after.headers["location"]) == (303, f"/runs/{run}")
     (file,) = report["added_judgments"]["files"]
     assert (Path(file["file"]).name, file["added"]) == (f"judgments-{file['sha256'][:12]}.qrels", QUERIES * TOP)
@@ -134,8 +133,8 @@ async def test_a_run_that_is_measured_again_keeps_what_was_asked_of_its_report(
     folder.write("costs.json", CostReport(indexes={}, pipelines=costs))
     before = report_step(folder, ReportChoices(names[1], Bounds(cpu_ms=5.0)))
     path = await begun(client, run)
-    page = await judged(client, path, *(["2"] * QUERIES * TOP))
-    await measured(client, run, {"token": token_of(page), "session": session_of(path)})
+    await judged(client, path, *(["2"] * QUERIES * TOP))
+    await measured(client, run, {"session": session_of(path)})
     after = folder.read("report.json", Report)
     assert after.added_judgments is not None
     assert before.recommendation is not None
@@ -149,7 +148,7 @@ async def test_rankings_are_read_when_a_session_is_made_and_not_for_its_form(
 ) -> None:
     (runs / run / "answers" / "good.jsonl").write_text("")
     form = await client.get(f"/judge?runs={run}")
-    fields = {"token": token_of(form), "runs": run, "pipelines": f"{run}:good", "judge": "ann", "top": "3", "seed": "1"}
+    fields = {"runs": run, "pipelines": f"{run}:good", "judge": "ann", "top": "3", "seed": "1"}
     made = await followed(client, await client.post("/judge", data=fields))
     assert (form.status_code, made.status_code) == (200, 422)
     assert "good.jsonl is not the one that rank.json was made from" in made.text
@@ -175,8 +174,7 @@ async def test_the_judgments_behind_a_report_stay_and_a_second_session_is_not_dr
     first, second = await begun(client, run), await begun(client, run, seed="8")
     await judged(client, first, "2")
     await judged(client, second, "1", "3")
-    token = token_of(await client.get(f"/judge/{session_of(first)}"))
-    asked = [{"token": token, "session": session_of(path)} for path in (first, second)]
+    asked = [{"session": session_of(path)} for path in (first, second)]
     answers = await asyncio.gather(*(measured(client, run, data) for data in asked))
     (by_last,) = json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"]
     await judged(client, first, "0")
@@ -237,7 +235,6 @@ async def test_what_is_not_here_is_said_on_a_page(
         ({"deed": ""}, 422, "a grade is 0 to 3"),
         ({"deed": "1", "document": "r0"}, 404, "in this session&#39;s pool"),
         ({"deed": "1", "judge": "Ann"}, 422, "is no name of a judge"),
-        ({"deed": "1", "token": "0" * 64}, 403, "load it again"),
     ],
 )
 async def test_a_judgment_that_is_none_is_refused_and_nothing_is_written(
@@ -295,12 +292,10 @@ async def test_nothing_slow_is_begun_while_an_experiment_is_measured(run: str, r
     body = {"name": "small", "dataset": str(write_shop(tmp_path / "other")), "pipelines": ["bm25"]}
     async with evaluator(stub, runs) as client:
         path = await begun(client, run)
-        page = await judged(client, path, "1")
+        await judged(client, path, "1")
         await client.post("/v1/experiments", json=body)
         await hanging(stub)
-        form = await client.get(f"/judge?runs={run}")
         fields = {
-            "token": token_of(form),
             "runs": run,
             "pipelines": f"{run}:good",
             "judge": "ann",
@@ -310,7 +305,7 @@ async def test_nothing_slow_is_begun_while_an_experiment_is_measured(run: str, r
         answers = [
             await client.post("/judge", data=fields),
             await client.get(f"/judge/{session_of(path)}/outlook"),
-            await client.post(f"/measure/{run}", data={"token": token_of(page), "session": session_of(path)}),
+            await client.post(f"/measure/{run}", data={"session": session_of(path)}),
         ]
         still = await judged(client, path, "1")
     assert [(answer.status_code, " is running in " in answer.text) for answer in answers] == [(503, True)] * 3

@@ -12,7 +12,7 @@ from evaluator.settings import EvaluatorSettings
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub
 from tests.support.held_files import held_back
-from tests.support.judging_pages import begun, judged, session_of, token_of
+from tests.support.judging_pages import begun, judged, session_of
 from tests.support.served import on_a_port
 
 
@@ -60,11 +60,10 @@ async def test_a_file_of_a_session_that_is_opened_is_not_yet_there_and_no_page_i
 async def test_a_file_of_a_run_that_is_measured_is_not_yet_there_and_its_page_says_why(
     client: httpx.AsyncClient, run: str, runs: Path
 ) -> None:
-    token = token_of(await client.get(f"/judge?runs={run}"))
     quality = runs / run / "quality.json"
     fresh = quality.read_text()
     with held_back(runs / run / "answers" / "good.jsonl"):
-        waiting = await client.post(f"/measure/{run}", data={"token": token, "session": ""})
+        waiting = await client.post(f"/measure/{run}", data={"session": ""})
         before = await client.get(f"/runs/{run}")
         quality.write_text(fresh + "\n")  # as between the figures and the report
         between, file = await client.get(f"/runs/{run}"), await client.get(f"/tables/{run}/pipelines.csv")
