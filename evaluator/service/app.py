@@ -7,12 +7,11 @@ import httpx
 from fastapi import APIRouter, FastAPI, Response
 
 from evaluator.pages.environment import page_environment
+from evaluator.service.background_work import BackgroundWork
 from evaluator.service.comparison_cache import ComparisonCache
 from evaluator.service.computing_lock import ComputingLock
 from evaluator.service.jobs import Jobs
-from evaluator.service.judging_pages import JudgingPages
 from evaluator.service.judging_routes import judging_routes
-from evaluator.service.judging_work import slow_work
 from evaluator.service.message_paths import MessagePaths
 from evaluator.service.page_answers import PageAnswers, html_answer
 from evaluator.service.page_routes import page_routes
@@ -50,7 +49,8 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
         jobs = Jobs(settings.runs, settings.gateway_url, datasets, paths, transport, settings.access)
         lock = ComputingLock(settings.runs)
         comparisons, sessions = ComparisonCache(settings.runs, lock), ServedSessions(settings.runs)
-        slow = slow_work(sessions, lock)
+        making = BackgroundWork[str, str](lock, "a new session of judging")
+        measuring = BackgroundWork[str, None](lock, "the quality of a run")
         answers = PageAnswers(pages, paths)
 
         async def readiness() -> tuple[Check, ...]:
@@ -61,13 +61,13 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
             routers = [
                 experiment_routes(jobs),
                 comparison_routes(jobs, comparisons, paths),
-                page_routes(jobs, comparisons, datasets, pages, answers, slow.measures),
-                judging_routes(jobs, sessions, JudgingPages(environment), answers, slow),
+                page_routes(jobs, comparisons, datasets, pages, answers, lambda run: run in measuring.at_work()),
+                judging_routes(jobs, sessions, pages, answers, making, measuring),
             ]
             yield routers, readiness
         finally:
-            await slow.close()
-            await comparisons.close()
+            for work in (making, measuring, comparisons):
+                await work.close()
             await jobs.close()
 
     return create_app("evaluator", settings, Instruments(), opened, page_wording=as_page)

@@ -172,5 +172,9 @@ class ServicePages:
         """Renders an error."""
         return self._rendered("problem.html", here="", status=status, title=title, detail=detail)
 
+    def judging(self, template: str, **values: object) -> str:
+        """Renders a page of judging."""
+        return self._rendered(template, here="/judge", **values)
+
     def _rendered(self, template: str, **values: object) -> str:
         return self._environment.get_template(template).render(**values)

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import httpx
-import pytest
 
 from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
@@ -42,21 +41,6 @@ async def test_a_file_of_a_comparison_that_is_computed_is_not_yet_there_and_no_p
     assert (await there(client, address)).text.startswith("pair,queries,")
 
 
-async def test_a_file_of_a_session_that_is_opened_is_not_yet_there_and_no_page_in_its_place(
-    client: httpx.AsyncClient, run: str, runs: Path
-) -> None:
-    path = await begun(client, run)
-    await judged(client, path, "1")
-    await judged(client, path.replace("ann", "bob"), "1")
-    session = session_of(path)
-    address = f"/judge/{session}?table=agreement.csv"
-    async with evaluator(GatewayStub(), runs) as restarted:
-        with held_back(runs / "judging" / session / "pool.jsonl"):
-            file = await restarted.get(address)
-        expect_not_yet(file)
-        assert (await there(restarted, address)).headers["content-type"].startswith("text/csv")
-
-
 async def test_a_file_of_a_run_that_is_measured_is_not_yet_there_and_its_page_says_why(
     client: httpx.AsyncClient, run: str, runs: Path
 ) -> None:
@@ -85,9 +69,8 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
         await judged(client, path, "1")
         session = session_of(path)
         await there(client, f"/compare?runs={run}")
-        await there(client, f"/judge/{session}/outlook")
         paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", f"/tables/{run}/pipelines.csv", "/pages/style.css"]
-        paths += [f"/compare?runs={run}", "/judge", f"/judge/{session}", path, f"/judge/{session}/outlook"]
+        paths += [f"/compare?runs={run}", "/judge", f"/judge/{session}", path]
         paths += [f"/measure/{run}", "/runs/none"]
         answers = [(await client.get(one), await client.head(one)) for one in paths]
     kept = ("content-type", "content-length", "location", "content-security-policy")
@@ -98,16 +81,6 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
     async with app.router.lifespan_context(app), on_a_port(app) as address, httpx.AsyncClient() as browser:
         over_http = await browser.head(f"{address}/pages/style.css")
     assert (over_http.status_code, over_http.content, int(over_http.headers["content-length"]) > 0) == (200, b"", True)
-
-
-@pytest.mark.parametrize("written", ["abc", "-1", "1.5", "٣", "9" * 30])
-async def test_an_address_that_was_typed_wrong_is_told_on_a_page(
-    client: httpx.AsyncClient, run: str, written: str
-) -> None:
-    answer = await client.get(f"/measure/{run}", params={"written": written})
-    assert (answer.status_code, answer.headers["content-type"]) == (422, "text/html; charset=utf-8")
-    assert 'role="alert"' in answer.text
-    assert written[:20] in answer.text
 
 
 async def test_the_examples_of_a_comparison_are_files_too(client: httpx.AsyncClient, run: str) -> None:
