@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 
-from evaluator.attribution.page import ATTRIBUTION_STEP
+from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.client.client import GatewayError
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
 from evaluator.errors import EvaluationError
 from evaluator.pages.environment import PAGE_FILES, page_file, style_sheet
-from evaluator.replay.page import REPLAY_STEP
+from evaluator.replay.tuning_page import REPLAY_STEP
 from evaluator.runs.run_folder import WRITTEN_BY
 from evaluator.service.compared_choice import compared_choice, ordered_words
 from evaluator.service.comparison_cache import ComparisonCache

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
+from evaluator.attribution.attribution_report import ATTRIBUTION, AttributionReport
 from evaluator.attribution.losses import FATES
-from evaluator.attribution.report import ATTRIBUTION, AttributionReport
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table
 from evaluator.pages.step_page import StepPage
 from evaluator.pages.svg_chart import COLOURS, Drawing, Scale, text_width
