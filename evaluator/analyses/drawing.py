@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, SetAnalysis, VocabularyOverlap
 from evaluator.analyses.averages import SetRow
 from evaluator.analyses.difference_chart import difference_chart, differences_of
-from evaluator.analyses.plotted_svg import plotted_svg
+from evaluator.pages.plotted_svg import plotted_svg
 from evaluator.pages.svg_chart import COLOURS, LIGHT, Scale
 
 if TYPE_CHECKING:  # matplotlib takes a second to import

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evaluator.load.sending.live import LiveFigures
 from evaluator.progress import StepProgress
 from services.contracts.base import NAME, Wire
 
@@ -27,7 +26,6 @@ class JobState(Wire):
     step: str
     detail: str = ""
     progress: StepProgress | None = None  # of the part of the step that runs; null: none has begun, or it has ended
-    live: LiveFigures | None = None  # of the step `load` while it runs
 
 
 class JobList(Wire):

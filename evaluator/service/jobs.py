@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiments.experiment import Experiment
-from evaluator.load.sending.live import LiveFigures, listening
 from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.progress import StepProgress, following
 from evaluator.report.report import Report
@@ -34,7 +32,6 @@ MEASURED_ALONE = {"load.json": "load", "against.json": "load"}
 INGESTED = "ingest.json"
 # Steps that only compute, in a thread, whose end a cancelled one would wait for (thread_work.py).
 COMPUTED = ("quality", "report")
-LIVE_KEPT = 120  # seconds of a load that are shown while it runs
 
 
 class ExperimentRunning(Exception):
@@ -69,7 +66,6 @@ class Jobs:
         self._access = access
         self._states: dict[str, JobState] = {}
         self._progress: StepProgress | None = None
-        self._live: deque[LiveFigures] = deque(maxlen=LIVE_KEPT)
         self._cancelled = False
         self._task: asyncio.Task[None] | None = None
 
@@ -148,8 +144,7 @@ class Jobs:
         if run in self._states:
             state = self._states[run]
             if state.state == "running":
-                live = self._live[-1] if self._live else None
-                return state.model_copy(update={"live": live, "progress": self._progress})
+                return state.model_copy(update={"progress": self._progress})
             if state.state != "interrupted":  # the command line may have gone on with it
                 return state
         folder = RunFolder(self._runs / run)
@@ -178,11 +173,6 @@ class Jobs:
     def running(self) -> str | None:
         """The id of the run that this process measures now."""
         return next((state.id for state in self._states.values() if state.state == "running"), None)
-
-    def live_figures(self, run: str) -> Sequence[LiveFigures]:
-        """Returns the last seconds of the load that runs now; none for any other run."""
-        state = self._states.get(run)
-        return tuple(self._live) if state is not None and state.state == "running" else ()
 
     def names(self) -> list[str]:
         """Returns the ids of all runs in the folder, the newest first."""
@@ -236,7 +226,6 @@ class Jobs:
         run = folder.path.name
 
         def on_step(step: str) -> None:
-            self._live.clear()
             self._progress = None
             self._set(JobState(id=run, state="running", step=step))
 
@@ -245,7 +234,7 @@ class Jobs:
 
         try:
             async with connected(self._gateway, self._transport, self._access) as client:
-                with listening(self._live.append), following(on_progress):
+                with following(on_progress):
                     outcome = await evaluate(client, folder, on_step)
         except EvaluationError as error:
             self._end(run, "failed", str(error))

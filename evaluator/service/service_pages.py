@@ -41,8 +41,7 @@ class ListedRun:
 class ShownRun:
     """What the page of a run shows, as far as it is there. `svgs`: charts by path within the run's folder.
 
-    `blocks`: of a run without a report, what it has measured. `live`: the chart of the load that runs,
-    `live_table`: its figures. `cancellable`: the service runs it, and no command.
+    `blocks`: of a run without a report, what it has measured. `cancellable`: the service runs it, and no command.
     `stale`: why the report that is there cannot be shown. `measuring`: figures and report are being written anew.
     `steps`: those that a page of their own shows.
     """
@@ -52,8 +51,6 @@ class ShownRun:
     report: Report | None
     svgs: Mapping[str, str]
     blocks: Sequence[Block]
-    live: str | None
-    live_table: Table
     cancellable: bool = False
     stale: str = ""
     measuring: bool = False

@@ -10,8 +10,7 @@ from evaluator.attribution.page import ATTRIBUTION_STEP
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.page.blocks import LOAD_STEP
-from evaluator.load.page.live_chart import live_chart, live_rows
-from evaluator.pages.page_blocks import Block, Table
+from evaluator.pages.page_blocks import Block
 from evaluator.replay.page import REPLAY_STEP
 from evaluator.report.report import Report
 from evaluator.report.sections import report_blocks, report_charts, step_charts
@@ -21,7 +20,6 @@ from evaluator.service.service_pages import ListedRun, ShownRun
 from evaluator.steps.shown_step import ShownStep
 
 STEPS_WITH_PAGE: tuple[ShownStep[Any], ...] = (ATTRIBUTION_STEP, REPLAY_STEP)
-LIVE = "The load in its last seconds; times are of the answers of 10 s"
 
 
 def listed_runs(jobs: Jobs, names: Sequence[str]) -> list[ListedRun]:
@@ -46,7 +44,6 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
     state = jobs.state(run)
     if state is None:
         raise EvaluationError(f"{run} has just been removed")
-    figures = jobs.live_figures(run)
     folder, report, blocks, svgs, stale = jobs.folder(run), None, list[Block](), dict[str, str](), ""
     if whole and state.state != "running":
         try:
@@ -62,8 +59,6 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
         report=report,
         svgs=svgs,
         blocks=blocks,
-        live=live_chart(figures),
-        live_table=Table("live", LIVE, live_rows(figures)),
         stale=stale,
         cancellable=jobs.running == run,
         steps=[step for step in STEPS_WITH_PAGE if folder.has(step.file)] if whole and state.state != "running" else (),

@@ -19,14 +19,10 @@ from evaluator.load.against.report import AgainstReport
 from evaluator.load.against.step import against_step
 from evaluator.load.capacity.report import CAPACITY, CapacityFile
 from evaluator.load.report import LoadReport
-from evaluator.load.sending.live import LiveFigures
 from evaluator.load.sending.samples import read_samples
 from evaluator.load.statistics.histograms import read_hlog
 from evaluator.load.step import load_step
 from evaluator.runs.run_folder import RunFolder
-from evaluator.service.jobs import Jobs
-from evaluator.service.message_paths import MessagePaths
-from evaluator.service.served_datasets import ServedDatasets
 from services.chassis.errors import Unavailable
 from services.contracts.query import SearchRequest
 from tests.support.gateway_stub import GatewayStub
@@ -333,26 +329,3 @@ async def test_an_interrupted_comparison_of_two_gateways_leaves_its_requests_and
     assert all(0 in {one.slice for one in read_samples(file)} for file in files)
     assert "the load ended early, without against.json:" in capsys.readouterr().err
     assert not folder.has("against.json")
-
-
-async def test_a_running_experiment_tells_how_its_load_is_doing(
-    gateway: str, stub: GatewayStub, tmp_path: Path
-) -> None:
-    stub.degraded_queries = {"oil chain"}
-    jobs = Jobs(tmp_path / "runs", gateway, ServedDatasets([tmp_path]), MessagePaths([]))
-    traffic = {"rates": [40], "seconds": 2.5, "warmup_seconds": 0}
-    run = jobs.start(planned(tmp_path, load=traffic, pipelines=["bm25"])).id
-    told: list[LiveFigures] = []
-    async with asyncio.timeout(60):
-        while (state := jobs.state(run)) is not None and state.state == "running":
-            if state.live is not None:
-                assert state.step == "load"
-                told.append(state.live)
-            await asyncio.sleep(0.02)
-    assert state is not None
-    assert (state.state, state.live) == ("done", None)
-    assert told[-1].traffic == "bm25 at 40/s"
-    assert told[-1].rate == pytest.approx(40, abs=25)
-    assert told[-1].degraded > 0
-    assert told[-1].lost == 0
-    assert told[-1].p99_ms is not None

@@ -1,17 +1,13 @@
 """The part of a run's page that changes while it runs."""
 
 from evaluator.pages.environment import page_environment
-from evaluator.pages.page_blocks import Table
 from evaluator.progress import step_progress
 from evaluator.service.job_state import JobState
 from evaluator.service.service_pages import ServicePages, ShownRun
-from evaluator.service.shown_runs import LIVE
 
 
 def progress_of(state: JobState) -> str:
-    shown = ShownRun(
-        state=state, name="small", report=None, svgs={}, blocks=(), live=None, live_table=Table("live", LIVE, ())
-    )
+    shown = ShownRun(state=state, name="small", report=None, svgs={}, blocks=())
     return ServicePages(page_environment()).progress(shown)
 
 
