@@ -15,8 +15,8 @@ from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.process_costs import NO_PROCESSES, costs_between, process_reader
 from evaluator.metrics.quality import means, within_depth
 from evaluator.progress import say
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
 from evaluator.runs.resume import continue_or_begin
 from evaluator.runs.run_folder import RunFolder, writable

@@ -17,8 +17,8 @@ from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.markdown_table import aligned
 from evaluator.progress import say
 from evaluator.report.pipeline_report import PipelineReport
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.latency import DOUBTFUL, Timed
 from evaluator.runs.run_folder import RunFolder, StepFile
 from evaluator.runs.trec_runs import read_run

@@ -37,20 +37,18 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite
 from evaluator.load.capacity.report import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.page.blocks import figure_blocks
-from evaluator.load.page.cost_table import memory_table
 from evaluator.load.page.tables import load_warnings
 from evaluator.load.report import LoadReport
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.page_blocks import filled
 from evaluator.progress import say
 from evaluator.repeats import REPEATS, REPEATS_PAGE, RepeatReport, evaluate_again, render_repeats, repeats_step
-from evaluator.report.page import render_table
 from evaluator.report.quality_section import verdicts
 from evaluator.report.recommendation import NO_BOUNDS, Bounds
-from evaluator.report.report import Report
-from evaluator.report.step import ReportChoices, report_step
+from evaluator.report.report_page import render_table
+from evaluator.report.report_step import ReportChoices, report_step
+from evaluator.report.run_report import Report
 from evaluator.report.suite_folder import (
     SUMMARY,
     SUMMARY_PAGE,
@@ -245,7 +243,7 @@ def print_load(folder: RunFolder, report: LoadReport) -> None:
         for capacity in folder.read(CAPACITY, CapacityFile).capacities:
             print(f"\n{render_capacity(capacity)}")
     if report.points:
-        for part in markdown_parts([*figure_blocks(report, ()), *filled(memory_table(report))]):
+        for part in markdown_parts(figure_blocks(report, ())):
             print(f"\n{part}")
     for warning in load_warnings(report):
         print(f"  {warning}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Defines what a page is made of: headings, prose, warnings, tables, charts, lines to copy. Pure; knows no markup.
 
-Markdown, HTML, CSV and LaTeX are renderings of these values, so that a table is built once.
+Markdown and HTML are renderings of these values, so that a table is built once.
 """
 
 import re
@@ -70,7 +70,7 @@ class Bullets:
 class Table:
     """A table. The first of its `rows` is the header; a cell wholly in backticks is code.
 
-    `name` is that of its files (`tables/<name>.csv`), `caption` states what it shows.
+    `name` is its own within a page, `caption` states what it shows.
     """
 
     name: str

@@ -15,7 +15,7 @@ from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_p
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import expect_higher_is_better, parse_metric
 from evaluator.report.pipeline_report import PipelineReport
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.runs.latency import Timed, carry_validity
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.quality_report import QualityReport, QueryFigures

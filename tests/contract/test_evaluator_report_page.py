@@ -11,10 +11,9 @@ import pytest
 
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.pages.page_blocks import ChartImage, tables_of
-from evaluator.report.page import render_report_html, render_report_markdown
 from evaluator.report.quality_latency_chart import quality_latency_chart
-from evaluator.report.report import Report
-from evaluator.report.sections import report_blocks, report_charts
+from evaluator.report.report_page import render_report_html, render_report_markdown, report_blocks, report_charts
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.charted_blocks import charts_without_table, flat
 from tests.support.gateway_stub import GatewayStub, write_shop

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from evaluator.evaluation import quality_step
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
 from evaluator.runs.run_folder import RunFolder
 from tests.soak.outcome import Bar, Outcome
 from tests.support.large_run import RunSize, write_large_run

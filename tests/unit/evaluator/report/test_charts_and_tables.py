@@ -1,20 +1,15 @@
-"""Every chart of a page stands beside a table of what it shows; a large report stays a file to mail."""
+"""Every chart of a page stands beside a table of what it shows."""
 
 import math
 
 import pytest
 
 from evaluator.load.page.blocks import load_blocks
-from evaluator.load.page.charts import rates_chart, spectrum_chart, stages_chart
-from evaluator.load.page.live_chart import live_chart, live_rows
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
-from evaluator.load.sending.live import LiveFigures
-from evaluator.pages.environment import page_environment
-from evaluator.pages.page_blocks import ChartImage, Table, tables_of
-from evaluator.pages.stacked_times_chart import StackedTimes, piece_rows
-from evaluator.service.job_state import JobState
-from evaluator.service.service_pages import ServicePages, ShownRun
+from evaluator.pages.page_blocks import ChartImage, tables_of
+from evaluator.report.report_page import STEPS
+from evaluator.report.run_report import Report
 from tests.support.charted_blocks import charts_without_table, flat
 from tests.support.load_points import load_point, load_report
 from tests.unit.evaluator.load.page.test_capacity_section import found
@@ -44,42 +39,7 @@ def test_every_chart_of_a_load_has_a_table_beside_it(load: LoadReport) -> None:
     assert math.fsum(float(row[3]) for row in path) == pytest.approx(sum(load.points[7].path_ms.values()), abs=0.1)
 
 
-def test_pieces_of_the_latency_are_told_with_their_share() -> None:
-    bar = StackedTimes("", "bm25", {"bm25": 30.0, "gap": 10.0}, True)
-    assert list(piece_rows(bar)) == [["bm25", "30.00", "75.0%"], ["gap", "10.00", "25.0%"]]
-    assert next(piece_rows(StackedTimes("", "bm25", {"bm25": 30.0}, False)))[1] == "30.00?"
-
-
-@pytest.fixture
-def seconds() -> list[LiveFigures]:
-    return [
-        LiveFigures(traffic="bm25 at 20/s", seconds=at, rate=20, in_flight=at, p50_ms=5, p99_ms=9, degraded=0, lost=1)
-        for at in range(25)
-    ]
-
-
-def test_a_running_load_is_told_in_steps_of_the_ten_seconds_that_its_figures_are_of(seconds: list[LiveFigures]) -> None:
-    header, *rows = live_rows([*seconds[:-1], seconds[-1].model_copy(update={"p50_ms": None, "p99_ms": None})])
-    assert [row[:3] for row in rows] == [["now", "20.0", "24"], ["10 s ago", "20.0", "14"], ["20 s ago", "20.0", "4"]]
-    assert [row[3:] for row in rows[:2]] == [["–", "–", "0", "1"], ["5", "9", "0", "1"]]
-    assert len(header) == len(rows[0])
-    assert all(header)  # a column without a name is one that a screen reader cannot tell
-
-
-def test_the_chart_of_a_running_load_has_its_table_below_it(seconds: list[LiveFigures]) -> None:
-    state = JobState(id="20260101T000000000Z-small-0123abcd", state="running", step="load", live=seconds[-1])
-    table = Table("live", "The load in its last seconds", live_rows(seconds))
-    page = ServicePages(page_environment()).progress(ShownRun(state, "small", None, {}, (), live_chart(seconds), table))
-    assert 0 < page.index("<svg") < page.index("10 s ago")
-
-
-def test_the_charts_of_nine_pipelines_at_ten_rates_take_less_than_half_a_megabyte() -> None:
-    one = load_point()
-    points = [at_rate(one, rate, f"pipeline-{number}") for number in range(9) for rate in range(10, 110, 10)]
-    report = load_report(*points)
-    spectrum = [(1 - 0.01 ** (at / 160), 20.0 + at) for at in range(161)]
-    some = points[::10]
-    drawn = spectrum_chart("10/s", some, {one.pipeline: spectrum for one in some})
-    sizes = [len(rates_chart(report) or ""), len(stages_chart(report) or ""), *[len(drawn)] * 10]
-    assert max(sizes) < 150_000
-    assert sum(sizes) < 500_000
+def test_a_step_fills_the_field_of_its_name_with_its_file() -> None:
+    assert STEPS
+    for step in STEPS:
+        assert Report.model_fields[step.name].annotation == step.model | None

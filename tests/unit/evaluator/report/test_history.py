@@ -13,7 +13,7 @@ from evaluator.errors import EvaluationError
 from evaluator.evaluation import quality_step
 from evaluator.report.history import HistoryEntry, HistoryReport, PipelineHistory, history
 from evaluator.report.history_page import render_history
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
 from evaluator.steps.run_import import import_runs
 
 QUERIES = 60

@@ -5,22 +5,17 @@ import re
 import pytest
 
 from evaluator.client.cached_results import CacheUse
-from evaluator.load.page.blocks import figure_blocks
 from evaluator.load.page.charts import stages_chart
 from evaluator.load.page.load_page import render_load_page
 from evaluator.load.page.tables import (
     load_rows,
     load_warnings,
-    loading_rows,
     percentile_rows,
     ratio_rows,
     repeat_rows,
 )
-from evaluator.load.sending.loading_figures import LoadingFigures
 from evaluator.load.statistics.ratios import PercentileRatio, repeated_figure
 from evaluator.machine.cost_rows import number_cell
-from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import Timed
 from tests.support.load_points import load_point, load_report
 
@@ -57,15 +52,6 @@ def test_a_time_that_does_not_hold_is_marked_and_so_are_the_ends_of_its_interval
     cells = dict(zip(header, row, strict=True))
     assert re.fullmatch(r"[\d.]+\? \([\d.]+\? to [\d.]+\?\)", cells["p99"]), cells["p99"]
     assert "?" not in "".join(percentile_rows(load_report(load_point()))[1])
-
-
-def test_documents_that_were_loaded_meanwhile_have_a_table() -> None:
-    loading = LoadingFigures(documents=1_280, seconds=64.0, documents_a_second=20.0)
-    point = load_point(n=5).model_copy(update={"loading": loading})
-    rows = loading_rows(load_report(load_point(n=5), point))
-    assert rows[1:] == [["hybrid", "20/s while loading", "1280", "64", "20.0"]]
-    assert aligned(rows) in markdown_parts(figure_blocks(load_report(load_point(n=5), point), ()))
-    assert len(list(figure_blocks(load_report(load_point(n=5)), ()))) == 1
 
 
 @pytest.mark.parametrize(("foreign", "mark"), [(0.0, ""), (0.5, "?")])

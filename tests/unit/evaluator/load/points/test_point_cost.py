@@ -7,19 +7,17 @@ from datetime import UTC, datetime
 import pytest
 
 from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
-from evaluator.load.page.cost_table import cost_blocks, cost_rows
-from evaluator.load.page.tables import load_warnings
+from evaluator.load.page.load_page import render_load_page
+from evaluator.load.page.tables import cost_rows, load_warnings
 from evaluator.load.points.point_cost import LOADING, point_cost
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import gated_point
 from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.loading_figures import SliceLoading
 from evaluator.load.sending.samples import DROPPED
-from evaluator.load.statistics.memory_trend import MemoryTrend
 from evaluator.load.statistics.validity import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.process_costs import MIB, STARTED_ANEW, ProcessCost
-from evaluator.pages.markdown_page import markdown_parts
 from tests.support.load_points import CLEAN, load_point, load_report
 from tests.support.load_samples import load_sample
 
@@ -91,14 +89,11 @@ def test_a_process_that_was_started_anew_is_named_beside_the_table() -> None:
     assert f"hybrid at 20/s: no CPU time in total: dense: {STARTED_ANEW}" in told
 
 
-def test_the_page_shows_cpu_by_process_and_how_the_memory_went() -> None:
-    trend = MemoryTrend(readings=361, seconds=3_600, first_bytes=100 * MIB, middle_bytes=120 * MIB,
-                        last_bytes=121 * MIB, mib_an_hour=0.54, interval=(-0.25, 1.33))  # fmt: skip
+def test_the_page_shows_cpu_by_process() -> None:
     report = load_report(costed({"gateway": GATEWAY}), load_point("bm25"))
     assert cost_rows(report)[1] == ["hybrid", "20/s", "12.0", "12.0", "10", "1"]
-    page = "\n".join(markdown_parts(cost_blocks(report.model_copy(update={"memory": {"gateway": trend}}))))
-    assert page.splitlines()[-1].replace(" ", "") == "|gateway|100.0|120.0|121.0|0.5|-0.2|1.3|361|60.0||"
-    assert list(cost_blocks(load_report(load_point()))) == []
+    assert "## Cost" in render_load_page("shop", report, ())
+    assert "## Cost" not in render_load_page("shop", load_report(load_point()), ())
 
 
 def test_a_point_while_the_corpus_was_loaded_has_a_reason_and_no_cost() -> None:
