@@ -4,7 +4,7 @@ Markdown and HTML are renderings of these values, so that a table is built once.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # A number as tables write it: sign, digits, per cent, `?` behind a doubtful time; or an interval of two.
@@ -135,13 +135,3 @@ Block = Heading | Prose | Sentence | Verdict | Caution | Bullets | Table | Chart
 def filled(table: Table) -> tuple[Table, ...]:
     """Returns the table where it has rows below its header, else nothing."""
     return (table,) if len(table.rows) > 1 else ()
-
-
-def tables_of(blocks: Iterable[Block]) -> Iterator[Table]:
-    """Yields the tables among the blocks, folded ones too."""
-    for block in blocks:
-        match block:
-            case Table():
-                yield block
-            case FoldedBlocks(blocks=inner):
-                yield from tables_of(inner)

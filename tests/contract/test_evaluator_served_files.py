@@ -286,7 +286,6 @@ RUN_ROUTES = (
     ("DELETE", "/v1/experiments/{run}"),
     ("GET", "/runs/{run}"),
     ("GET", "/progress/{run}"),
-    ("GET", "/tables/{run}/pipelines.csv"),
     ("GET", "/compare?runs={run}"),
     ("GET", "/judge?runs={run}"),
     ("POST", "/judge?runs={run}"),

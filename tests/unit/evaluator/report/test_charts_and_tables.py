@@ -7,10 +7,10 @@ import pytest
 from evaluator.load.page.blocks import load_blocks
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.report import LoadReport
-from evaluator.pages.page_blocks import ChartImage, tables_of
+from evaluator.pages.page_blocks import ChartImage
 from evaluator.report.report_page import STEPS
 from evaluator.report.run_report import Report
-from tests.support.charted_blocks import charts_without_table, flat
+from tests.support.charted_blocks import charts_without_table, flat, tables_of
 from tests.support.load_points import load_point, load_report
 from tests.unit.evaluator.load.page.test_capacity_section import found
 
