@@ -7,11 +7,10 @@ import yaml
 
 from evaluator.attribution.collect import leg_name, reranker_name
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Listing, Prose, Sentence, Table, Verdict
-from evaluator.pages.step_page import StepPage
-from evaluator.pages.svg_chart import Drawing, Scale, chart_number
+from evaluator.pages.plotted_svg import LIGHT, WIDTH, logarithmic, plotted_svg, series_look
+from evaluator.pages.step_page import ShownStep, StepPage
 from evaluator.replay.report import REPLAY, ReplayReport
 from evaluator.runs.latency import DOUBTFUL, Timed
-from evaluator.steps.shown_step import ShownStep
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
 FRONT_CHART = "replay/front.svg"
@@ -23,7 +22,6 @@ HONEST = (
     "The tuned figure is of the queries that the choice was made on, so it is too high. The honest one is the mean "
     "over queries that were held out when their point was chosen (nested cross-validation)."
 )
-WIDTH, HEIGHT = 860.0, 460.0
 
 
 def replay_page(report: ReplayReport) -> StepPage:
@@ -165,32 +163,22 @@ def front_chart(report: ReplayReport) -> str:
     described = "; ".join(
         f"{Timed(cost, report.times_valid).cell()} ms {mean:.4f}" for cost, mean in _front_line(report)
     )
-    drawing = Drawing(WIDTH, HEIGHT, f"{report.metric} against estimated cost", f"The front: {described}")
     costs = [cost for cost, _ in points] + [cost for _, cost, _ in arms]
-    means = [mean for _, mean in points] + [mean for _, _, mean in arms]
-    if not costs:
-        drawing.text(16, 60, "No stage was timed, so no cost is known.")
-        return drawing.svg()
-    x = Scale(min(costs) * 0.8, max(costs) * 1.25, 70, WIDTH - 30, logarithmic=True)
-    margin = max(0.005, (max(means) - min(means)) * 0.05)
-    y = Scale(min(means) - margin, max(means) + margin, HEIGHT - 64, 50)
-    drawing.vertical_axis(y, 70, WIDTH - 30, [(tick, f"{tick:.2f}") for tick in y.ticks()])
-    doubt = f" ({DOUBTFUL}: the times are not valid)" if report.times_valid is False else ""
-    ticks = [(tick, chart_number(tick)) for tick in x.ticks()]
-    drawing.horizontal_axis(x, HEIGHT - 64, ticks, f"estimated cost, ms{doubt}")
-    for cost, mean in points:
-        drawing.dot(5, x.at(cost), y.at(mean))
-    drawing.line([(x.at(cost), y.at(mean)) for cost, mean in _front_line(report)], "line c0")
-    for number, (name, cost, mean) in enumerate(arms, start=1):
-        drawing.mark(number, x.at(cost), y.at(mean))
-        at_right = x.at(cost) > WIDTH - 160
-        drawing.text(
-            x.at(cost) + (-10 if at_right else 10), y.at(mean) + 4, name, anchor="end" if at_right else "start"
-        )
-    drawing.text(
-        16, HEIGHT - 8, "Grey: every pipeline that was replayed. Line: the front. Marks: pipelines of the run.", "soft"
-    )
-    return drawing.svg()
+    with plotted_svg(WIDTH, 4.6, f"{report.metric} against estimated cost", f"The front: {described}") as plot:
+        axes = plot.axes
+        axes.plot([cost for cost, _ in points], [mean for _, mean in points], ".", color=LIGHT["c5"], alpha=0.5)
+        front = _front_line(report)
+        axes.plot([cost for cost, _ in front], [mean for _, mean in front], color=LIGHT["c0"], label="the front")
+        for number, (name, cost, mean) in enumerate(arms, start=1):
+            axes.plot(cost, mean, label=name, **series_look(number) | {"linestyle": ""})
+        if costs:
+            logarithmic(axes.xaxis, min(costs) * 0.8, max(costs) * 1.25)
+        doubt = f" ({DOUBTFUL}: the times are not valid)" if report.times_valid is False else ""
+        untimed = "" if costs else "\nNo stage was timed, so no cost is known."
+        axes.set_xlabel(f"estimated cost, ms{doubt}\nGrey: every pipeline that was replayed.{untimed}")
+        axes.grid(axis="y")
+        plot.legend()
+    return plot.svg
 
 
 def _front_line(report: ReplayReport) -> list[tuple[float, float]]:

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from evaluator.attribution.candidates import CANDIDATES, LINES, CandidatesReport
 from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.errors import EvaluationError
+from evaluator.pages.step_page import write_step_page
 from evaluator.progress import progress
 from evaluator.replay.all_queries import ReplayedLine, measured, processes_for, replay_all
 from evaluator.replay.cost_model import CostModel, LegBounds, StageSample, arm_samples, cost_model
 from evaluator.replay.grid import Grid, points
 from evaluator.replay.page import replay_page, winner_yaml
 from evaluator.replay.report import REPLAY, CheckedPoint, RecordedArm, ReplayReport, replay_report
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_outcomes
 from evaluator.runs.breakdown import stage_times
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.steps.arms import Arm, search_request
 from evaluator.steps.prepared_run import expect_same_answers, prepare_run
 from evaluator.steps.run_judgments import MeasuredJudgments, judgments_as_measured
-from evaluator.steps.step_page_files import write_step_page
 from services.contracts.pipelines import Pipeline
 from services.files.disk_writes import write_whole
 

@@ -19,8 +19,8 @@ from evaluator.judging.progress_page import (
 )
 from evaluator.judging.session import JudgeProgress, Order, ShownPair
 from evaluator.judging.session_files import SessionFile
+from evaluator.pages.html_page import page_sections
 from evaluator.pages.page_blocks import Block, Heading, Sentence, Verdict
-from evaluator.pages.sections import page_sections
 from evaluator.service.service_pages import ListedRun
 
 ORDERS: Mapping[Order, str] = {

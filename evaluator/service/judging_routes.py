@@ -13,7 +13,6 @@ from fastapi import APIRouter, Query, Request, Response
 
 from evaluator.errors import EvaluationError
 from evaluator.judging.pool import PooledPair
-from evaluator.judging.progress_page import agreement_blocks
 from evaluator.judging.session import JudgingSession, Order
 from evaluator.service.form_session import asked_deed, asked_order, asked_session, judge_name
 from evaluator.service.job_state import RUN_NAME
@@ -24,13 +23,11 @@ from evaluator.service.page_answers import (
     AGAIN_S,
     WAITING,
     FormFields,
-    NotComputedYet,
     PageAnswers,
     html_answer,
     known_run,
     page_number,
     see_other,
-    table_answer,
 )
 from evaluator.service.requested_sessions import FailedSession, SentForm
 from evaluator.service.served_sessions import ServedSessions
@@ -128,18 +125,14 @@ def judging_routes(
     @routes.get("/judge/{session}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def session(session: str, reader: FromReader, order: str = "pool", table: str = "") -> Response:
+    async def session(session: str, reader: FromReader, order: str = "pool") -> Response:
         by = asked_order(order)
         key = (session, await asyncio.to_thread(sessions.changed_at, session))
         if not slow.states.holds(key):
             slow.states.start(key, partial(session_state, sessions, session))
         state = await slow.states.result(key)
-        if state is None and table:
-            raise NotComputedYet("The session is being opened")
         if state is None:
             return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
-        if table:
-            return table_answer(agreement_blocks(state.agreements, state.group), table)
         runs = [run for run in state.runs if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
         return answers.form_page(lambda token: pages.session(state, runs, by, token), reader)
 

@@ -10,7 +10,7 @@ from evaluator.judging.consensus import consensus_grades, disputed_pairs
 from evaluator.judging.outlook import VerdictOutlook
 from evaluator.judging.progress_page import MOST_DISPUTED
 from evaluator.judging.session import Order
-from evaluator.report.step import choices_of, report_step
+from evaluator.report.report_step import choices_of, report_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.background_work import BackgroundWork
 from evaluator.service.computing_lock import ComputingLock

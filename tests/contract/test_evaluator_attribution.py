@@ -27,8 +27,8 @@ from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment, bundled_directory
 from evaluator.replay.grid import Grid, read_grid
 from evaluator.replay.step import Replayed, check_step, replay, replay_step
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run
 from gateway.app import build_app as build_gateway

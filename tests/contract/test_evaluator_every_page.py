@@ -6,7 +6,7 @@ How long each takes with thousands of queries is timed by `tests/soak/pages.py`,
 from pathlib import Path
 
 from evaluator.evaluation import quality_step
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
 from tests.soak.pages import REPEATS, read_every_page
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub

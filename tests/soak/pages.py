@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from evaluator.evaluation import quality_step
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
 from evaluator.runs.run_folder import RunFolder
 from tests.soak.outcome import Bar, Outcome
 from tests.support.large_run import RunSize, write_large_run
@@ -28,7 +28,6 @@ WITHIN_S = 1.0
 READY_S = 180.0  # a service of a loaded machine
 PATIENCE_S = 1_200.0  # for what is computed beside the pages
 COLUMNS = ("page", "requests", "median ms", "slowest ms", "kB", "computed beside it, s")
-LINK = re.compile(r'href="(/[^"#]+)"')
 WAITING = "refresh"  # the header of a page that loads itself again
 
 Fields = dict[str, str | Sequence[str]]  # of a form
@@ -120,13 +119,11 @@ async def read_every_page(client: httpx.AsyncClient, run: str) -> list[PageTimes
     """Reads all pages of the service over the only run that it has, as a reader who compares and judges does."""
     reader = TimedReader(client)
     await reader.read_often("list of runs", "/")
-    page = await reader.read_often("a run", f"/runs/{run}")
-    await _tables(reader, "a table of a run, CSV or LaTeX", page, "/tables/")
+    await reader.read_often("a run", f"/runs/{run}")
     await reader.read_often("form of an experiment", "/new")
     compared = f"/compare?runs={run}"
     await reader.wait_for("comparison of its pipelines", compared)
-    page = await reader.read_often("comparison, computed before", compared)
-    await _tables(reader, "a table of a comparison, CSV or LaTeX", page, "/compare?")
+    await reader.read_often("comparison, computed before", compared)
     await _judging(reader, run)
     return list(reader.pages.values())
 
@@ -151,19 +148,10 @@ async def _judging(reader: TimedReader, run: str) -> None:
     await reader.read_often("next pair, order of impact", f"{session}/pair?judge=cyd&order=impact")
     await reader.wait_for("a session: progress, agreement, disputed pairs", session)
     page = await reader.read_often("a session, read before", session)
-    await _tables(reader, "a table of agreement, CSV or LaTeX", page, session + "?")
     await reader.wait_for("outlook of a session", f"{session}/outlook")
     await reader.read_often("outlook, computed before", f"{session}/outlook")
     by: Fields = {"token": _token(page), "session": session.rpartition("/")[2]}
     await reader.wait_for("a run, measured by a session", f"/measure/{run}", by)
-
-
-async def _tables(reader: TimedReader, name: str, page: httpx.Response, begin: str) -> None:
-    links = [html.unescape(link) for link in LINK.findall(page.text)]
-    tables = [link for link in dict.fromkeys(links) if link.startswith(begin) and link.endswith((".csv", ".tex"))]
-    assert tables, f"{page.request.url} links no table"
-    for link in tables:
-        await reader.read(name, link)
 
 
 def _token(page: httpx.Response) -> str:

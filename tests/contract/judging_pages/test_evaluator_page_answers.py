@@ -1,7 +1,5 @@
 """What the addresses of pages answer to requests for files, to HEAD, to odd numbers, and while a run is measured."""
 
-import html
-import re
 from pathlib import Path
 
 import httpx
@@ -25,41 +23,7 @@ async def there(client: httpx.AsyncClient, address: str) -> httpx.Response:
     raise AssertionError("it was not computed")
 
 
-def expect_not_yet(answer: httpx.Response) -> None:
-    assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json"), answer.text
-    assert int(answer.headers["retry-after"]) > 0
-    assert "ask for this file again" in answer.json()["detail"]
-
-
-async def test_a_file_of_a_comparison_that_is_computed_is_not_yet_there_and_no_page_in_its_place(
-    client: httpx.AsyncClient, run: str, runs: Path
-) -> None:
-    address = f"/compare?runs={run}&table=pairs.csv"
-    with held_back(runs / run / "answers" / "bad.jsonl"):
-        file, page = await client.get(address), await client.get(f"/compare?runs={run}")
-    expect_not_yet(file)
-    assert (page.status_code, page.headers["refresh"]) == (200, "2")
-    assert (await there(client, address)).text.startswith("pair,queries,")
-
-
-async def test_a_file_of_a_session_that_is_opened_is_not_yet_there_and_no_page_in_its_place(
-    client: httpx.AsyncClient, run: str, runs: Path
-) -> None:
-    path = await begun(client, run)
-    await judged(client, path, "1")
-    await judged(client, path.replace("ann", "bob"), "1")
-    session = session_of(path)
-    address = f"/judge/{session}?table=agreement.csv"
-    async with evaluator(GatewayStub(), runs) as restarted:
-        with held_back(runs / "judging" / session / "pool.jsonl"):
-            file = await restarted.get(address)
-        expect_not_yet(file)
-        assert (await there(restarted, address)).headers["content-type"].startswith("text/csv")
-
-
-async def test_a_file_of_a_run_that_is_measured_is_not_yet_there_and_its_page_says_why(
-    client: httpx.AsyncClient, run: str, runs: Path
-) -> None:
+async def test_the_page_of_a_run_that_is_measured_says_so(client: httpx.AsyncClient, run: str, runs: Path) -> None:
     token = token_of(await client.get(f"/judge?runs={run}"))
     quality = runs / run / "quality.json"
     fresh = quality.read_text()
@@ -67,7 +31,7 @@ async def test_a_file_of_a_run_that_is_measured_is_not_yet_there_and_its_page_sa
         waiting = await client.post(f"/measure/{run}", data={"token": token, "session": ""})
         before = await client.get(f"/runs/{run}")
         quality.write_text(fresh + "\n")  # as between the figures and the report
-        between, file = await client.get(f"/runs/{run}"), await client.get(f"/tables/{run}/pipelines.csv")
+        between = await client.get(f"/runs/{run}")
     after = await there(client, waiting.headers["refresh"].partition("url=")[2])
     shown = await client.get(f"/runs/{run}")
     assert (after.status_code, shown.status_code) == (303, 200)
@@ -77,7 +41,6 @@ async def test_a_file_of_a_run_that_is_measured_is_not_yet_there_and_its_page_sa
     assert "is not the one that report.json was made from" not in between.text
     assert "report again</button>" not in between.text
     assert "being measured now" not in shown.text
-    expect_not_yet(file)
 
 
 async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -> None:
@@ -87,7 +50,7 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
         session = session_of(path)
         await there(client, f"/compare?runs={run}")
         await there(client, f"/judge/{session}/outlook")
-        paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", f"/tables/{run}/pipelines.csv", "/pages/style.css"]
+        paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", "/pages/style.css"]
         paths += [f"/compare?runs={run}", "/judge", f"/judge/{session}", path, f"/judge/{session}/outlook"]
         paths += [f"/measure/{run}", "/runs/none"]
         answers = [(await client.get(one), await client.head(one)) for one in paths]
@@ -109,23 +72,3 @@ async def test_an_address_that_was_typed_wrong_is_told_on_a_page(
     assert (answer.status_code, answer.headers["content-type"]) == (422, "text/html; charset=utf-8")
     assert 'role="alert"' in answer.text
     assert written[:20] in answer.text
-
-
-async def test_the_examples_of_a_comparison_are_files_too(client: httpx.AsyncClient, run: str) -> None:
-    page = await there(client, f"/compare?runs={run}&examples=2")
-    links = [html.unescape(link) for link in re.findall(r'href="(/compare[^"]+table=example-[^"]+)"', page.text)]
-    files = [await client.get(link) for link in links]
-    rows = re.findall(r'<th scope="row">(f\d+|r\d+)</th>', page.text.partition('id="table-example-1"')[2])
-    assert [link.rpartition("=")[2] for link in links] == [
-        "example-1.csv",
-        "example-1.tex",
-        "example-2.csv",
-        "example-2.tex",
-    ]
-    assert {answer.status_code for answer in files} == {200}
-    assert files[0].text.startswith("document,title,grade,rank: bad,rank: good\r\n")
-    assert files[0].text.splitlines()[1].partition(",")[0] == rows[0]
-    assert "\r\nf1,filler | 1," in files[0].text
-    query = re.search(r"Query (q\d)", page.text)
-    assert query is not None
-    assert rf"\caption{{Documents of query {query[1]}}}" in files[1].text

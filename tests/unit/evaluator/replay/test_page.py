@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.page_blocks import ChartImage, Listing, tables_of
+from evaluator.pages.page_blocks import ChartImage, Listing
 from evaluator.pages.step_page import render_step_markdown
 from evaluator.replay.cost_model import LegBounds, StageSample, cost_model
 from evaluator.replay.grid import Grid
@@ -15,7 +15,7 @@ from evaluator.replay.page import replay_page, winner_yaml
 from evaluator.replay.report import RecordedArm, ReplayReport, replay_report
 from evaluator.steps.run_judgments import JudgmentsOrigin
 from services.contracts.pipelines import Pipeline
-from tests.support.charted_blocks import charts_without_table
+from tests.support.charted_blocks import charts_without_table, tables_of
 
 LEG = {"kind": "retrieve", "id": "bm25", "backend": "lexical", "top": 50}
 RERANK = {"kind": "rerank", "id": "rerank", "top": 20, "weight": 0.4, "on_failure": "skip"}
