@@ -15,8 +15,8 @@ from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.process_costs import NO_PROCESSES, costs_between, process_reader
 from evaluator.metrics.quality import means, within_depth
 from evaluator.progress import say
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
 from evaluator.runs.resume import continue_or_begin
 from evaluator.runs.run_folder import RunFolder, writable
@@ -213,3 +213,18 @@ async def evaluate(
             await load_step(client, folder, processes=processes)
         on_step("report")
         return await in_thread(report_step, folder)
+
+
+async def evaluate_again(
+    client: GatewayClient, first: RunFolder, times: int, processes: Mapping[str, str] = NO_PROCESSES
+) -> list[tuple[RunFolder, Report]]:
+    """Runs all steps in `first`, then `times` - 1 times those after loading, each time in a new folder."""
+    say(f"Run 1 of {times}: {first.path}")
+    done = [(first, await evaluate(client, first, processes=processes))]
+    for number in range(2, times + 1):
+        folder = RunFolder.create(first.path.parent, first.experiment)
+        say(f"Run {number} of {times}: {folder.path}")
+        await rank_step(client, folder, processes=processes)
+        await in_thread(quality_step, folder)
+        done.append((folder, await in_thread(report_step, folder)))
+    return done

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, SetAnalysis, VocabularyOverlap
 from evaluator.analyses.averages import SetRow
 from evaluator.analyses.difference_chart import difference_chart, differences_of
-from evaluator.analyses.plotted_svg import plotted_svg
-from evaluator.pages.svg_chart import COLOURS, LIGHT, Scale
+from evaluator.pages.plotted_svg import COLOURS, LIGHT, plotted_svg
 
 if TYPE_CHECKING:  # matplotlib takes a second to import
     from matplotlib.axes import Axes
@@ -136,8 +135,13 @@ def _ticks(lengths: Sequence[int]) -> list[float]:
     low, high = max(1.0, min(lengths, default=1)), max(1.0, max(lengths, default=1))
     if low == high:
         return [high]
-    ticks = Scale(low, high, 0.0, 1.0, logarithmic=True).ticks()
-    return ticks if len(ticks) > 2 else Scale(low, high, 0.0, 1.0).ticks()
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    for locator in (LogLocator(subs=(1.0, 2.0, 5.0) if high < 500 * low else (1.0,)), MaxNLocator(5)):
+        ticks = [float(tick) for tick in locator.tick_values(low, high) if low <= tick <= high]
+        if len(ticks) > 2:
+            break
+    return ticks
 
 
 def _at(words: float) -> float:

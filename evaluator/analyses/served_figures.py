@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from evaluator.analyses.analysed_runs import AnalysedRun
 from evaluator.analyses.analysis_report import ProcessFigures, ServedFigures
 from evaluator.errors import EvaluationError
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 
 
 def served_figures(runs: Mapping[str, AnalysedRun]) -> dict[str, ServedFigures]:

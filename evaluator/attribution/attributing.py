@@ -5,12 +5,12 @@ from evaluator.attribution.attribution_report import ATTRIBUTION, ArmFates, Attr
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.attribution.collect import collect
 from evaluator.client.client import GatewayClient
+from evaluator.pages.step_page import write_step_page
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.prepared_run import expect_own_run
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_judgments import judgments_as_measured
-from evaluator.steps.step_page_files import write_step_page
 from evaluator.thread_work import in_thread
 from services.files.disk_writes import write_whole
 

@@ -1,15 +1,14 @@
 """Builds the page and the chart of an attribution. Pure."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from evaluator.attribution.attribution_report import ATTRIBUTION, AttributionReport
 from evaluator.attribution.losses import FATES
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table
-from evaluator.pages.step_page import StepPage
-from evaluator.pages.svg_chart import COLOURS, Drawing, Scale, text_width
-from evaluator.steps.shown_step import ShownStep
+from evaluator.pages.plotted_svg import COLOURS, LIGHT, WIDTH, plotted_svg
+from evaluator.pages.step_page import ShownStep, StepPage
+from evaluator.pages.time_breakdown import BAR_INCHES, LABELLED
 
-WIDTH = 860.0
 FATES_CHART = "attribution/fates.svg"
 # Colours of fates are in their order; they come again, paler.
 PALE = 0.45
@@ -108,48 +107,24 @@ def fates_chart(report: AttributionReport) -> str:
         f"{name}: " + ", ".join(f"{fate} {count}" for fate, count in arm.fates.items() if count)
         for name, arm in report.arms.items()
     )
-    row, top = 30.0, 48.0
+    title = f"What became of the relevant documents (first {report.top} hits)"
     fates = [fate for fate in FATES if any(arm.fates[fate] for arm in report.arms.values())]
-    legend = _legend(fates)
-    height = top + row * len(report.arms) + 62 + 22 * (1 + max(line for _, line in legend))
-    drawing = Drawing(WIDTH, height, f"What became of the relevant documents (first {report.top} hits)", described)
-    left = 24 + max(text_width(name) for name in report.arms)
-    x = Scale(0.0, 1.0, left, WIDTH - 24)
-    for number, (name, arm) in enumerate(report.arms.items()):
-        y = top + row * number
-        drawing.text(left - 8, y + 15, name, anchor="end")
-        share = 0.0
-        for fate in fates:
-            part = arm.fates[fate] / arm.relevant if arm.relevant else 0.0
-            start, end = x.at(share), x.at(share + part)
-            look, opacity = _fill(fate)
-            drawing.rectangle(start, y, end - start, row - 8, look, opacity)
-            label = str(arm.fates[fate])
-            if end - start > text_width(label) + 6:
-                drawing.text((start + end) / 2, y + 15, label, anchor="middle")
-            share += part
-    bottom = top + row * len(report.arms) + 4
-    drawing.horizontal_axis(x, bottom, [(tick / 4, f"{tick / 4:.0%}") for tick in range(5)], "")
-    for fate, (column, line) in zip(fates, legend, strict=True):
-        look, opacity = _fill(fate)
-        y = bottom + 36 + 22 * line
-        drawing.rectangle(column, y, 12, 12, look, opacity)
-        drawing.text(column + 18, y + 10, fate)
-    return drawing.svg()
-
-
-def _fill(fate: str) -> tuple[str, float]:
-    number = [str(one) for one in FATES].index(fate)
-    return f"part b{number % COLOURS}", 1.0 if number < COLOURS else PALE
-
-
-def _legend(fates: Sequence[str]) -> list[tuple[float, int]]:
-    """Returns column and line of every entry."""
-    places, column, line = [], 16.0, 0
-    for fate in fates:
-        width = 18 + text_width(fate) + 22
-        if column + width > WIDTH and column > 16:
-            column, line = 16.0, line + 1
-        places.append((column, line))
-        column += width
-    return places
+    with plotted_svg(WIDTH, 1.3 + BAR_INCHES * len(report.arms) + 0.1 * len(fates), title, described) as plot:
+        for row, (name, arm) in enumerate(report.arms.items()):
+            done = 0.0
+            for fate in fates:
+                share = arm.fates[fate] / arm.relevant if arm.relevant else 0.0
+                number = FATES.index(fate)
+                plot.axes.barh(
+                    row, share, 0.5, done, color=LIGHT[f"b{number % COLOURS}"], edgecolor=LIGHT["paper"],
+                    alpha=1.0 if number < COLOURS else PALE, label=None if row else fate,
+                )  # fmt: skip
+                if share >= LABELLED:
+                    plot.axes.text(done + share / 2, row, str(arm.fates[fate]), ha="center", va="center")
+                done += share
+            plot.axes.text(0.0, row - 0.3, name, va="bottom")
+        plot.axes.set(xlim=(0.0, 1.0), ylim=(len(report.arms) - 0.6, -0.8), yticks=())
+        plot.axes.xaxis.set_major_formatter("{x:.0%}")
+        plot.axes.spines["left"].set_visible(False)
+        plot.legend()
+    return plot.svg

@@ -20,7 +20,7 @@ from evaluator.commands.options import (
 from evaluator.commands.steps import print_outcome
 from evaluator.evaluation import quality_step
 from evaluator.progress import say, show
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import LATEST, RunFolder
 from evaluator.steps.run_export import export_run

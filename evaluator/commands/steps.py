@@ -32,7 +32,7 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.errors import WrongOption
-from evaluator.evaluation import evaluate, ingest_step, measure_again, rank_step
+from evaluator.evaluation import evaluate, evaluate_again, ingest_step, measure_again, rank_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite
 from evaluator.load.capacity import CAPACITY, CapacityFile, render_capacity
@@ -43,12 +43,12 @@ from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.progress import say
-from evaluator.repeats import REPEATS, REPEATS_PAGE, RepeatReport, evaluate_again, render_repeats, repeats_step
-from evaluator.report.page import render_table
 from evaluator.report.quality_section import verdicts
 from evaluator.report.recommendation import NO_BOUNDS, Bounds
-from evaluator.report.report import Report
-from evaluator.report.step import ReportChoices, report_step
+from evaluator.report.repeats import REPEATS, REPEATS_PAGE, RepeatReport, render_repeats, repeats_step
+from evaluator.report.report_page import render_table
+from evaluator.report.report_step import ReportChoices, report_step
+from evaluator.report.run_report import Report
 from evaluator.report.suite_folder import (
     SUMMARY,
     SUMMARY_PAGE,

@@ -1,8 +1,10 @@
 """Compares pairs of pipelines from the files of their runs: verdicts, other metrics, slices, examples, latency.
 
-Reads run folders; writes nothing, prints nothing. The page is left to `comparison_page`.
+Reads run folders; writes nothing, prints nothing. The page is left to `comparison_page`. Response times of different
+runs are not compared: another load of the machine would be taken for another speed.
 """
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,19 +15,33 @@ from pydantic import Field, FiniteFloat
 
 from evaluator.comparison.compared_rankings import ComparedRanking, resolve_compared
 from evaluator.comparison.examples import QueryExample, examples_of, texts_of, with_texts
-from evaluator.comparison.latency_ratio import LatencyRatio, latency_ratio
-from evaluator.comparison.paired_tests import differences, interval, mean, sorted_differences
-from evaluator.comparison.query_slices import query_slices
+from evaluator.comparison.paired_tests import ALPHA, RESAMPLES, differences, interval, mean, sorted_differences
 from evaluator.comparison.shared_queries import Rankings, SharedQueries, find_shared_queries
-from evaluator.comparison.verdict import MARGIN, NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
+from evaluator.comparison.verdict import (
+    MARGIN,
+    NoWorseGate,
+    PairedComparison,
+    ScoredPair,
+    compare_pairs,
+    no_worse_gate,
+    scored_pair,
+)
 from evaluator.datasets.added_judgments import AddedJudgments
+from evaluator.datasets.ids import read_id
 from evaluator.datasets.queries import queries_file
+from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import MetricName, expect_higher_is_better, parse_metric
 from evaluator.metrics.quality import Grades, PerQuery, measure
 from evaluator.steps.run_judgments import JudgmentsOrigin, judgments_of_all, judgments_with_added
 from services.contracts.base import Count, Wire
 
+# A query and the uninterrupted segment of the run in which it was sent: only answers of one segment are a pair.
+Sent = tuple[str, int]
+# Fewer pairs make blocks of one or two, and the interval then ignores that neighbours in time are alike.
+LEAST_PAIRS = 20
+# A field of `metadata` with more values is an identifier or a measurement, and no grouping.
+MOST_VALUES = 12
 Margin = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
@@ -37,6 +53,17 @@ class ComparisonSettings(Wire):
     no_worse_than: Margin | None = None  # the gate: how much worse none may be
     seed: Count = 20_250_601
     examples: Annotated[int, Field(strict=True, ge=0, le=100)] = 3  # gains and losses shown, each
+
+
+class LatencyRatio(Wire):
+    """How many times as long `second` takes as `first`: geometric mean of the ratios of the same query."""
+
+    first: str
+    second: str
+    ratio: FiniteFloat
+    interval: tuple[FiniteFloat, FiniteFloat]  # 95 %, circular block bootstrap
+    pairs: Count  # queries that both answered
+    block: Count  # pairs that stand together, in sending order
 
 
 class MetricDifference(Wire):
@@ -106,8 +133,7 @@ class _MeasuredPair:
 
     def scored(self, metric: str, queries: Sequence[str] | None = None) -> ScoredPair:
         """Returns the values of both sides, in the order of the queries."""
-        first, second = self.values(metric, queries)
-        return ScoredPair(self.first.label, self.second.label, tuple(first.values()), tuple(second.values()))
+        return scored_pair(self.first.label, self.second.label, *self.values(metric, queries))
 
 
 def compare(
@@ -257,11 +283,67 @@ def _latency(pair: _MeasuredPair, seed: int) -> LatencyRatio | None:
     return latency_ratio((pair.first.label, pair.second.label), first, second, seed)
 
 
+def latency_ratio(
+    names: tuple[str, str], first_ms: Mapping[Sent, float], second_ms: Mapping[Sent, float], seed: int
+) -> LatencyRatio | None:
+    """Returns the ratio over the queries that both answered, in the order of `first_ms`; None for fewer than 20.
+
+    Neighbours in time share the machine's load, so blocks of n^(1/3) are drawn, not single pairs (Politis and Romano
+    1992, circular block bootstrap).
+    """
+    both = [query for query in first_ms if query in second_ms and first_ms[query] > 0 and second_ms[query] > 0]
+    if len(both) < LEAST_PAIRS:
+        return None
+    import numpy as np
+
+    logs = np.array([math.log(second_ms[query] / first_ms[query]) for query in both])
+    n, block = len(logs), round(len(logs) ** (1 / 3))
+    ring = np.concatenate([logs, logs[: block - 1]])
+    means = np.convolve(ring, np.full(block, 1 / block), mode="valid")  # of the block from each start
+    starts = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, math.ceil(n / block)))
+    low, high = np.quantile(means[starts].mean(axis=1), [ALPHA / 2, 1 - ALPHA / 2])
+    return LatencyRatio(
+        first=names[0],
+        second=names[1],
+        ratio=math.exp(logs.mean()),
+        interval=(math.exp(low), math.exp(high)),
+        pairs=n,
+        block=block,
+    )
+
+
 def _fields(pairs: Sequence[_MeasuredPair]) -> tuple[dict[str, dict[str, tuple[str, ...]]], int]:
     """Returns field → value → queries, and the number of queries, with those that have no field."""
     path = queries_file(pairs[0].first.experiment.directory)
     every = tuple(dict.fromkeys(query for pair in pairs for query in pair.shared.queries))
     return query_slices(path, every), len(every)
+
+
+def query_slices(path: Path, queries: Sequence[str]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Returns field → value → queries, for fields with 2 to 12 values; TREC topics have none.
+
+    Raises DatasetError for a line that is none.
+    """
+    if ".jsonl" not in path.suffixes:
+        return {}
+    fields: dict[str, dict[str, list[str]]] = {}
+    metadata = dict(_metadata(path))
+    for query in queries:
+        for field, value in metadata.get(query, {}).items():
+            fields.setdefault(field, {}).setdefault(value, []).append(query)
+    return {
+        field: {value: tuple(members) for value, members in sorted(values.items())}
+        for field, values in fields.items()
+        if 2 <= len(values) <= MOST_VALUES
+    }
+
+
+def _metadata(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for place, value, _ in json_objects(path, HashedLines(path)):
+        given = value.get("metadata")
+        if isinstance(given, dict):
+            plain = {str(name): str(one) for name, one in given.items() if isinstance(one, str | int | bool)}
+            yield read_id(value.get("_id"), place)[0], plain
 
 
 def _not_sliced(fields: Mapping[str, Mapping[str, Sequence[str]]], every: int) -> Iterator[str]:

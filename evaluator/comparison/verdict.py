@@ -17,7 +17,7 @@ the interval is a bootstrap, and p is of another test, perhaps of a family. Leav
 what may be compared to `shared_queries`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,6 +53,15 @@ class ScoredPair:
     second: str
     first_values: Sequence[float]
     second_values: Sequence[float]
+
+
+def scored_pair(
+    first: str, second: str, first_values: Mapping[str, float | None], second_values: Mapping[str, float | None]
+) -> ScoredPair:
+    """Returns the pair over the queries that have a value in both, in the order of the first."""
+    both = [(value, second_values.get(query)) for query, value in first_values.items()]
+    known = [(one, other) for one, other in both if one is not None and other is not None]
+    return ScoredPair(first, second, [one for one, _ in known], [other for _, other in known])
 
 
 class PairedComparison(Wire):

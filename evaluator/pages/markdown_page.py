@@ -39,6 +39,11 @@ def wrapped(part: str) -> str:
     )
 
 
+def render_markdown(title: str, blocks: Iterable[Block]) -> str:
+    """Renders a page."""
+    return "\n\n".join([f"# {title}", *markdown_parts(blocks)]) + "\n"
+
+
 def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
     """Yields the parts of a page; an empty line belongs between two."""
     for block in blocks:

@@ -1,10 +1,10 @@
 """Defines what a page is made of: headings, prose, warnings, tables, charts, lines to copy. Pure; knows no markup.
 
-Markdown, HTML, CSV and LaTeX are renderings of these values, so that a table is built once.
+Markdown and HTML are renderings of these values, so that a table is built once.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # A number as tables write it: sign, digits, per cent, `?` behind a doubtful time; or an interval of two.
@@ -70,7 +70,7 @@ class Bullets:
 class Table:
     """A table. The first of its `rows` is the header; a cell wholly in backticks is code.
 
-    `name` is that of its files (`tables/<name>.csv`), `caption` states what it shows.
+    `name` is its own within a page, `caption` states what it shows.
     """
 
     name: str
@@ -135,13 +135,3 @@ Block = Heading | Prose | Sentence | Verdict | Caution | Bullets | Table | Chart
 def filled(table: Table) -> tuple[Table, ...]:
     """Returns the table where it has rows below its header, else nothing."""
     return (table,) if len(table.rows) > 1 else ()
-
-
-def tables_of(blocks: Iterable[Block]) -> Iterator[Table]:
-    """Yields the tables among the blocks, folded ones too."""
-    for block in blocks:
-        match block:
-            case Table():
-                yield block
-            case FoldedBlocks(blocks=inner):
-                yield from tables_of(inner)

@@ -1,17 +1,25 @@
-"""Defines the page of a step that has one of its own (`attribute`, `replay`), and renders it as Markdown. Pure."""
+"""Owns what pages show of a step that leaves a file of its own: a section of the report, a page, or both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.html_page import StandalonePage, page_sections, render_standalone
+from evaluator.pages.markdown_page import render_markdown
 from evaluator.pages.page_blocks import Block
+from evaluator.pages.plotted_svg import is_plotted
+from evaluator.runs.run_folder import RunFolder, StepFile, writable
+from services.files.disk_writes import write_whole
+from services.files.regular_file import read_regular
+
+Figures = TypeVar("Figures", bound=StepFile)
 
 
 @dataclass(frozen=True, slots=True)
 class StepPage:
     """What a step has found. `title`: may hold data. `svgs`: its charts by path within the run's folder.
 
-    `name`: of its files, `<name>.md` and `<name>.html`, and of the folder with its charts and tables.
+    `name`: of its files, `<name>.md` and `<name>.html`, and of the folder with its charts.
     """
 
     name: str
@@ -20,6 +28,58 @@ class StepPage:
     svgs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class ShownStep(Generic[Figures]):
+    """A step with the file of type `model` that it leaves in the run's folder.
+
+    `name`: the field of report.json, the folder with the step's charts, the address of its page. `section`: of a
+    report, with those charts that are there by path within the run's folder. `page`: the step's own, if it has one;
+    `link`: the words of a link to it.
+    """
+
+    name: str
+    file: str
+    model: type[Figures]
+    section: Callable[[Figures, Collection[str]], Sequence[Block]] = lambda figures, charts: ()
+    page: Callable[[Figures], StepPage] | None = None
+    link: str = ""
+
+    def read(self, folder: RunFolder) -> Figures | None:
+        """Returns what the step has found; None where it was not called. Raises EvaluationError for a stale file."""
+        return folder.read(self.file, self.model) if folder.has(self.file) else None
+
+    def own_page(self, folder: RunFolder) -> StepPage | None:
+        """Returns the step's own page; None where there is none. Raises EvaluationError for a stale file."""
+        figures = self.read(folder)
+        return None if figures is None or self.page is None else self.page(figures)
+
+
 def render_step_markdown(page: StepPage) -> str:
     """Renders `<name>.md`."""
-    return "\n\n".join([f"# {page.title}", *markdown_parts(page.blocks)]) + "\n"
+    return render_markdown(page.title, page.blocks)
+
+
+def write_step_page(folder: RunFolder, page: StepPage) -> None:
+    """Writes `<name>.md`, `<name>.html` and the charts; those of an earlier call are replaced."""
+    write_charts(folder, page.name, page.svgs)
+    folder.write_text(f"{page.name}.md", render_step_markdown(page))
+    shown = StandalonePage(page.title, page_sections(page.blocks, page.svgs))
+    folder.write_text(f"{page.name}.html", render_standalone(shown))
+
+
+def write_charts(folder: RunFolder, name: str, svgs: Mapping[str, str]) -> None:
+    """Writes charts by path within the run's folder; those that lay in its folder `name` before are removed."""
+    for old in (folder.path / name).glob("*.svg"):
+        old.unlink()
+    for path, svg in svgs.items():
+        write_whole(writable(folder.path / path), svg)
+
+
+def drawn_charts(folder: RunFolder, *names: str) -> dict[str, str]:
+    """Returns the charts that lie in these folders of a run, by path within it.
+
+    Those of an earlier release are left out: pages lack their style.
+    """
+    paths = [path for name in names for path in sorted((folder.path / name).glob("*.svg"))]
+    charts = {str(path.relative_to(folder.path)): read_regular(path).decode() for path in paths}
+    return {path: svg for path, svg in charts.items() if is_plotted(svg)}

@@ -2,6 +2,7 @@
 
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.errors import EvaluationError
+from evaluator.pages.step_page import write_step_page
 from evaluator.progress import progress
 from evaluator.replay.choice import QueryAnswers, measured
 from evaluator.replay.points import varied_pipelines
@@ -10,7 +11,6 @@ from evaluator.replay.tuning_page import replay_page, winner_yaml
 from evaluator.replay.tuning_report import REPLAY, ReplayReport, tried_points
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.steps.run_judgments import judgments_as_measured
-from evaluator.steps.step_page_files import write_step_page
 from services.files.disk_writes import write_whole
 
 

@@ -7,9 +7,8 @@ import yaml
 
 from evaluator.attribution.collect import leg_name, reranker_name
 from evaluator.pages.page_blocks import Block, Caution, Heading, Listing, Prose, Sentence, Table, Verdict
-from evaluator.pages.step_page import StepPage
+from evaluator.pages.step_page import ShownStep, StepPage
 from evaluator.replay.tuning_report import REPLAY, ReplayReport
-from evaluator.steps.shown_step import ShownStep
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
 HONEST = (

@@ -1,10 +1,10 @@
 """Shows in a report what pipelines cost: latency, index, CPU and memory, as table 3 of the BEIR paper does. Pure."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from evaluator.machine.process_costs import MIB, PipelineCost, cpu_cells, number_cell, process_names, process_rows
 from evaluator.pages.page_blocks import Block, Heading, Prose, Table, filled
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.runs.latency import Timed
 
 COSTS = (
@@ -15,7 +15,7 @@ COSTS = (
 MEMORY = "Memory: the resident set after the last block; of Elasticsearch, what the JVM has committed."
 
 
-def cost_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
+def cost_blocks(report: Report) -> Iterator[Block]:
     """Yields what queries cost; nothing where neither an index size nor a process is known."""
     outcomes = report.pipelines.values()
     if not any(one.cost or one.index_bytes is not None for one in outcomes):

@@ -8,7 +8,7 @@ from evaluator.comparison.paired_tests import ROUNDING
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.page_blocks import Block, Heading, Sentence
 from evaluator.report.ranked_run import RankedRun
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.runs.manifest import dataset_directory
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run

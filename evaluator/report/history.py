@@ -3,7 +3,7 @@
 Reads run folders; writes nothing. Statistics and sentences are those of `evaluator.comparison`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +11,19 @@ from typing import Literal
 
 from pydantic import FiniteFloat, ValidationError, model_validator
 
-from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
+from evaluator.comparison.paired_tests import mean
+from evaluator.comparison.verdict import PairedComparison, compare_pairs, scored_pair
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import expect_higher_is_better, parse_metric
+from evaluator.pages.markdown_table import aligned
 from evaluator.report.pipeline_report import PipelineReport
-from evaluator.report.report import Report
-from evaluator.runs.latency import Timed, carry_validity
+from evaluator.report.ranked_run import query_figures
+from evaluator.report.run_report import Report
+from evaluator.runs.latency import DOUBTFUL, Timed, carry_validity
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.quality_report import QualityReport, QueryFigures
+from evaluator.steps.quality_report import QualityReport
 from evaluator.steps.rank import RankReport
 from services.contracts.base import Count, Wire
-from services.files.regular_file import read_regular
 
 SEED = 20_250_601
 
@@ -72,20 +74,6 @@ class HistoryReport(Wire):
     left_out: dict[str, str]  # run → why it is not listed
 
 
-class ReportedExperiment(Wire):
-    """An experiment and its runs that have a report, the first one first."""
-
-    experiment: str
-    runs: tuple[str, ...]
-
-
-class ExperimentList(Wire):
-    """The experiments of a runs folder. Within a version, fields are only added."""
-
-    schema_version: Literal[1] = 1
-    experiments: tuple[ReportedExperiment, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class _Conditions:
     """What has to be equal for two runs of a pipeline to be compared."""
@@ -111,17 +99,19 @@ class _MeasuredRun:
     values: Mapping[str, float]
 
     @property
-    def mean(self) -> float:
-        return sum(self.values.values()) / len(self.values)
+    def comparable(self) -> bool:
+        """Whether later runs are compared with it, and it with earlier ones."""
+        return self.report.valid and bool(self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class _EarlierRuns:
-    """The valid runs that a run is compared with."""
-
-    previous: _MeasuredRun
-    best: _MeasuredRun
-    first: _MeasuredRun
+# The pipelines of one run, by what has to be equal.
+_Measured = Mapping[_Conditions, _MeasuredRun]
+# Which of the comparable runs before a run is compared with, by the field of its entry.
+_BASES: Mapping[str, Callable[[Sequence[_MeasuredRun]], _MeasuredRun]] = {
+    "against_previous": lambda runs: runs[-1],
+    "against_best": lambda runs: max(runs, key=lambda run: mean(tuple(run.values.values()))),
+    "against_first": lambda runs: runs[0],
+}
 
 
 def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
@@ -131,23 +121,25 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
     family.
     """
     expect_higher_is_better(metric)
-    found, left_out = _measured_runs(runs, experiment, metric)
-    if not found:
+    measured, left_out = _measured_runs(runs, experiment, metric)
+    if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        others = ", ".join(one.experiment for one in reported_experiments(runs).experiments) or "no experiment"
+        others = ", ".join(_reported_experiments(runs)) or "no experiment"
         raise EvaluationError(
             f"{runs}: no run of {experiment} has a report{': ' if reasons else ''}{reasons}; there are runs of {others}"
         )
-    known = {name for measured in found for run in measured.values() for name in run.outcome.quality}
+    known = {name for pipelines in measured for run in pipelines.values() for name in run.outcome.quality}
     if metric not in known:
         raise EvaluationError(f"no run of {experiment} was measured by {metric}; there are {', '.join(sorted(known))}")
-    histories: dict[_Conditions, list[_MeasuredRun]] = {}
+    earlier: dict[_Conditions, list[_MeasuredRun]] = {}
     entries: dict[_Conditions, list[HistoryEntry]] = {}
-    for measured in found:
-        for conditions, entry in _entries(measured, histories, metric):
-            entries.setdefault(conditions, []).append(entry)
-        for conditions, run in measured.items():
-            histories.setdefault(conditions, []).append(run)
+    for pipelines in measured:
+        verdicts = {field: _compared(pipelines, earlier, choose, metric) for field, choose in _BASES.items()}
+        for conditions, run in pipelines.items():
+            against = {field: found.get(conditions) for field, found in verdicts.items()}
+            entries.setdefault(conditions, []).append(_entry(run, against))
+            if run.comparable:
+                earlier.setdefault(conditions, []).append(run)
     return HistoryReport(
         experiment=experiment,
         metric=metric,
@@ -156,33 +148,36 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
     )
 
 
-def reported_experiments(runs: Path) -> ExperimentList:
-    """Returns the experiments that have runs with a report, by name."""
-    found: dict[str, list[str]] = {}
+def render_history(report: HistoryReport) -> str:
+    """Renders a table a pipeline, and the sentences about its last run."""
+    parts = [part for listed in report.pipelines for part in _pipeline_parts(listed, report.metric)]
+    parts += [f"Not listed: {run}: {reason}" for run, reason in report.left_out.items()]
+    return "\n\n".join(parts)
+
+
+def _reported_experiments(runs: Path) -> list[str]:
+    names = set()
     for folder in map(RunFolder, RunFolder.every(runs)):
         if folder.has("report.json"):
-            with suppress(EvaluationError):  # of another release: `history` reports it for each experiment
-                found.setdefault(folder.experiment.name, []).append(folder.name)
-    return ExperimentList(
-        experiments=tuple(ReportedExperiment(experiment=name, runs=tuple(found[name])) for name in sorted(found))
-    )
+            with suppress(EvaluationError):  # of another release
+                names.add(folder.experiment.name)
+    return sorted(names)
 
 
-def _measured_runs(
-    runs: Path, experiment: str, metric: str
-) -> tuple[list[dict[_Conditions, _MeasuredRun]], dict[str, str]]:
+def _measured_runs(runs: Path, experiment: str, metric: str) -> tuple[list[_Measured], dict[str, str]]:
     """Returns the pipelines of each run of the experiment, and why other runs are left out."""
-    found, left_out = [], {}
+    measured: list[_Measured] = []
+    left_out = {}
     for path in RunFolder.every(runs):
         folder = RunFolder(path)
         try:
             if folder.experiment.name == experiment and _was_ranked(folder):
                 report = folder.read("report.json", Report)
                 folder.read("quality.json", QualityReport)  # refuses figures that changed since
-                found.append(dict(_measured(folder, report, metric)))
+                measured.append(dict(_pipelines(folder, report, metric)))
         except (EvaluationError, OSError, ValidationError) as error:
             left_out[folder.name] = str(error)
-    return found, left_out
+    return measured, left_out
 
 
 def _was_ranked(folder: RunFolder) -> bool:
@@ -195,23 +190,21 @@ def _was_ranked(folder: RunFolder) -> bool:
     return folder.has("rank.json")
 
 
-def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[_Conditions, _MeasuredRun]]:
+def _pipelines(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[_Conditions, _MeasuredRun]]:
+    added = report.added_judgments.files if report.added_judgments else ()
+    files = (
+        *sorted(report.manifest.dataset_sha256.items()),
+        *(("added judgments", file.sha256) for file in added),
+    )
     for name, outcome in report.pipelines.items():
-        lines = read_regular(folder.per_query(name)).splitlines()
-        figures = {found.query: found.figures.get(metric) for found in map(QueryFigures.from_record, lines)}
+        figures = {query: figures.get(metric) for query, figures in query_figures(folder, name)}
         conditions = _Conditions(
             pipeline=name,
             preset=outcome.preset,
             imported=outcome.imported is not None,
             dataset=report.dataset,
             split=report.split,
-            files=(
-                *sorted(report.manifest.dataset_sha256.items()),
-                *(
-                    ("added judgments", one.sha256)
-                    for one in (report.added_judgments.files if report.added_judgments else ())
-                ),
-            ),
+            files=files,
             depth=report.depth,
             caches=report.caches,
             queries=tuple(figures),
@@ -222,59 +215,41 @@ def _measured(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[
         yield conditions, _MeasuredRun(folder.name, report, outcome, values)
 
 
-def _entries(
-    measured: Mapping[_Conditions, _MeasuredRun], histories: Mapping[_Conditions, Sequence[_MeasuredRun]], metric: str
-) -> Iterator[tuple[_Conditions, HistoryEntry]]:
-    earlier = {
-        conditions: found
-        for conditions, run in measured.items()
-        if run.report.valid and run.values and (found := _earlier(histories.get(conditions, ())))
-    }
-    against_previous = _compared({one: found.previous for one, found in earlier.items()}, measured, metric)
-    against_best = _compared({one: found.best for one, found in earlier.items()}, measured, metric)
-    against_first = _compared({one: found.first for one, found in earlier.items()}, measured, metric)
-    for conditions, run in measured.items():
-        manifest, outcome = run.report.manifest, run.outcome
-        yield (
-            conditions,
-            HistoryEntry(
-                run=run.run,
-                started_utc=manifest.started_utc,
-                commit=manifest.git_commit,
-                dirty=manifest.git_dirty,
-                valid=run.report.valid,
-                warnings=run.report.warnings,
-                fingerprint=outcome.fingerprint,
-                generation=run.report.generation,
-                quality=outcome.quality,
-                p50_ms=outcome.latency_ms.p50,
-                p95_ms=outcome.latency_ms.p95,
-                timing_valid=run.report.timing_valid,
-                against_previous=against_previous.get(conditions),
-                against_best=against_best.get(conditions),
-                against_first=against_first.get(conditions),
-            ),
-        )
-
-
-def _earlier(runs: Sequence[_MeasuredRun]) -> _EarlierRuns | None:
-    valid = [run for run in runs if run.report.valid and run.values]
-    if not valid:
-        return None
-    return _EarlierRuns(previous=valid[-1], best=max(valid, key=lambda run: run.mean), first=valid[0])
-
-
 def _compared(
-    bases: Mapping[_Conditions, _MeasuredRun], measured: Mapping[_Conditions, _MeasuredRun], metric: str
+    measured: _Measured,
+    earlier: Mapping[_Conditions, Sequence[_MeasuredRun]],
+    choose: Callable[[Sequence[_MeasuredRun]], _MeasuredRun],
+    metric: str,
 ) -> dict[_Conditions, PairedComparison]:
+    """Compares each pipeline of a run with one of the runs before it; where there is none, it is left out."""
     pairs, label = {}, metric
-    for conditions, base in bases.items():
-        label = parse_metric(metric).label(conditions.depth)  # the depth of a run is that of all its pipelines
-        run = measured[conditions]
-        if queries := [query for query in run.values if query in base.values]:
-            values = [[side.values[query] for query in queries] for side in (base, run)]
-            pairs[conditions] = ScoredPair(base.run, run.run, values[0], values[1])
+    for conditions, run in measured.items():
+        if run.comparable and (before := earlier.get(conditions)):
+            label = parse_metric(metric).label(conditions.depth)  # the depth of a run is that of all its pipelines
+            base = choose(before)
+            pair = scored_pair(base.run, run.run, base.values, run.values)
+            if pair.first_values:
+                pairs[conditions] = pair
     return dict(zip(pairs, compare_pairs(tuple(pairs.values()), label, SEED), strict=True))
+
+
+def _entry(run: _MeasuredRun, against: Mapping[str, PairedComparison | None]) -> HistoryEntry:
+    manifest, outcome = run.report.manifest, run.outcome
+    return HistoryEntry(
+        run=run.run,
+        started_utc=manifest.started_utc,
+        commit=manifest.git_commit,
+        dirty=manifest.git_dirty,
+        valid=run.report.valid,
+        warnings=run.report.warnings,
+        fingerprint=outcome.fingerprint,
+        generation=run.report.generation,
+        quality=outcome.quality,
+        p50_ms=outcome.latency_ms.p50,
+        p95_ms=outcome.latency_ms.p95,
+        timing_valid=run.report.timing_valid,
+        **against,
+    )
 
 
 def _pipeline(conditions: _Conditions, entries: Sequence[HistoryEntry]) -> PipelineHistory:
@@ -289,3 +264,41 @@ def _pipeline(conditions: _Conditions, entries: Sequence[HistoryEntry]) -> Pipel
         queries=len(conditions.queries),
         entries=tuple(entries),
     )
+
+
+def _pipeline_parts(listed: PipelineHistory, metric: str) -> Iterator[str]:
+    label = f"{listed.pipeline} ({listed.preset})" if listed.preset else listed.pipeline
+    kind = (", imported" if listed.imported else "") + (", caches on" if listed.caches else "")
+    asked = f"{listed.queries} queries, rankings {listed.depth} deep"
+    yield f"{label}{kind}: {listed.dataset}, split {listed.split}, {asked}"
+    head = ["started", "commit", "fingerprint", parse_metric(metric).label(listed.depth)]
+    rows = [[*head, *(f"against the {base}" for base in ("one before", "best", "first")), "p50 ms", "p95 ms", "run"]]
+    for entry in listed.entries:
+        value = entry.quality.get(metric)
+        rows.append(
+            [
+                entry.started_utc,
+                f"{(entry.commit or 'unknown')[:8]}{' + changes' if entry.dirty else ''}",
+                entry.fingerprint,
+                "–" if value is None else f"{value:.4f}",
+                *(_verdict(entry, compared) for compared in _comparisons(entry)),
+                entry.p50_ms.cell(),
+                entry.p95_ms.cell(),
+                entry.run,
+            ]
+        )
+    yield aligned(rows)
+    if any(entry.timing_valid is False for entry in listed.entries):
+        yield f"{DOUBTFUL}: times that are not valid (the report of the run says why)."
+    # The one before may be the best or the first too: each sentence once.
+    yield from dict.fromkeys(compared.sentence for compared in _comparisons(listed.entries[-1]) if compared)
+
+
+def _comparisons(entry: HistoryEntry) -> tuple[PairedComparison | None, ...]:
+    return entry.against_previous, entry.against_best, entry.against_first
+
+
+def _verdict(entry: HistoryEntry, compared: PairedComparison | None) -> str:
+    if not entry.valid:
+        return "not valid"
+    return f"{compared.outcome} {compared.difference:+z.4f}" if compared else ""

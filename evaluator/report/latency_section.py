@@ -3,11 +3,21 @@
 from collections.abc import Collection, Iterator
 
 from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Table, filled
-from evaluator.pages.stacked_times_chart import PATH, PIECES, StackedTimes, piece_rows, stacked_times_chart
-from evaluator.report.report import Report
+from evaluator.pages.time_breakdown import (
+    PATH,
+    PIECES,
+    SLOWEST,
+    STAGES,
+    StackedTimes,
+    piece_rows,
+    slowest_rows,
+    stacked_times_chart,
+    stage_rows,
+)
+from evaluator.report.run_report import Report
 
 STAGES_CHART = "charts/stages.svg"
-STAGES = (
+STAGE_WORDS = (
     "As the gateway reports them; `<stage>.<part>` is what its services report of their own time. Share: of the "
     "latency that the client saw, over all answers; stages that run at once overlap. gateway.wait, total and gap add "
     "up to it: the gap is network, HTTP handling and event loops."
@@ -29,7 +39,7 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
         if STAGES_CHART in charts:
             yield ChartImage(STAGES_CHART, "Where the time goes")
         yield from filled(Table("path", PATH, _path_rows(report)))
-        yield Prose(STAGES)
+        yield Prose(STAGE_WORDS)
         yield from stages
     if slowest := filled(Table("slowest", "The slowest 1 % of the answers", _slowest_rows(report))):
         yield Heading("The slowest 1 % of the answers")
@@ -59,15 +69,9 @@ def _latency_rows(report: Report) -> list[list[str]]:
 
 
 def _stage_rows(report: Report) -> list[list[str]]:
-    """Returns the times of each stage and its parts, in milliseconds."""
-    rows = [["pipeline", "stage", "p50", "p95", "share", "answers"]]
-    for name, outcome in report.pipelines.items():
-        gap = {} if outcome.gap_ms is None else {"(gap)": outcome.gap_ms}
-        for stage, time in (*outcome.stages_ms.items(), *gap.items()):
-            share = "–" if time.share is None else f"{time.share:z.1%}"
-            times = (one.cell(2) for one in (time.p50, time.p95))
-            rows.append([name, stage, *times, share, str(time.n)])
-    return rows
+    outcomes = report.pipelines.items()
+    own = ([name, *row] for name, outcome in outcomes for row in stage_rows(outcome.stages_ms, outcome.gap_ms))
+    return [["pipeline", *STAGES], *own]
 
 
 def _path_rows(report: Report) -> list[list[str]]:
@@ -80,12 +84,11 @@ def _stacked_times(report: Report) -> list[StackedTimes]:
 
 
 def _slowest_rows(report: Report) -> list[list[str]]:
-    rows = [["pipeline", "query", "ms", "stages", "request_id"]]
-    for name, outcome in report.pipelines.items():
-        for one in outcome.slowest:
-            stages = ", ".join(f"{stage} {time.cell()}" for stage, time in one.timings_ms.items())
-            rows.append([name, one.query, one.latency_ms.cell(), stages, one.request_id or "–"])
-    return rows
+    outcomes = report.pipelines.items()
+    return [
+        ["pipeline", *SLOWEST],
+        *([name, *row] for name, outcome in outcomes for row in slowest_rows(outcome.slowest)),
+    ]
 
 
 def _cache_rows(report: Report) -> list[list[str]]:

@@ -1,16 +1,16 @@
 """Shows in a report what its figures rest on: gates, imported files, recall of the index, collection, origin. Pure."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.pages.page_blocks import Block, Bullets, Heading, Prose, Table, filled
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 
 COUNTED = ("documents", "queries", "judged_queries", "judgments")
 ELSEWHERE = "Everything else (hashes, stamps, pipelines, versions): manifest.json and rank.json beside this file."
 
 
-def origin_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
+def origin_blocks(report: Report) -> Iterator[Block]:
     """Yields the gates, what reading files had to decide, and how the run was made."""
     counts = report.counts
     sample = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"

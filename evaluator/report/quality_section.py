@@ -5,14 +5,16 @@ from collections.abc import Collection, Iterable, Iterator
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table, Verdict, filled
-from evaluator.report.quality_latency_chart import quality_latency_chart
-from evaluator.report.report import Report
+from evaluator.pages.plotted_svg import WIDTH, chart_number, logarithmic, plotted_svg, series_look
+from evaluator.report.run_report import Report
+from evaluator.runs.latency import DOUBTFUL
 from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange
 
 QUALITY_LATENCY = "charts/quality-latency.svg"
 DIFFERENCES = "charts/differences.svg"
 # The first of the experiment's metrics stand in the first table, the others in the second.
 COLUMNS = 5
+CHART_METRIC = "nDCG@10"
 # Behind the name of a pipeline in whose figures a model was tested on a set of its training.
 SAW_DATASET = "trained on this set"
 FIGURES = (
@@ -32,6 +34,48 @@ def quality_charts(report: Report) -> dict[str, str | None]:
         QUALITY_LATENCY: quality_latency_chart(report),
         DIFFERENCES: differences_chart(pair_differences(report)),
     }
+
+
+def quality_latency_chart(report: Report) -> str | None:
+    """Draws nDCG@10 (or the first metric measured) with its interval against p50, a mark a pipeline.
+
+    Times that do not hold are marked, and drawn dashed and hollow. None where times were not measured or not checked.
+    """
+    measured = next(iter(report.pipelines.values())).quality
+    metric = CHART_METRIC if CHART_METRIC in measured else next(iter(measured), None)
+    if report.timing_valid is None or metric is None:
+        return None
+    points = [
+        (name, p50, value, outcome.intervals.get(metric) or (value, value))
+        for name, outcome in report.pipelines.items()
+        if (p50 := outcome.latency_ms.p50.unchecked_ms) is not None
+        and (value := outcome.quality.get(metric)) is not None
+    ]
+    if not points:
+        return None
+    label, doubt = parse_metric(metric).label(report.depth), "" if report.timing_valid else DOUBTFUL
+    described = "; ".join(
+        f"{name}: {label} {value:.4f} (95 % interval {_interval_words(within)}), p50 {chart_number(p50)}{doubt} ms"
+        for name, p50, value, within in points
+    )
+    with plotted_svg(WIDTH, 4.0 + 0.1 * len(points), f"{label} against latency", described) as plot:
+        axes = plot.axes
+        for number, (name, p50, value, within) in enumerate(points):
+            look = series_look(number, held=not doubt)
+            axes.plot([p50, p50], within, **look | {"marker": "_"}, linewidth=1)
+            axes.plot(p50, value, label=f"{name} ({chart_number(p50)}{doubt} ms)", **look)
+        low, high = min(p50 for _, p50, *_ in points), max(p50 for _, p50, *_ in points)
+        if high > 5 * low > 0:
+            logarithmic(axes.xaxis, low / 1.4, high * 1.25)
+        else:
+            axes.set_xlim(0, (high or 1.0) * 1.15)
+        axes.margins(y=0.15)
+        axes.grid(axis="y")
+        axes.set_ylabel(f"{label}, with its 95 % interval")
+        note = f"\ndashed, {DOUBTFUL}: times do not hold" if doubt else ""
+        axes.set_xlabel(f"p50 in ms, one query at a time: further left is faster{note}")
+        plot.legend()
+    return plot.svg
 
 
 def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:

@@ -1,11 +1,16 @@
-"""Reads what a report of a run is made of: the files that `ingest`, `rank`, `import` and `quality` leave."""
+"""Reads what a report of a run is made of: the files that `ingest`, `rank`, `import` and `quality` leave.
 
-from collections.abc import Mapping, Sequence
+Computes what it states beside the figures: intervals of means, and verdicts against the baseline.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluator.comparison.arm_statistics import ArmStatistics, statistics_of_arms
+from evaluator.comparison.paired_tests import differences, interval, sorted_differences
+from evaluator.comparison.verdict import PairedComparison, compare_pairs, scored_pair
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.machine_conditions import MachineConditions
+from evaluator.metrics.metric_table import parse_metric
 from evaluator.metrics.quality import PerQuery
 from evaluator.runs.answers import AnswerOutcome, read_outcomes
 from evaluator.runs.interruptions import LatencySource, latency_source
@@ -19,6 +24,18 @@ from evaluator.steps.rank import RankReport
 from evaluator.steps.run_import import IMPORTED, ImportedFile, ImportReport
 from evaluator.steps.vector_recall import RecallReport, VectorRecall
 from services.files.regular_file import open_regular
+
+
+@dataclass(frozen=True, slots=True)
+class ArmStatistics:
+    """Intervals by metric, and the comparison with the baseline (None for the baseline itself).
+
+    `differences`: of the queries in that comparison, as `sorted_differences` has them.
+    """
+
+    intervals: Mapping[str, tuple[float, float] | None]
+    against_first: PairedComparison | None
+    differences: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +85,7 @@ def read_ranked_run(folder: RunFolder, baseline: str | None = None) -> RankedRun
         quality=quality,
         baseline=against,
         figures=figures,
-        statistics=statistics_of_arms(figures, against, ranked.depth, experiment.seed),
+        statistics=_statistics_of_arms(figures, against, ranked.depth, experiment.seed),
         records=records,
         source=source,
         conditions=conditions_of(folder.path, 0 if source is None else source.segment),
@@ -80,12 +97,47 @@ def read_ranked_run(folder: RunFolder, baseline: str | None = None) -> RankedRun
     )
 
 
-def _per_query(folder: RunFolder, arm: str) -> PerQuery:
-    """Reads the figures of an arm's queries: metric → query → value."""
-    figures: dict[str, dict[str, float | None]] = {}
+def query_figures(folder: RunFolder, arm: str) -> Iterator[tuple[str, Mapping[str, float | None]]]:
+    """Yields the queries of an arm with their value by metric."""
     with open_regular(folder.per_query(arm)) as file:
         for line in file:
-            found = QueryFigures.from_record(line)
-            for metric, value in found.figures.items():
-                figures.setdefault(metric, {})[found.query] = value
-    return figures
+            record = QueryFigures.from_record(line)
+            yield record.query, record.figures
+
+
+def _per_query(folder: RunFolder, arm: str) -> PerQuery:
+    """Reads the figures of an arm's queries: metric → query → value."""
+    by_metric: dict[str, dict[str, float | None]] = {}
+    for query, figures in query_figures(folder, arm):
+        for metric, value in figures.items():
+            by_metric.setdefault(metric, {})[query] = value
+    return by_metric
+
+
+def _statistics_of_arms(
+    figures: Mapping[str, PerQuery], baseline: str, depth: int, seed: int
+) -> dict[str, ArmStatistics]:
+    """Returns the statistics of each arm. `figures`: arm → metric → query → value, None where a query has none.
+
+    The metric compared is the first one that has a value and of which more is better.
+    """
+    others = [arm for arm in figures if arm != baseline]
+    compared: dict[str, PairedComparison] = {}
+    ascending: dict[str, tuple[float, ...]] = {}
+    for metric in figures[baseline]:
+        pairs = [scored_pair(baseline, arm, figures[baseline][metric], figures[arm][metric]) for arm in others]
+        if all(pair.first_values for pair in pairs) and not parse_metric(metric).family.lower_is_better:
+            compared = dict(zip(others, compare_pairs(pairs, parse_metric(metric).label(depth), seed), strict=True))
+            ascending = {
+                pair.second: sorted_differences(differences(pair.first_values, pair.second_values)) for pair in pairs
+            }
+            break
+    return {
+        arm: ArmStatistics(_intervals(per_query, seed), compared.get(arm), ascending.get(arm, ()))
+        for arm, per_query in figures.items()
+    }
+
+
+def _intervals(figures: PerQuery, seed: int) -> dict[str, tuple[float, float] | None]:
+    known = {metric: [value for value in values.values() if value is not None] for metric, values in figures.items()}
+    return {metric: interval(values, seed) for metric, values in known.items() if values}

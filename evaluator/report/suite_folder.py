@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.report.suite_summary import SuiteSummary, render_summary_page, summarise_suite
 from evaluator.runs.run_folder import SUITE, RunFolder, new_folder, removed_on_error
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import httpx
 from fastapi import APIRouter, FastAPI, Response
 
-from evaluator.pages.environment import page_environment
+from evaluator.pages.html_page import page_environment
 from evaluator.service.background_work import BackgroundWork
 from evaluator.service.comparison_cache import ComparisonCache
 from evaluator.service.computing_lock import ComputingLock

@@ -17,7 +17,7 @@ from evaluator.evaluation import evaluate, expect_pipelines
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.progress import StepProgress, following
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder, removed_on_error
 from evaluator.service.job_state import RUN_NAME, Ended, JobList, JobState
 from evaluator.service.message_paths import MessagePaths

@@ -18,7 +18,7 @@ from evaluator.judging.judgment_log import JUDGE_RULE, MOST_GRADE, is_judge_name
 from evaluator.judging.pool import PairGrades, PooledPair
 from evaluator.judging.session import JudgeProgress, JudgingSession, Order, ShownPair
 from evaluator.judging.session_files import SessionFile
-from evaluator.report.step import choices_of, report_step
+from evaluator.report.report_step import choices_of, report_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.background_work import BackgroundWork
 from evaluator.service.job_state import RUN_NAME

@@ -1,6 +1,6 @@
 """Builds what the answers of all pages have in common: headers, errors as pages, the fields of forms."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from typing import ParamSpec
 from urllib.parse import parse_qsl
@@ -9,30 +9,18 @@ from fastapi import Request, Response
 from starlette.datastructures import ImmutableMultiDict
 
 from evaluator.errors import EvaluationError, WrongOption
-from evaluator.pages.page_blocks import Block, tables_of
-from evaluator.pages.table_files import render_csv, render_latex
 from evaluator.service.job_state import RUN_NAME
 from evaluator.service.jobs import Jobs
 from evaluator.service.message_paths import MessagePaths
 from evaluator.service.service_pages import ServicePages
-from services.chassis.errors import BadInput, NotFound, ProblemError, Unavailable
+from services.chassis.errors import BadInput, NotFound, ProblemError
 from services.chassis.page_headers import PAGE_HEADERS
-from services.chassis.requests.rendering import render
 
 AGAIN_S = 2  # seconds after which a page that waits for a result loads itself again
 WAITING = {"refresh": str(AGAIN_S)}
 MOST_FIELDS = 256  # of a form: 16 runs of nine pipelines, and what is asked of them
 FormFields = ImmutableMultiDict[str, str]
 P = ParamSpec("P")
-
-
-class NotComputedYet(Unavailable):
-    """A file whose content is being computed. Rendered as a problem: a page in its place would be saved as the file."""
-
-    kind, title = "being-computed", "Being computed"
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; ask for this file again in a moment.", retry_after_s=AGAIN_S)
 
 
 class PageAnswers:
@@ -49,10 +37,6 @@ class PageAnswers:
         async def answered(*given: P.args, **named: P.kwargs) -> Response:
             try:
                 return await route(*given, **named)
-            except NotComputedYet as error:
-                answer = render(error)
-                answer.headers.update(PAGE_HEADERS)
-                return answer
             except ProblemError as error:
                 page = self._pages.problem(error.status, error.title, error.detail)
                 # The page of a form is not loaded again: what was filled in would be lost.
@@ -96,16 +80,6 @@ def page_number(text: str, most_digits: int = 6) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > most_digits:
         raise BadInput(f"{text[:20]} is no page or number.")
     return int(text)
-
-
-def table_answer(blocks: Iterable[Block], file: str) -> Response:
-    """Returns a table of a page as a file, by its name with `.csv` or `.tex`. Raises NotFound."""
-    name, _, suffix = file.rpartition(".")
-    table = next((one for one in tables_of(blocks) if one.name == name), None)
-    if table is None or suffix not in ("csv", "tex"):
-        raise NotFound(f"No table {file} here; the page that shows it links its files.")
-    text, media = (render_csv(table), "text/csv") if suffix == "csv" else (render_latex(table), "text/plain")
-    return Response(text, media_type=f"{media}; charset=utf-8", headers=PAGE_HEADERS)
 
 
 def html_answer(html: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
@@ -12,9 +11,9 @@ from pydantic import ValidationError
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.client.client import GatewayError
 from evaluator.comparison.comparing import ComparisonSettings
-from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
 from evaluator.errors import EvaluationError
-from evaluator.pages.environment import PAGE_FILES, page_file, style_sheet
+from evaluator.pages.html_page import PAGE_FILES, page_file, style_sheet
+from evaluator.pages.step_page import ShownStep
 from evaluator.replay.tuning_page import REPLAY_STEP
 from evaluator.runs.run_folder import WRITTEN_BY
 from evaluator.service.compared_choice import compared_choice, ordered_words
@@ -24,19 +23,16 @@ from evaluator.service.job_state import COMPARED_RUN
 from evaluator.service.jobs import ExperimentRunning, Jobs, NotCancellable
 from evaluator.service.page_answers import (
     WAITING,
-    NotComputedYet,
     PageAnswers,
     form_fields,
     html_answer,
     known_run,
     page_number,
     see_other,
-    table_answer,
 )
 from evaluator.service.served_datasets import ServedDatasets
 from evaluator.service.service_pages import NewForm, ServicePages
-from evaluator.service.shown_runs import blocks_of, listed_runs, shown_run
-from evaluator.steps.shown_step import ShownStep
+from evaluator.service.shown_runs import listed_runs, shown_run
 from services.chassis.app import router
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
 from services.chassis.page_headers import PAGE_HEADERS
@@ -87,29 +83,17 @@ def page_routes(
         found = await asyncio.to_thread(shown_run, jobs, known_run(jobs, run), False)
         return html_answer(pages.progress(found), 200, {"x-run-state": found.state.state})
 
-    @routes.get("/tables/{run:path}/{file}", include_in_schema=False)
-    @handled(scope="search", page=True)
-    @answers.as_page
-    async def table(run: str, file: str) -> Response:
-        before = measures(known_run(jobs, run))
-        try:
-            return table_answer(await asyncio.to_thread(blocks_of, jobs, run), file)
-        except EvaluationError as error:
-            if before or measures(run):  # while it was read
-                raise NotComputedYet(f"{run} is being measured by judgments") from error
-            raise
-
     @routes.get("/attribution/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def attribution(run: str, table: str = "") -> Response:
-        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), ATTRIBUTION_STEP, table)
+    async def attribution(run: str) -> Response:
+        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), ATTRIBUTION_STEP)
 
     @routes.get("/replay/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def replay(run: str, table: str = "") -> Response:
-        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), REPLAY_STEP, table)
+    async def replay(run: str) -> Response:
+        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), REPLAY_STEP)
 
     @routes.get("/compare", include_in_schema=False)
     @handled(scope="search", slow=True, page=True)
@@ -119,7 +103,6 @@ def page_routes(
         metric: str = "nDCG@10",
         baseline: str = "",
         examples: str = "3",
-        table: str = "",
     ) -> Response:
         if not 1 <= len(set(runs)) <= MOST_COMPARED:
             raise BadInput(f"Choose 1 to {MOST_COMPARED} runs to compare; the list of runs has a box for each.")
@@ -133,16 +116,10 @@ def page_routes(
         except ValidationError as error:
             raise BadInput("; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())) from error
         report = await comparisons.report_soon(words, settings)
-        if report is None and table:
-            raise NotComputedYet("The comparison is being computed")
         if report is None:
             return html_answer(pages.comparing(words), 200, WAITING)
-        if table:
-            return table_answer([*comparison_blocks(report), *example_blocks(report)], table)
-        again = [("metric", settings.metric), ("examples", settings.examples), ("table", "")]
-        files = "/compare?" + urlencode([*(("runs", word) for word in words), *again])
         choice = await asyncio.to_thread(compared_choice, jobs, words)
-        return html_answer(await asyncio.to_thread(pages.comparison, report, choice, words, files))
+        return html_answer(await asyncio.to_thread(pages.comparison, report, choice, words))
 
     @routes.get("/new", include_in_schema=False)
     @handled(scope="search", page=True)
@@ -206,12 +183,12 @@ def _runs(jobs: Jobs, pages: ServicePages, page: int) -> Response:
     return html_answer(pages.runs(listed, page, last, len(names)))
 
 
-def _step(jobs: Jobs, pages: ServicePages, run: str, step: ShownStep[Any], table: str) -> Response:
-    """Returns the page of a step, or with `table` one of its tables as a file."""
+def _step(jobs: Jobs, pages: ServicePages, run: str, step: ShownStep[Any]) -> Response:
+    """Returns the page of a step."""
     found = step.own_page(jobs.folder(run))
     if found is None:
         raise NotFound(f"Run {run} has no {step.name} here; the command `{WRITTEN_BY[step.file]} {run}` makes it.")
-    return table_answer(found.blocks, table) if table else html_answer(pages.step(run, found))
+    return html_answer(pages.step(run, found))
 
 
 def _new(pages: ServicePages, datasets: ServedDatasets, form: NewForm, status: int = 200) -> Response:

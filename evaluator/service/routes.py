@@ -10,7 +10,7 @@ from evaluator.client.client import GatewayError
 from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.service.comparison_cache import ComparisonCache
 from evaluator.service.job_state import COMPARED_RUN, JobList, JobState, RunId
 from evaluator.service.jobs import ExperimentRunning, Jobs, NotCancellable

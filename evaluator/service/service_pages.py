@@ -10,14 +10,13 @@ from evaluator.comparison.comparing import ComparisonReport
 from evaluator.comparison.comparison_page import comparison_blocks, example_scores, example_table, examples_shown
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.metrics.metric_table import DEFAULT_METRICS
+from evaluator.pages.html_page import page_sections
 from evaluator.pages.page_blocks import Block, ChartImage, Table
-from evaluator.pages.sections import page_sections
-from evaluator.pages.step_page import StepPage
-from evaluator.report.page import report_page
-from evaluator.report.report import Report
+from evaluator.pages.step_page import ShownStep, StepPage
+from evaluator.report.report_page import report_page
+from evaluator.report.run_report import Report
 from evaluator.service.form_experiment import BundledExperiment
 from evaluator.service.job_state import JobState
-from evaluator.steps.shown_step import ShownStep
 
 # Those of the form that starts an experiment; a file of one may name any of the table.
 METRICS = (*DEFAULT_METRICS, "Recall@10", "success@10", "bpref")
@@ -122,8 +121,8 @@ class ServicePages:
         """Renders the page of a step of a run."""
         return self._rendered("step.html", here="", run=run, page=page, sections=page_sections(page.blocks, page.svgs))
 
-    def comparison(self, report: ComparisonReport, choice: ComparedChoice, words: Sequence[str], files: str) -> str:
-        """Renders a comparison of what the words name. `files`: the address of its tables, before the name of one."""
+    def comparison(self, report: ComparisonReport, choice: ComparedChoice, words: Sequence[str]) -> str:
+        """Renders a comparison of what the words name."""
         metric = report.pairs[0].verdict.metric
         chart = differences_chart([PairDifferences(pair.verdict, pair.differences) for pair in report.pairs])
         blocks: list[Block] = comparison_blocks(report)
@@ -145,7 +144,6 @@ class ServicePages:
             metric=metric,
             metrics=dict.fromkeys([*METRICS, metric]),
             runs=dict.fromkeys(word.partition(":")[0] for word in words),
-            files=files,
             sections=page_sections(blocks, {"differences": chart or ""}),
             examples=examples,
         )

@@ -11,13 +11,13 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.page_blocks import Block
+from evaluator.pages.step_page import ShownStep
 from evaluator.replay.tuning_page import REPLAY_STEP
-from evaluator.report.report import Report
-from evaluator.report.sections import report_blocks, report_charts, step_charts
+from evaluator.report.report_page import charts_of
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
 from evaluator.service.service_pages import ListedRun, ShownRun
-from evaluator.steps.shown_step import ShownStep
 
 STEPS_WITH_PAGE: tuple[ShownStep[Any], ...] = (ATTRIBUTION_STEP, REPLAY_STEP)
 
@@ -50,7 +50,7 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
             report = jobs.report(run)
         except EvaluationError as error:
             stale = f"{error}."
-        svgs = step_charts(folder) | (report_charts(report) if report is not None else {})
+        svgs = charts_of(folder)
         if report is None and not stale:
             blocks = _blocks_without_report(folder, svgs)
     return ShownRun(
@@ -63,15 +63,6 @@ def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
         cancellable=jobs.running == run,
         steps=[step for step in STEPS_WITH_PAGE if folder.has(step.file)] if whole and state.state != "running" else (),
     )
-
-
-def blocks_of(jobs: Jobs, run: str) -> Sequence[Block]:
-    """Returns what the page of a run shows, once it has ended. Raises EvaluationError."""
-    report = jobs.report(run)
-    if report is not None:
-        return report_blocks(report)
-    folder = jobs.folder(run)
-    return _blocks_without_report(folder, step_charts(folder))
 
 
 def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Block]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 
 RUNS = Path(__file__).resolve().parents[2] / ".runs"
 

@@ -11,7 +11,7 @@ from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step, quality_step, rank_step, wait_until_ready
 from evaluator.experiments.experiment import Experiment
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
 from evaluator.runs.answers import read_answers
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder

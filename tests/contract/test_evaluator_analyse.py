@@ -239,7 +239,6 @@ def test_without_a_place_it_lies_below_the_runs_and_is_no_run(
     assert page.parent.parent == tmp_path / "runs" / "analyses"
     assert page.is_file()
     assert evaluator("quality", "--run", page.parent).exit_code == 1
-    assert "analyses" not in evaluator("history").stdout
 
 
 def test_a_pipeline_of_a_run_can_be_picked(

@@ -26,8 +26,8 @@ from evaluator.experiments.experiment import Experiment, bundled_directory
 from evaluator.replay.points import varied_pipelines
 from evaluator.replay.replayed import replayed
 from evaluator.replay.tuning import replay_step
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.arms import Arm, search_request

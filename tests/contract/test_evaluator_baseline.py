@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
-from evaluator.report.report import Report
-from evaluator.report.step import ReportChoices, choices_of
+from evaluator.report.report_step import ReportChoices, choices_of
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.served import served

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from evaluator.evaluation import quality_step
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub
 from tests.support.judging_pages import followed, hidden, judged, session_of

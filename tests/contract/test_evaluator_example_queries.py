@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.simulated_runs import ranked_by, write_collection, write_rankings, write_three_rankings
 
@@ -44,7 +44,6 @@ def test_three_queries_show_how_the_recommended_pipeline_differs_from_the_baseli
         assert example.difference > 0
     page = (folder.path / "report.md").read_text()
     assert page.index("| pipeline") < page.index("## Example queries") < page.index(found.examples[0].text)
-    assert (folder.path / "tables" / "example-3.csv").is_file()
 
 
 def test_where_the_baseline_is_recommended_the_best_of_the_others_is_shown(

@@ -9,8 +9,8 @@ import pytest
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.quality_report import QueryFigures
 from services.chassis.errors import Unavailable

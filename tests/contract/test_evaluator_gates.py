@@ -6,7 +6,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from evaluator.cli import app
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
 from evaluator.service.message_paths import MessagePaths

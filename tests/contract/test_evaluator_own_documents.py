@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
-from evaluator.comparison.query_slices import query_slices
+from evaluator.comparison.comparing import query_slices
 from evaluator.datasets.reader import Dataset, read_dataset
 
 

@@ -12,7 +12,7 @@ from evaluator.machine.process_costs import PipelineCost
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
 from evaluator.report.recommendation import NO_BOUNDS, Bounds, Recommendation, recommend
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.runs.latency import summarise
 from evaluator.runs.run_folder import RunFolder
 from tests.support.simulated_runs import ranked_by, write_collection, write_rankings, write_three_rankings

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from evaluator.evaluation import quality_step
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
 from evaluator.service.job_state import JobState
 from evaluator.steps.run_import import import_runs
 from tests.support.evaluator_service import ended, evaluator
@@ -276,7 +276,6 @@ RUN_ROUTES = (
     ("DELETE", "/v1/experiments/{run}"),
     ("GET", "/runs/{run}"),
     ("GET", "/progress/{run}"),
-    ("GET", "/tables/{run}/pipelines.csv"),
     ("GET", "/compare?runs={run}"),
     ("GET", "/judge?runs={run}"),
     ("POST", "/judge?runs={run}"),

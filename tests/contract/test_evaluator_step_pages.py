@@ -1,7 +1,6 @@
 """The pages of an attribution and of a replay: those of the service, and the files in the run's folder."""
 
 import asyncio
-import csv
 import html
 import re
 import shutil
@@ -13,7 +12,7 @@ import yaml
 from evaluator.attribution.attribution_page import attribution_page
 from evaluator.attribution.attribution_report import AttributionReport
 from evaluator.evaluation import quality_step
-from evaluator.pages.page_blocks import Listing, Table, tables_of
+from evaluator.pages.page_blocks import Listing, Table
 from evaluator.pages.step_page import StepPage
 from evaluator.replay.tuning_page import replay_page
 from evaluator.replay.tuning_report import ReplayReport
@@ -21,6 +20,7 @@ from evaluator.runs.run_folder import SUITE, RunFolder
 from services.chassis.page_headers import PAGE_HEADERS
 from services.contracts.pipelines import Pipeline
 from tests.support.attributed_runs import replayed_run
+from tests.support.charted_blocks import tables_of
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.small_runs import planned
@@ -68,25 +68,16 @@ async def test_the_page_of_a_run_links_those_of_its_attribution_and_its_replay(f
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_page_shows_charts_and_every_cell_of_its_tables_and_links_their_files(
-    folder: RunFolder, step: str
-) -> None:
+async def test_a_page_shows_charts_and_every_cell_of_its_tables(folder: RunFolder, step: str) -> None:
     async with evaluator(GatewayStub(), folder.runs) as client:
         page = await client.get(f"/{step}/{folder.name}")
-        links = [html.unescape(link) for link in re.findall(r'href="(/[^"]+table=[^"]+)"', page.text)]
-        files = {link.partition("=")[2]: await client.get(link) for link in links}
-        unknown = await client.get(f"/{step}/{folder.name}?table=other.csv")
     expected = page_of(folder, step)
     assert (page.status_code, page.text.count("<svg viewBox")) == (200, len(expected.svgs))
     assert f'<a href="/runs/{folder.name}">' in page.text
     assert [one.name for one in tables_of(expected.blocks)] == TABLES[step]
     for table in tables_of(expected.blocks):
         assert all(cell in html.unescape(page.text) for cell in cells(table))
-        rows = list(csv.reader(files[f"{table.name}.csv"].text.splitlines()))
-        assert rows == [["" if cell == "–" else cell for cell in row] for row in table.rows]
-        assert "\\toprule" in files[f"{table.name}.tex"].text
     assert all(page.headers[name] == value for name, value in PAGE_HEADERS.items())
-    assert unknown.status_code == 404
 
 
 async def test_the_winner_is_shown_as_a_pipeline_that_can_be_copied(folder: RunFolder) -> None:
@@ -131,10 +122,7 @@ async def test_a_run_over_several_datasets_has_the_pages_of_each(folder: RunFold
     (suite / SUITE).write_text("{}")
     async with evaluator(GatewayStub(), folder.runs) as client:
         pages = [await client.get(f"/{step}/{suite.name}/shop") for step in STEPS]
-        table = await client.get(f"/replay/{suite.name}/shop?table=tuned.csv")
     assert [page.status_code for page in pages] == [200, 200]
-    assert f'href="/replay/{suite.name}/shop?table=tuned.csv"' in pages[1].text
-    assert table.text.startswith("pipeline,nDCG@10,")
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -150,9 +138,6 @@ def test_a_file_beside_the_markdown_shows_the_same_and_loads_nothing(folder: Run
     assert headings == re.findall(r"^## (.*)$", markdown, re.MULTILINE)
     assert "default-src 'none'" in page
     assert not re.search(r"<(script|link|iframe|object|img)\b|\bsrc=", page)
-    linked = re.findall(r'href="([^"#]+)"', page)
-    assert sorted(linked) == sorted(f"{step}/{name}.{kind}" for name in TABLES[step] for kind in ("csv", "tex"))
-    assert all((folder.path / link).is_file() for link in linked)
     assert all((folder.path / path).read_text(encoding="utf-8") == svg for path, svg in expected.svgs.items())
 
 

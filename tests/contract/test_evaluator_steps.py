@@ -9,8 +9,8 @@ import pytest
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import ingest_step, quality_step, rank_step
 from evaluator.experiments.experiment import Experiment
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.report_step import report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.prepared_run import expect_same_corpus, load_dataset, sampled_documents

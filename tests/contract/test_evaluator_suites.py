@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
 from evaluator.datasets.catalogue import load_catalogue
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 from evaluator.report.suite_summary import SuiteSummary
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop

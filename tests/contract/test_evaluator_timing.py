@@ -12,10 +12,10 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import Gates, judge_gates
 from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.measured_processes import measured_processes, record_stack
-from evaluator.report.page import render_report_markdown, render_table
 from evaluator.report.pipeline_report import gated_figures
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.report_page import render_report_markdown, render_table
+from evaluator.report.report_step import report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.machine_counters import CountedMachine

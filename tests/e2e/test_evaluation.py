@@ -12,8 +12,8 @@ from evaluator.client.client import GatewayClient, connected
 from evaluator.comparison.comparing import ComparisonSettings, compare
 from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiments.experiment import Experiment, experiment_path, read_experiment
-from evaluator.report.page import render_report_markdown
-from evaluator.report.report import Report
+from evaluator.report.report_page import render_report_markdown
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import IngestReport
 from gateway.app import build_app as build_gateway

@@ -256,10 +256,3 @@ async def test_the_title_of_a_collection_is_shown_and_not_run(
             await page.goto(address + path)
             await expect(page.get_by_text(hostile.name).first).to_be_visible(timeout=SLOW_MS)
             await expect_sound(page)
-
-
-async def test_links_of_a_table_fetch_its_files(browser: Browser, address: str, run: str) -> None:
-    async with opened_page(browser, 1280) as page:
-        await page.goto(f"{address}/runs/{run}")
-        await page.get_by_role("link", name="LaTeX").first.click()
-        await expect(page.locator("body")).to_contain_text("\\toprule")

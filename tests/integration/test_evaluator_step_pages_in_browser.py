@@ -64,8 +64,6 @@ async def test_where_documents_were_lost_and_what_a_replay_found_is_a_click_away
         await expect(page.get_by_role("row", name="honest, on held-out queries")).to_be_visible()
         await expect(page.get_by_role("group", name="The chosen pipeline")).to_contain_text("name: replayed")
         await expect_sound(page)
-        await page.get_by_role("link", name="LaTeX").first.click()
-        await expect(page.locator("body")).to_contain_text("\\toprule")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])

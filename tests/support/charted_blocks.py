@@ -11,6 +11,11 @@ def flat(blocks: Iterable[Block]) -> Iterator[Block]:
         yield from flat(block.blocks) if isinstance(block, FoldedBlocks) else (block,)
 
 
+def tables_of(blocks: Iterable[Block]) -> Iterator[Table]:
+    """Yields the tables among the blocks, folded ones too."""
+    return (block for block in flat(blocks) if isinstance(block, Table))
+
+
 def charts_without_table(blocks: Iterable[Block]) -> list[str]:
     """Returns the charts that have no table on either side before the next heading; charts in a row share one."""
     marks = [one for one in flat(blocks) if isinstance(one, ChartImage | Table | Heading)]

@@ -4,11 +4,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from evaluator.load.capacity import CapacityReport, multiple_rows
 from evaluator.load.load_report import LOAD, LoadReport
-from evaluator.load.page.capacity_section import CAPACITY_SHOWS, capacity_file
 from evaluator.load.page.charts import CHARTS_SHOWN, path_rows
-from evaluator.load.page.cost_table import cost_rows
 from evaluator.load.page.tables import (
     PERCENTILES,
+    cost_rows,
     load_rows,
     load_warnings,
     percentile_rows,
@@ -27,10 +26,11 @@ from evaluator.pages.page_blocks import (
     Table,
     filled,
 )
-from evaluator.pages.stacked_times_chart import PATH
-from evaluator.steps.shown_step import ShownStep
+from evaluator.pages.step_page import ShownStep
+from evaluator.pages.time_breakdown import PATH
 
 SPECTRUM_SHOWS = "Latency by percentile"
+CAPACITY_SHOWS = "Goodput and latency around the capacity"
 PLANNED = (
     "Requests at planned times, whether or not earlier ones were answered. Times count from the planned send time; a "
     "request without an answer in time counts with its deadline and as an empty ranking. Stages, slowest "
@@ -43,7 +43,7 @@ def load_blocks(load: LoadReport, charts: Collection[str]) -> list[Block]:
     return [
         Heading("Load"),
         Prose(PLANNED),
-        *(block for one in load.capacities for block in capacity_blocks(one, charts)),
+        *(block for capacity in load.capacities for block in capacity_blocks(capacity, charts)),
         *(_points(load, charts) if load.points else ()),
         *(Caution(line) for line in load_warnings(load)),
     ]
@@ -52,12 +52,18 @@ def load_blocks(load: LoadReport, charts: Collection[str]) -> list[Block]:
 LOAD_STEP = ShownStep("load", LOAD, LoadReport, load_blocks)
 
 
-def capacity_blocks(found: CapacityReport, charts: Collection[str]) -> Iterator[Block]:
+def capacity_file(pipeline: str) -> str:
+    """Returns the name of the chart of a pipeline's capacity in load/."""
+    return f"capacity-{pipeline}.svg"
+
+
+def capacity_blocks(capacity: CapacityReport, charts: Collection[str]) -> Iterator[Block]:
     """Yields the capacity of a pipeline, and its figures at multiples of it."""
-    yield Sentence(found.sentence)
-    yield from _chart_images({capacity_file(found.pipeline): f"{CAPACITY_SHOWS}: {found.pipeline}"}, charts)
-    name, caption = f"load-capacity-{found.pipeline}", f"{found.pipeline} at multiples of its capacity"
-    yield from filled(Table(name, caption, multiple_rows(found)))
+    name = capacity.pipeline
+    yield Sentence(capacity.sentence)
+    yield from _chart_images({capacity_file(name): f"{CAPACITY_SHOWS}: {name}"}, charts)
+    caption = f"{name} at multiples of its capacity"
+    yield from filled(Table(f"load-capacity-{name}", caption, multiple_rows(capacity)))
 
 
 def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
@@ -73,8 +79,8 @@ def figure_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     """
     yield Table("load", "Every pipeline under each kind of traffic", load_rows(load))
     yield from _chart_images({"rates.svg": "nDCG@10 and p99 against the offered rate"}, charts)
-    for number, one in enumerate(load.best_under, start=1):
-        yield from _best(number, one)
+    for number, best in enumerate(load.best_under, start=1):
+        yield from _best(number, best)
     yield from filled(Table("load-ratios", "How many times as long one pipeline takes as another", ratio_rows(load)))
     yield from filled(Table("load-repeats", "Medians over the repeats of the load", repeat_rows(load)))
     yield from filled(Table("load-costs", "CPU time of a request under load", cost_rows(load)))
@@ -95,9 +101,9 @@ def path_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
         yield FoldedBlocks("Where the time goes, in figures", path)
 
 
-def _best(number: int, found: BestUnder) -> Iterator[Block]:
-    yield Sentence(found.sentence)
-    yield Table(f"load-best-{number}", f"p99 within {found.bound_ms:g} ms at {found.rate:g}/s", best_under_rows(found))
+def _best(number: int, best: BestUnder) -> Iterator[Block]:
+    yield Sentence(best.sentence)
+    yield Table(f"load-best-{number}", f"p99 within {best.bound_ms:g} ms at {best.rate:g}/s", best_under_rows(best))
 
 
 def _chart_images(charts: Mapping[str, str], files: Collection[str]) -> list[Block]:

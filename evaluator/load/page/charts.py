@@ -1,84 +1,79 @@
-"""Draws the charts of a load as SVG: nDCG@10 and p99 against the rate, latency by percentile, and stages. Pure."""
+"""Draws the charts of a load: quality and p99 against the rate, percentiles, stages, what a capacity holds. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
+from evaluator.load.capacity import CapacityMultiple, CapacityReport
 from evaluator.load.load_report import LoadReport
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.pages.stacked_times_chart import PIECES, StackedTimes, piece_rows, stacked_times_chart
-from evaluator.pages.svg_chart import LEGEND_PX, Drawing, Scale, chart_number, colour, round_step
+from evaluator.pages.plotted_svg import LIGHT, WIDTH, PlottedImage, chart_number, logarithmic, plotted_svg, series_look
+from evaluator.pages.time_breakdown import PIECES, StackedTimes, piece_rows, stacked_times_chart
 from evaluator.runs.latency import DOUBTFUL
 
-WIDTH = 860.0
-LEFT, RIGHT = 70.0, 690.0  # of the plotted area; names of pipelines stand right of it
-PANEL = 200.0
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 # The same share of the samples lies beyond the last percentile that is drawn as beyond a p99 of 662.
 LEAST_BEYOND = 6.62
 CHARTS_SHOWN = 4  # more fill several screens, and stand behind a summary
+SHARES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)  # labelled, of the requests below a percentile
+NO_P99 = "No p99: fewer than 662 requests."
+DASHED = f"Dashed, {DOUBTFUL}: times that do not hold."
+CUT_OFF = "A line ends where fewer than seven requests are beyond."
 Spectrum = Sequence[tuple[float, float]]  # share of the requests below, milliseconds
 
 
 def rates_chart(report: LoadReport) -> str | None:
     """Draws nDCG@10 above p99, both against the offered rate. None without a point at a rate."""
-    points = [point for point in report.points if point.rate is not None]
+    points = sorted((one for one in report.points if one.rate is not None), key=_rate)
     if not points:
         return None
-    pipelines = list(dict.fromkeys(point.pipeline for point in points))
-    numbers = {name: number for number, name in enumerate(pipelines)}
-    missing = [name for name in pipelines if any(_p99(one) is None for one in points if one.pipeline == name)]
-    band = LEGEND_PX * len(missing) + (26 if missing else 0)
-    upper, lower = 74.0, 74.0 + PANEL + 62
-    bottom = lower + band + PANEL
-    drawing = Drawing(WIDTH, bottom + 82, "Quality and latency of the same requests against load", _described(points))
-    rates = sorted({point.rate or 0.0 for point in points})
-    x = _rate_scale(rates)
-    ticks = [(rate, f"{rate:g}") for rate in rates]
-    drawing.text(
-        LEFT, upper - 12, "nDCG@10 over all requests (late, failed, dropped: 0), of one draw of queries at every rate"
-    )
-    _quality_panel(drawing, points, numbers, x, upper)
-    drawing.horizontal_axis(x, upper + PANEL, ticks, "")
-    drawing.text(LEFT, lower - 12, "p99 in ms, from the planned send time (bars: 95 % intervals)")
-    if missing:
-        _missing_band(drawing, points, numbers, missing, x, lower)
-    _tail_panel(drawing, points, numbers, x, lower + band)
-    drawing.horizontal_axis(x, bottom, ticks, "offered rate, requests a second")
-    drawing.text(LEFT, bottom + 64, _legend_of_missing(points), "soft")
-    return drawing.svg()
+    title = "Quality and latency of the same requests against load"
+    with plotted_svg(WIDTH, 6.4, title, "; ".join(map(_described, points)), panels=2) as plot:
+        upper, lower = plot.panels
+        for number, name in enumerate(dict.fromkeys(point.pipeline for point in report.points if point in points)):
+            own = [point for point in points if point.pipeline == name]
+            rates, held = [_rate(point) for point in own], all(point.timing_valid for point in own)
+            upper.plot(rates, [_or_gap(point.quality.ndcg_at_10) for point in own], label=name, **series_look(number))
+            tails = [_or_gap(_p99(point)) for point in own]
+            label = name if held else f"{name} {DOUBTFUL}"
+            lower.plot(rates, tails, **series_look(number, held))
+            for point in own:
+                lower.plot([_rate(point)] * 2, _interval(point), **series_look(number, held) | {"marker": "_"}, lw=1)
+            upper.get_lines()[-1].set_label(label)
+        _rate_axis(plot, [_rate(point) for point in points])
+        upper.set_title("nDCG@10 over all requests (late, failed, dropped: 0)")
+        lower.set_title("p99 in ms, from the planned send time (bars: 95 %)")
+        _latency_axis(lower, [end for point in points for end in _interval(point)])
+        notes = [NO_P99] * any(_p99(point) is None for point in points)
+        notes += [DASHED] * any(not point.timing_valid for point in points)
+        lower.set_xlabel("\n".join(["offered rate, requests a second", *notes]))
+        plot.legend()
+    return plot.svg
 
 
 def spectrum_chart(traffic: str, points: Sequence[LoadPointReport], spectra: Mapping[str, Spectrum]) -> str:
     """Draws latency against percentile, the tail widened as wrk2's spectrum. `spectra`: by pipeline."""
-    top, bottom = 60.0, 60.0 + 300
-    drawing = Drawing(
-        WIDTH,
-        bottom + 80,
-        f"Latency by percentile: {traffic}",
-        "Milliseconds from the planned send time, by share of the requests that took no longer.",
-    )
-    values = [ms for spectrum in spectra.values() for _, ms in spectrum]
-    x = Scale(0.0, max(_nines(share) for spectrum in spectra.values() for share, _ in spectrum), LEFT, RIGHT)
-    y = latency_scale(values, bottom, top)
-    drawing.vertical_axis(y, LEFT, RIGHT, [(value, chart_number(value)) for value in y.ticks()])
-    labels = []
-    for number, point in enumerate(points):
-        line = [(x.at(_nines(share)), y.at(ms)) for share, ms in spectra[point.pipeline]]
-        drawing.line(line, f"line {colour(number)}{'' if point.timing_valid else ' dashed'}")
-        mark = "" if point.timing_valid else f" {DOUBTFUL}"
-        labels.append((number, f"{point.pipeline}{mark}", line[-1][1]))
-    drawing.series_labels(RIGHT + 20, labels, top, bottom)
-    shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999]
-    drawing.horizontal_axis(
-        x, bottom, [(_nines(one), f"{one * 100:.7g} %") for one in shares if _nines(one) <= x.high], ""
-    )
-    drawing.text((LEFT + RIGHT) / 2, bottom + 38, "share of the requests that took no longer", "soft", "middle")
-    drawing.text(LEFT, top - 14, "ms")
-    note = "A line ends where fewer than seven requests are left beyond it."
-    if not all(point.timing_valid for point in points):
-        note += f" Dashed, {DOUBTFUL}: times that do not hold."
-    drawing.text(LEFT, bottom + 62, note, "soft")
-    return drawing.svg()
+    title = f"Latency by percentile: {traffic}"
+    described = "Milliseconds from the planned send time, by share of the requests that took no longer."
+    with plotted_svg(WIDTH, 4.2, title, described) as plot:
+        axes = plot.axes
+        for number, point in enumerate(points):
+            spectrum = spectra[point.pipeline]
+            label = point.pipeline if point.timing_valid else f"{point.pipeline} {DOUBTFUL}"
+            look = series_look(number, point.timing_valid) | {"marker": "", "label": label}
+            axes.plot([_nines(share) for share, _ in spectrum], [ms for _, ms in spectrum], **look)
+        last = max(_nines(share) for spectrum in spectra.values() for share, _ in spectrum)
+        shown = [share for share in SHARES if _nines(share) <= last]
+        axes.set_xlim(0, last * 1.02)
+        axes.set_xticks([_nines(share) for share in shown], [f"{share * 100:.7g} %" for share in shown])
+        _latency_axis(axes, [ms for spectrum in spectra.values() for _, ms in spectrum])
+        axes.set_ylabel("ms")
+        doubts = "" if all(point.timing_valid for point in points) else f"\n{DASHED}"
+        axes.set_xlabel(f"share of the requests that took no longer\n{CUT_OFF}{doubts}")
+        plot.legend()
+    return plot.svg
 
 
 def drawn_share(point: LoadPointReport) -> float:
@@ -88,153 +83,46 @@ def drawn_share(point: LoadPointReport) -> float:
     return most if point.loop == "open" else min(most, 0.95)
 
 
-def _quality_panel(
-    drawing: Drawing, points: Sequence[LoadPointReport], numbers: Mapping[str, int], x: Scale, top: float
-) -> None:
-    values = [value for point in points if (value := point.quality.ndcg_at_10) is not None]
-    if not values:
-        return
-    low, high = min(values), max(values)
-    # From 0, unless all values lie close together: then their differences are what is to be seen.
-    low = 0.0 if low < high * 0.6 else max(0.0, low - 0.02)
-    high = min(1.0, high + 0.02)
-    step = round_step((high - low) / 5)
-    y = Scale(math.floor(low / step) * step, math.ceil(high / step - 1e-9) * step, top + PANEL, top)
-    drawing.vertical_axis(
-        y, LEFT, RIGHT, [(value, f"{value:.2f}" if step >= 0.01 else f"{value:.3f}") for value in y.ticks()]
-    )
-    labels = []
-    for name, number in numbers.items():
-        line = [(x.at(one.rate or 0.0), y.at(one.quality.ndcg_at_10)) for one in _of(points, name)
-                if one.quality.ndcg_at_10 is not None]  # fmt: skip
-        labels += _series(drawing, number, name, line)
-    drawing.series_labels(RIGHT + 20, labels, top, top + PANEL)
-
-
-def _tail_panel(
-    drawing: Drawing, points: Sequence[LoadPointReport], numbers: Mapping[str, int], x: Scale, top: float
-) -> None:
-    tails = [tail for point in points if (tail := _p99(point)) is not None]
-    if not tails:
-        drawing.text((LEFT + RIGHT) / 2, top + PANEL / 2, "no p99 to draw", "soft", "middle")
-        return
-    bounds = [bound for point in points if _p99(point) is not None for bound in _interval(point)]
-    y = latency_scale([*tails, *bounds], top + PANEL, top)
-    drawing.vertical_axis(y, LEFT, RIGHT, [(value, chart_number(value)) for value in y.ticks()])
-    labels = []
-    for name, number in numbers.items():
-        label: list[tuple[int, str, float]] = []
-        # A line does not cross a point without p99.
-        for measured, run in groupby(_of(points, name), key=lambda one: _p99(one) is not None):
-            if measured:
-                places, held = [], []
-                for one in run:
-                    place, look = x.at(one.rate or 0.0), "" if one.timing_valid else " dashed"
-                    drawing.line(
-                        [(place, y.at(bound)) for bound in _interval(one)], f"line thin {colour(number)}{look}"
-                    )
-                    places.append((place, y.at(_p99(one) or 0.0)))
-                    held.append(one.timing_valid)
-                label = _series(drawing, number, name, places, held)
-        labels += label
-    drawing.series_labels(RIGHT + 20, labels, top, top + PANEL)
-
-
-def _series(
-    drawing: Drawing, number: int, name: str, line: Sequence[tuple[float, float]], held: Sequence[bool] = ()
-) -> list[tuple[int, str, float]]:
-    """Draws a line with its marks; returns its label, if there is anything to name.
-
-    `held`: whether the time of each place holds; without it, all do. Beside one that does not, the line is dashed.
-    """
-    if not line:
-        return []
-    if all(held):
-        drawing.line(line, f"line {colour(number)}")
-    for (one, sure), (other, other_sure) in pairwise(zip(line, held, strict=False)):
-        if not all(held):
-            drawing.line([one, other], f"line {colour(number)}{'' if sure and other_sure else ' dashed'}")
-    for place, sure in zip(line, held or [True] * len(line), strict=True):
-        drawing.mark(number, *place, "mark" if sure else "hollow")
-    return [(number, name if all(held) else f"{name} {DOUBTFUL}", line[-1][1])]
-
-
-def _missing_band(
-    drawing: Drawing,
-    points: Sequence[LoadPointReport],
-    numbers: Mapping[str, int],
-    missing: Sequence[str],
-    x: Scale,
-    top: float,
-) -> None:
-    """Marks the points without p99 above the panel, a row a pipeline."""
-    drawing.rectangle(LEFT, top, RIGHT - LEFT, LEGEND_PX * len(missing) + 6, "band")
-    drawing.text(LEFT - 8, top + 15, "no p99", "soft", "end")
-    for row, name in enumerate(missing):
-        y = top + 11 + row * LEGEND_PX
-        for point in _of(points, name):
-            if _p99(point) is None:
-                drawing.mark(numbers[name], x.at(point.rate or 0.0), y, "hollow")
-        drawing.text(RIGHT + 30, y + 4, name, "soft")
-
-
-def _legend_of_missing(points: Sequence[LoadPointReport]) -> str:
-    """Explains the marks of points without p99, and of times that do not hold."""
-    notes = []
-    if any(_p99(point) is None for point in points):
-        notes.append("No p99: fewer than 662 requests.")
-    if any(not point.timing_valid and _p99(point) is not None for point in points):
-        notes.append(f"Dashed, {DOUBTFUL}: times that do not hold (load.md has the reasons).")
-    return " ".join(notes)
-
-
-def _rate_scale(rates: Sequence[float]) -> Scale:
-    """Returns the scale of rates: even from 0, or logarithmic where they span more than a decade."""
-    low, high = min(rates), max(rates)
-    if high > low * 10:
-        return Scale(low / 1.3, high * 1.3, LEFT, RIGHT, logarithmic=True)
-    return Scale(0.0, high * 1.08, LEFT, RIGHT)
-
-
-def latency_scale(values: Sequence[float], bottom: float, top: float) -> Scale:
-    """Returns a logarithmic scale of milliseconds, at least wide enough for two labelled ticks."""
-    positive = [value for value in values if value > 0] or [1.0]
-    low, high = min(positive) / 1.25, max(positive) * 1.25
-    middle = math.sqrt(low * high)
-    return Scale(min(low, middle / 3), max(high, middle * 3), bottom, top, logarithmic=True)
-
-
-def _of(points: Sequence[LoadPointReport], pipeline: str) -> list[LoadPointReport]:
-    return sorted((one for one in points if one.pipeline == pipeline), key=lambda one: one.rate or 0.0)
-
-
-def _p99(point: LoadPointReport) -> float | None:
-    return point.latency_ms.p99.unchecked_ms
-
-
-def _mark(point: LoadPointReport) -> str:
-    return "" if point.timing_valid else DOUBTFUL
-
-
-def _interval(point: LoadPointReport) -> tuple[float, float]:
-    tail = _p99(point) or 0.0
-    return point.latency_ms.intervals.get("p99") or (tail, tail)
-
-
-def _nines(share: float) -> float:
-    """Returns the place of a share on the axis: each further nine takes the same length."""
-    return -math.log10(1 - share)
-
-
-def _described(points: Sequence[LoadPointReport]) -> str:
-    def described(point: LoadPointReport) -> str:
-        ndcg, tail = point.quality.ndcg_at_10, _p99(point)
-        return (
-            f"{point.pipeline} at {point.rate:g}/s: nDCG@10 {'–' if ndcg is None else f'{ndcg:.4f}'}, "
-            f"p99 {'none' if tail is None else f'{chart_number(tail)}{_mark(point)} ms'}"
-        )
-
-    return "; ".join(described(point) for point in points)
+def capacity_chart(report: CapacityReport) -> str | None:
+    """Draws goodput above p95 and p99, both against the offered rate. None where no capacity was found."""
+    capacity, points = report.found.rate, report.multiples
+    if capacity is None or not points:
+        return None
+    title = f"{report.pipeline}: goodput and latency around the capacity"
+    described = f"{report.sentence} {'; '.join(map(_multiple_words, points))}"
+    with plotted_svg(WIDTH, 6.6, title, described, panels=2) as plot:
+        upper, lower = plot.panels
+        rates, held = [one.rate for one in points], all(one.timing_valid for one in points)
+        top = max(one.goodput for one in points) * 1.3 or 1.0
+        whole = [rate for rate in rates if rate <= top]
+        upper.plot(whole, whole, color=LIGHT["soft"], linewidth=0.8, label="every request in time")
+        upper.plot(rates, [one.goodput for one in points], label="in time", **series_look(0))
+        upper.plot(rates, [one.ndcg_a_second for one in points], label="nDCG@10", **series_look(1))
+        lower.plot(rates, [_or_gap(one.p99_ms) for one in points], label="p99", **series_look(2, held))
+        lower.plot(rates, [_or_gap(one.p95_ms) for one in points], label="p95", **series_look(3, held))
+        searched = [(one.rate, one.p99_ms) for one in report.found.measured if one.p99_ms is not None]
+        searched = [(rate, ms) for rate, ms in searched if rate <= max(rates)]
+        look = series_look(4, held=False) | {"linestyle": "", "label": "p99 in the search"}
+        lower.plot([rate for rate, _ in searched], [ms for _, ms in searched], **look)
+        lower.axhline(report.found.bound_ms, color=LIGHT["soft"], linestyle="--", linewidth=1)
+        marked = [
+            (capacity, f"capacity {capacity:g}/s"),
+            *([] if report.knee is None else [(report.knee, f"knee {report.knee:g}/s")]),
+        ]
+        for (rate, label), side in zip(sorted(marked), ("right", "left")[-len(marked) :], strict=True):
+            for axes in plot.panels:
+                axes.axvline(rate, color=LIGHT["soft"], linestyle=":", linewidth=1)
+            upper.text(rate, top, f" {label} ", ha=side, va="top")
+        upper.set_ylim(0, top)
+        _rate_axis(plot, rates)
+        times = [ms for one in points for ms in (one.p95_ms, one.p99_ms) if ms is not None]
+        _latency_axis(lower, [report.found.bound_ms, *times, *(ms for _, ms in searched)])
+        upper.set_title("a second: answers in time, and their nDCG@10")
+        lower.set_title(f"ms from the planned send time (the bound: {report.found.bound_ms:g})")
+        notes = [NO_P99] * any(one.p99_ms is None for one in points) + [DASHED] * (not held)
+        lower.set_xlabel("\n".join(["offered rate, requests a second", *notes]))
+        plot.legend()
+    return plot.svg
 
 
 def stages_chart(report: LoadReport) -> str | None:
@@ -245,7 +133,7 @@ def stages_chart(report: LoadReport) -> str | None:
 def path_rows(report: LoadReport) -> list[list[str]]:
     """Returns a header and what the chart shows, a piece a row."""
     header = ["pipeline", "traffic", *PIECES]
-    return [header, *([one.group, one.name, *row] for one in _bars(report) for row in piece_rows(one))]
+    return [header, *([bar.group, bar.name, *row] for bar in _bars(report) for row in piece_rows(bar))]
 
 
 def _bars(report: LoadReport) -> list[StackedTimes]:
@@ -253,3 +141,61 @@ def _bars(report: LoadReport) -> list[StackedTimes]:
         StackedTimes(point.pipeline, point.traffic_in_words, point.path_ms, point.timing_valid)
         for point in report.points
     ]
+
+
+def _rate_axis(plot: PlottedImage, rates: Sequence[float]) -> None:
+    """Gives the panels one scale of rates: even from 0, or logarithmic where they span more than a decade."""
+    low, high = min(rates), max(rates)
+    for axes in plot.panels:
+        if high > low * 10 > 0:
+            logarithmic(axes.xaxis, low / 1.3, high * 1.3)
+        else:
+            axes.set_xlim(0, high * 1.08)
+        axes.grid(axis="y")
+
+
+def _latency_axis(axes: "Axes", values: Sequence[float]) -> None:
+    """Gives an axis a logarithmic scale of milliseconds, at least wide enough for two labelled ticks."""
+    positive = [value for value in values if value > 0] or [1.0]
+    low, high = min(positive) / 1.25, max(positive) * 1.25
+    middle = math.sqrt(low * high)
+    logarithmic(axes.yaxis, min(low, middle / 3), max(high, middle * 3))
+    axes.grid(axis="y")
+
+
+def _rate(point: LoadPointReport) -> float:
+    return point.rate or 0.0
+
+
+def _p99(point: LoadPointReport) -> float | None:
+    return point.latency_ms.p99.unchecked_ms
+
+
+def _interval(point: LoadPointReport) -> tuple[float, ...]:
+    """Returns the interval of the p99, or it alone twice; nothing without one."""
+    tail = _p99(point)
+    return (math.nan, math.nan) if tail is None else point.latency_ms.intervals.get("p99") or (tail, tail)
+
+
+def _or_gap(value: float | None) -> float:
+    """Returns a value as it is drawn: a line does not cross a place without one."""
+    return math.nan if value is None else value
+
+
+def _nines(share: float) -> float:
+    """Returns the place of a share on the axis: each further nine takes the same length."""
+    return -math.log10(1 - share)
+
+
+def _described(point: LoadPointReport) -> str:
+    ndcg = "–" if point.quality.ndcg_at_10 is None else f"{point.quality.ndcg_at_10:.4f}"
+    return f"{point.pipeline} at {point.rate:g}/s: nDCG@10 {ndcg}, p99 {_ms_words(_p99(point), point.timing_valid)}"
+
+
+def _multiple_words(one: CapacityMultiple) -> str:
+    p95, p99 = (_ms_words(ms, one.timing_valid) for ms in (one.p95_ms, one.p99_ms))
+    return f"at {one.rate:g}/s {one.goodput:.1f} in time a second, p95 {p95}, p99 {p99}"
+
+
+def _ms_words(ms: float | None, valid: bool) -> str:
+    return "none" if ms is None else f"{chart_number(ms)}{'' if valid else DOUBTFUL} ms"

@@ -1,9 +1,12 @@
 """Builds the tables of a load, and the sentences about it. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from evaluator.load.capacity import BEYOND, VERIFICATIONS, CapacityReport
 from evaluator.load.load_report import LoadReport
 from evaluator.load.points.point_report import LoadPointReport, missing_cpu
+from evaluator.machine.machine_conditions import joined_conditions
+from evaluator.machine.process_costs import cpu_cells, process_names
 from evaluator.runs.latency import DOUBTFUL, MARKED, Timed
 
 HEADER = (
@@ -11,6 +14,10 @@ HEADER = (
     "nDCG@10", "requests", "late", "failed", "dropped", "degraded", "re-ranked", "timing",
 )  # fmt: skip
 
+MEASURED_HEADER = (
+    "pipeline", "traffic", "timing", "send lag p99 ms", "generator CPU", "priority", "foreign CPU", "steal",
+    "throttling", "busy windows",
+)  # fmt: skip
 PERCENTILES = f"p99 needs 662 requests, p99.9 needs 7,000. {DOUBTFUL}: times that do not hold."
 TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
 
@@ -93,6 +100,50 @@ def repeat_rows(report: LoadReport) -> list[list[str]]:
         for name, one in point.repeats.items()
     ]
     return [["pipeline", "rate", "figure", "median", "from", "to", "confidence", "repeats"], *rows]
+
+
+def cost_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header, and CPU milliseconds a request, a row a point; no row without a cost."""
+    names = process_names(point.cost for point in report.points if point.cost is not None)
+    head = ["pipeline", "rate", "CPU ms a request", *names, "requests", "lost"]
+    points = report.points if names else ()
+    return [head, *([point.pipeline, point.traffic_in_words, *cpu_cells(point.cost, names)] for point in points)]
+
+
+def overview_rows(capacities: Sequence[CapacityReport]) -> list[list[str]]:
+    """Returns a header and the capacity of each pipeline, a row each."""
+    rows = [["pipeline", "p99 bound ms", "capacity", "verified", "knee", *(f"{at:g}x" for at in BEYOND)]]
+    for report in capacities:
+        capacity, points = report.found, {point.multiple: point for point in report.multiples}
+        rate = capacity.outcome if capacity.rate is None else f"{capacity.rate:g}/s"
+        verified = "–" if capacity.rate is None else f"{capacity.verified} of {VERIFICATIONS}"
+        knee = "–" if report.knee is None else f"{report.knee:g}/s"
+        beyond = [
+            f"{points[at].goodput:.1f} ({points[at].ndcg_a_second:.1f})" if at in points else "–" for at in BEYOND
+        ]
+        rows.append([report.pipeline, f"{capacity.bound_ms:g}", rate, verified, knee, *beyond])
+    return rows
+
+
+def measured_point_rows(report: LoadReport) -> list[list[str]]:
+    """Returns a header, and how the generators and the machine did, a row a point."""
+    rows = [list(MEASURED_HEADER)]
+    for point in report.points:
+        lag, machine = point.generators.send_lag_p99_ms, joined_conditions(point.conditions)
+        shares = (machine.foreign, machine.steal, machine.throttled)
+        rows.append(
+            [
+                point.pipeline,
+                point.traffic_in_words,
+                "valid" if point.timing_valid else MARKED,
+                "–" if lag is None else f"{lag:.2f}",
+                f"{point.generators.cpu:.1%}",
+                "real-time" if point.generators.real_time else "normal",
+                *map(_share, shares),
+                f"{machine.busy_windows} of {machine.windows}",
+            ]
+        )
+    return rows
 
 
 def _row(point: LoadPointReport) -> list[str]:

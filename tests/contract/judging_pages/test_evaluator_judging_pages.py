@@ -13,8 +13,8 @@ from evaluator.datasets.text_files import sha256
 from evaluator.judging.session import JudgingSession
 from evaluator.machine.process_costs import PipelineCost
 from evaluator.report.recommendation import Bounds
-from evaluator.report.report import Report
-from evaluator.report.step import ReportChoices, report_step
+from evaluator.report.report_step import ReportChoices, report_step
+from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.pipeline_costs import CostReport
 from tests.support.evaluator_service import evaluator, hanging

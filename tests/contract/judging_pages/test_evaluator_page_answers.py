@@ -1,7 +1,5 @@
 """What the addresses of pages answer to requests for files, to HEAD, to odd numbers, and while a run is measured."""
 
-import html
-import re
 from pathlib import Path
 
 import httpx
@@ -24,33 +22,14 @@ async def there(client: httpx.AsyncClient, address: str) -> httpx.Response:
     raise AssertionError("it was not computed")
 
 
-def expect_not_yet(answer: httpx.Response) -> None:
-    assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json"), answer.text
-    assert int(answer.headers["retry-after"]) > 0
-    assert "ask for this file again" in answer.json()["detail"]
-
-
-async def test_a_file_of_a_comparison_that_is_computed_is_not_yet_there_and_no_page_in_its_place(
-    client: httpx.AsyncClient, run: str, runs: Path
-) -> None:
-    address = f"/compare?runs={run}&table=pairs.csv"
-    with held_back(runs / run / "answers" / "bad.jsonl"):
-        file, page = await client.get(address), await client.get(f"/compare?runs={run}")
-    expect_not_yet(file)
-    assert (page.status_code, page.headers["refresh"]) == (200, "2")
-    assert (await there(client, address)).text.startswith("pair,queries,")
-
-
-async def test_a_file_of_a_run_that_is_measured_is_not_yet_there_and_its_page_says_why(
-    client: httpx.AsyncClient, run: str, runs: Path
-) -> None:
+async def test_the_page_of_a_run_that_is_measured_says_so(client: httpx.AsyncClient, run: str, runs: Path) -> None:
     quality = runs / run / "quality.json"
     fresh = quality.read_text()
     with held_back(runs / run / "answers" / "good.jsonl"):
         waiting = await client.post(f"/measure/{run}", data={"session": ""})
         before = await client.get(f"/runs/{run}")
         quality.write_text(fresh + "\n")  # as between the figures and the report
-        between, file = await client.get(f"/runs/{run}"), await client.get(f"/tables/{run}/pipelines.csv")
+        between = await client.get(f"/runs/{run}")
     after = await there(client, waiting.headers["refresh"].partition("url=")[2])
     shown = await client.get(f"/runs/{run}")
     assert (after.status_code, shown.status_code) == (303, 200)
@@ -60,7 +39,6 @@ async def test_a_file_of_a_run_that_is_measured_is_not_yet_there_and_its_page_sa
     assert "is not the one that report.json was made from" not in between.text
     assert "report again</button>" not in between.text
     assert "being measured now" not in shown.text
-    expect_not_yet(file)
 
 
 async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -> None:
@@ -69,7 +47,7 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
         await judged(client, path, "1")
         session = session_of(path)
         await there(client, f"/compare?runs={run}")
-        paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", f"/tables/{run}/pipelines.csv", "/pages/style.css"]
+        paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", "/pages/style.css"]
         paths += [f"/compare?runs={run}", "/judge", f"/judge/{session}", path]
         paths += [f"/measure/{run}", "/runs/none"]
         answers = [(await client.get(one), await client.head(one)) for one in paths]
@@ -83,21 +61,3 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
     assert (over_http.status_code, over_http.content, int(over_http.headers["content-length"]) > 0) == (200, b"", True)
 
 
-async def test_the_examples_of_a_comparison_are_files_too(client: httpx.AsyncClient, run: str) -> None:
-    page = await there(client, f"/compare?runs={run}&examples=2")
-    links = [html.unescape(link) for link in re.findall(r'href="(/compare[^"]+table=example-[^"]+)"', page.text)]
-    files = [await client.get(link) for link in links]
-    rows = re.findall(r'<th scope="row">(f\d+|r\d+)</th>', page.text.partition('id="table-example-1"')[2])
-    assert [link.rpartition("=")[2] for link in links] == [
-        "example-1.csv",
-        "example-1.tex",
-        "example-2.csv",
-        "example-2.tex",
-    ]
-    assert {answer.status_code for answer in files} == {200}
-    assert files[0].text.startswith("document,title,grade,rank: bad,rank: good\r\n")
-    assert files[0].text.splitlines()[1].partition(",")[0] == rows[0]
-    assert "\r\nf1,filler | 1," in files[0].text
-    query = re.search(r"Query (q\d)", page.text)
-    assert query is not None
-    assert rf"\caption{{Documents of query {query[1]}}}" in files[1].text

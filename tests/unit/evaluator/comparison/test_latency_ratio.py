@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evaluator.comparison.latency_ratio import LatencyRatio, latency_ratio
+from evaluator.comparison.comparing import LatencyRatio, latency_ratio
 
 
 def ratio(first: list[float], second: list[float]) -> LatencyRatio:

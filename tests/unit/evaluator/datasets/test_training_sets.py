@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from evaluator.datasets.training_sets import UNLISTED, saw_in_training, trained_on
-from evaluator.pages.page_blocks import tables_of
-from evaluator.report.report import Report
-from evaluator.report.sections import report_blocks
+from evaluator.report.report_page import report_blocks
+from evaluator.report.run_report import Report
 from services.inference.profiles import MODELS_FILE, load_profiles
+from tests.support.charted_blocks import tables_of
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.small_runs import evaluated, planned
 

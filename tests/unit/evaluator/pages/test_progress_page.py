@@ -1,6 +1,6 @@
 """The part of a run's page that changes while it runs."""
 
-from evaluator.pages.environment import page_environment
+from evaluator.pages.html_page import page_environment
 from evaluator.progress import step_progress
 from evaluator.service.job_state import JobState
 from evaluator.service.service_pages import ServicePages, ShownRun

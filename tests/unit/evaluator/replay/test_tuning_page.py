@@ -6,13 +6,14 @@ import numpy as np
 import yaml
 
 from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.page_blocks import Listing, tables_of
+from evaluator.pages.page_blocks import Listing
 from evaluator.pages.step_page import render_step_markdown
 from evaluator.replay.points import VariedPipeline
 from evaluator.replay.tuning_page import replay_page, winner_yaml
 from evaluator.replay.tuning_report import ReplayReport, tried_points
 from evaluator.steps.run_judgments import JudgmentsOrigin
 from services.contracts.pipelines import Pipeline
+from tests.support.charted_blocks import tables_of
 
 LEG = {"kind": "retrieve", "id": "bm25", "backend": "lexical", "top": 50}
 RERANK = {"kind": "rerank", "id": "rerank", "top": 20, "weight": 0.4, "on_failure": "skip"}

@@ -1,4 +1,4 @@
-"""Every chart of a page stands beside a table of what it shows; a large report stays a file to mail."""
+"""Every chart of a page stands beside a table of what it shows."""
 
 import math
 
@@ -6,11 +6,11 @@ import pytest
 
 from evaluator.load.load_report import LoadReport
 from evaluator.load.page.blocks import load_blocks
-from evaluator.load.page.charts import rates_chart, spectrum_chart, stages_chart
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.pages.page_blocks import ChartImage, tables_of
-from evaluator.pages.stacked_times_chart import StackedTimes, piece_rows
-from tests.support.charted_blocks import charts_without_table, flat
+from evaluator.pages.page_blocks import ChartImage
+from evaluator.report.report_page import STEPS
+from evaluator.report.run_report import Report
+from tests.support.charted_blocks import charts_without_table, flat, tables_of
 from tests.support.load_points import load_point, load_report
 from tests.unit.evaluator.load.page.test_capacity_section import found
 
@@ -39,19 +39,7 @@ def test_every_chart_of_a_load_has_a_table_beside_it(load: LoadReport) -> None:
     assert math.fsum(float(row[3]) for row in path) == pytest.approx(sum(load.points[7].path_ms.values()), abs=0.1)
 
 
-def test_pieces_of_the_latency_are_told_with_their_share() -> None:
-    bar = StackedTimes("", "bm25", {"bm25": 30.0, "gap": 10.0}, True)
-    assert list(piece_rows(bar)) == [["bm25", "30.00", "75.0%"], ["gap", "10.00", "25.0%"]]
-    assert next(piece_rows(StackedTimes("", "bm25", {"bm25": 30.0}, False)))[1] == "30.00?"
-
-
-def test_the_charts_of_nine_pipelines_at_ten_rates_take_less_than_half_a_megabyte() -> None:
-    one = load_point()
-    points = [at_rate(one, rate, f"pipeline-{number}") for number in range(9) for rate in range(10, 110, 10)]
-    report = load_report(*points)
-    spectrum = [(1 - 0.01 ** (at / 160), 20.0 + at) for at in range(161)]
-    some = points[::10]
-    drawn = spectrum_chart("10/s", some, {one.pipeline: spectrum for one in some})
-    sizes = [len(rates_chart(report) or ""), len(stages_chart(report) or ""), *[len(drawn)] * 10]
-    assert max(sizes) < 150_000
-    assert sum(sizes) < 500_000
+def test_a_step_fills_the_field_of_its_name_with_its_file() -> None:
+    assert STEPS
+    for step in STEPS:
+        assert Report.model_fields[step.name].annotation == step.model | None

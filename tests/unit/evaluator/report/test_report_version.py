@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evaluator.report.report import Report
+from evaluator.report.run_report import Report
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "report_v1_fields.json"
 FIRST: dict[str, dict[str, list[str]]] = json.loads(GOLDEN.read_text())

@@ -4,13 +4,12 @@ import functools
 
 from evaluator.load.capacity import CapacityReport, FoundCapacity, MeasuredRate, capacity_report
 from evaluator.load.page.blocks import load_blocks
-from evaluator.load.page.capacity_chart import capacity_chart
-from evaluator.load.page.capacity_section import capacity_charts, overview_rows
+from evaluator.load.page.charts import capacity_chart
 from evaluator.load.page.load_page import render_load_page
-from evaluator.pages.inline_markup import chart_html
+from evaluator.load.page.tables import overview_rows
 from evaluator.pages.markdown_page import markdown_parts
 from tests.support.load_points import load_point, load_report
-from tests.support.svg_reading import cut_texts, elements, texts
+from tests.support.svg_reading import texts
 
 BOUND = 500.0
 
@@ -48,24 +47,11 @@ def test_capacity_and_knee_are_marked_in_the_chart() -> None:
     report = found()
     shown = texts(capacity_chart(report))
     assert {"capacity 80/s", f"knee {report.knee:g}/s", "in time", "nDCG@10", "p95", "p99"} <= set(shown)
-
-
-def test_a_telephone_shows_the_chart_whole() -> None:
-    svg = capacity_chart(found())
-    assert 'class="chart narrow"' in chart_html(str(svg), "capacity.svg")
-    assert cut_texts(svg) == []
-
-
-def test_the_tail_is_drawn_where_it_was_measured_and_a_time_that_is_not_valid_is_a_cross() -> None:
-    svg = capacity_chart(found())
-    assert elements(svg, "hollow c3") == 7  # every measurement of the search
-    assert "Hollow: p99 of a measurement of the search." in texts(svg)
-    assert any(text.startswith("Cross: times not valid") for text in texts(svg))
-    assert "p99 needs 662 requests." in texts(svg)
+    assert {"No p99: fewer than 662 requests.", "Dashed, ?: times that do not hold."} <= set(shown)
 
 
 def test_a_search_without_a_capacity_has_no_chart_and_its_sentence_stands_in_the_section() -> None:
-    assert list(capacity_charts([unknown()])) == []
+    assert capacity_chart(unknown()) is None
     page = render_load_page("shop", load_report(load_point()).model_copy(update={"capacities": (unknown(),)}), ())
     assert "This machine cannot tell which rate dense carries with p99 <= 500 ms: at 10/s: steal." in page
     assert overview_rows([unknown()])[1][2] == "cannot tell"
@@ -91,9 +77,8 @@ def test_the_page_of_a_search_that_found_nothing_has_no_empty_tables() -> None:
 
 def test_the_page_shows_the_chart_of_each_capacity_before_the_points() -> None:
     report = found()
-    charts = dict(capacity_charts([report]))
     load = load_report(load_point("bm25", 80)).model_copy(update={"capacities": (report,)})
-    page = render_load_page("shop", load, charts)
+    page = render_load_page("shop", load, ["load/capacity-bm25.svg"])
     assert "(load/capacity-bm25.svg)" in page
     assert page.index(report.sentence) < page.index("## All points")
 

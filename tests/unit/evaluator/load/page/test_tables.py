@@ -94,7 +94,7 @@ def test_what_rounds_to_zero_has_no_sign(ms: float) -> None:
     assert (Timed(ms, True).cell(), number_cell(ms)) == ("0.0", "0.0")
 
 
-def test_the_page_tells_foreign_cpu_throttling_and_busy_windows() -> None:
+def test_the_page_tells_foreign_load_and_throttling() -> None:
     page = render_load_page("scifact", load_report(load_point(foreign=0.05)), [])
     header, _, row = [line for line in page.splitlines() if line.startswith("|")][-3:]
     told = dict(

@@ -1,4 +1,4 @@
-"""Runs the ranking of an experiment several times against one collection and reports how far the runs differ.
+"""Reports how far runs of one experiment against one collection differ.
 
 Each run has its own folder and report; the summary, `repeats.json` and `repeats.md`, stands in that of the last one.
 """
@@ -9,23 +9,16 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.client.client import GatewayClient
 from evaluator.datasets.text_files import sha256
-from evaluator.evaluation import evaluate, quality_step, rank_step
-from evaluator.machine.process_costs import NO_PROCESSES
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.pages.markdown_table import aligned
-from evaluator.progress import say
 from evaluator.report.pipeline_report import PipelineReport
-from evaluator.report.report import Report
-from evaluator.report.step import report_step
+from evaluator.report.ranked_run import query_figures
+from evaluator.report.run_report import Report
 from evaluator.runs.latency import DOUBTFUL, Timed
 from evaluator.runs.run_folder import RunFolder, StepFile
 from evaluator.runs.trec_runs import read_run
-from evaluator.steps.quality_report import QueryFigures
-from evaluator.thread_work import in_thread
 from services.contracts.base import Count, Wire
-from services.files.regular_file import read_regular
 
 REPEATS, REPEATS_PAGE = "repeats.json", "repeats.md"
 LATENCIES = ("p50", "p95", "p99", "max")
@@ -63,21 +56,6 @@ class RepeatReport(StepFile):
     identical: bool  # every figure of quality of every query is the same in all runs
     warnings: tuple[str, ...]
     pipelines: dict[str, RepeatedPipeline]
-
-
-async def evaluate_again(
-    client: GatewayClient, first: RunFolder, times: int, processes: Mapping[str, str] = NO_PROCESSES
-) -> list[tuple[RunFolder, Report]]:
-    """Runs all steps in `first`, then `times` - 1 times those after loading, each time in a new folder."""
-    say(f"Run 1 of {times}: {first.path}")
-    done = [(first, await evaluate(client, first, processes=processes))]
-    for number in range(2, times + 1):
-        folder = RunFolder.create(first.path.parent, first.experiment)
-        say(f"Run {number} of {times}: {folder.path}")
-        await rank_step(client, folder, processes=processes)
-        await in_thread(quality_step, folder)
-        done.append((folder, await in_thread(report_step, folder)))
-    return done
 
 
 def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
@@ -152,7 +130,7 @@ def _pipeline(folders: Sequence[RunFolder], outcomes: Sequence[PipelineReport], 
         quality=_spreads(quality),
         latency_ms=_spreads(latency),
         rankings_differ=_differing([read_run(folder.run_file(name)) for folder in folders]),
-        figures_differ=_differing([_figures(folder, name) for folder in folders]),
+        figures_differ=_differing([dict(query_figures(folder, name)) for folder in folders]),
     )
 
 
@@ -169,11 +147,6 @@ def _spreads(figures: Mapping[str, Sequence[float | None]]) -> dict[str, Spread]
         for name, values in measured.items()
         if values
     }
-
-
-def _figures(folder: RunFolder, name: str) -> dict[str, object]:
-    lines = read_regular(folder.per_query(name)).splitlines()
-    return {found.query: found.figures for found in map(QueryFigures.from_record, lines)}
 
 
 def _differing(runs: Sequence[Mapping[str, object]]) -> int:

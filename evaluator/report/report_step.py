@@ -1,4 +1,4 @@
-"""Builds the report of a run from the files of all steps; writes report.json, its pages, their charts and tables."""
+"""Builds the report of a run from the files of all steps; writes report.json, its pages and their charts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,21 +8,17 @@ from evaluator.comparison.examples import PairExamples
 from evaluator.errors import EvaluationError
 from evaluator.experiments.gates import judge_gates
 from evaluator.metrics.conventions import state_conventions
-from evaluator.pages.page_blocks import tables_of
-from evaluator.pages.table_files import write_tables
 from evaluator.report.example_queries import example_queries
-from evaluator.report.page import render_report_html, render_report_markdown
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
 from evaluator.report.recommendation import NO_BOUNDS, Bounds, recommend
-from evaluator.report.report import Report
-from evaluator.report.sections import STEPS, report_blocks, report_charts, step_charts
+from evaluator.report.report_page import STEPS, write_pages
+from evaluator.report.run_report import Report
 from evaluator.runs.interruptions import interruption_remarks, warmup_remarks
-from evaluator.runs.run_folder import RunFolder, writable
+from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.timing_validity import timing_doubts
 from evaluator.steps.validity import arm_faults
 from services.contracts.pipelines import Fuse, Pipeline, Retrieve
-from services.files.disk_writes import write_whole
 
 JUDGED, FEW_JUDGED = "judged@10", 0.5
 # Two rankings of a quarter of the documents share many by chance. By reciprocal rank, k = 60, a document at place 62 of
@@ -60,7 +56,7 @@ def report_step(folder: RunFolder, asked: ReportChoices = ReportChoices()) -> Re
     examples = _examples(folder, run, ranked)
     report = ranked.model_copy(update={"made_from": made_from, **examples, **measured})
     folder.write("report.json", report)
-    _write_pages(folder, report)
+    write_pages(folder, report)
     return report
 
 
@@ -178,16 +174,3 @@ def _few_judgments(pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
             f"{JUDGED} is below one half ({', '.join(few)}): most of these documents have no judgment and count as not "
             "relevant, whatever they are; `evaluator judge pool latest` collects them for judging"
         )
-
-
-def _write_pages(folder: RunFolder, report: Report) -> None:
-    """Writes the pages and the charts and tables beside them; those of an earlier report are removed."""
-    for old in (*(folder.path / "charts").glob("*.svg"), *(folder.path / "tables").glob("*.*")):
-        old.unlink()
-    drawn = report_charts(report)
-    for path, svg in drawn.items():
-        write_whole(writable(folder.path / path), svg)
-    write_tables(folder.path / "tables", tables_of(report_blocks(report)))
-    svgs = drawn | step_charts(folder)
-    folder.write_text("report.md", render_report_markdown(report, svgs))
-    folder.write_text("report.html", render_report_html(report, svgs))

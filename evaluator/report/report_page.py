@@ -1,0 +1,109 @@
+"""Owns the pages of a report: which sections they have, in which order, as HTML, Markdown and for the terminal."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
+from evaluator.load.page.blocks import LOAD_STEP
+from evaluator.pages.html_page import StandalonePage, page_sections, render_standalone
+from evaluator.pages.markdown_page import render_markdown
+from evaluator.pages.markdown_table import aligned
+from evaluator.pages.page_blocks import Block
+from evaluator.pages.step_page import Figures, ShownStep, drawn_charts, write_charts
+from evaluator.report.cost_section import cost_blocks
+from evaluator.report.example_queries import example_query_blocks
+from evaluator.report.latency_section import latency_blocks, latency_charts
+from evaluator.report.origin_section import origin_blocks
+from evaluator.report.quality_section import pipeline_rows, quality_blocks, quality_charts
+from evaluator.report.run_report import Report
+from evaluator.runs.run_folder import RunFolder
+
+CHARTS = "charts"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the pages of a report.
+
+    `blocks`: what it shows, with those charts that are there by path within the run's folder. `step`: whose file it
+    shows; None: the report's own.
+    """
+
+    blocks: Callable[[Report, Collection[str]], Iterable[Block]]
+    step: ShownStep[Any] | None = None
+
+
+def of_step(step: ShownStep[Figures], figures: Callable[[Report], Figures | None]) -> Section:
+    """Returns the section of a step. `figures`: the field of a report that holds what the step has found."""
+
+    def blocks(report: Report, charts: Collection[str]) -> Iterable[Block]:
+        measured = figures(report)
+        return () if measured is None else step.section(measured, charts)
+
+    return Section(blocks, step)
+
+
+SECTIONS = (
+    Section(quality_blocks),
+    Section(lambda report, charts: example_query_blocks(report)),
+    Section(latency_blocks),
+    Section(lambda report, charts: cost_blocks(report)),
+    of_step(LOAD_STEP, lambda report: report.load),
+    of_step(ATTRIBUTION_STEP, lambda report: report.attribution),
+    Section(lambda report, charts: origin_blocks(report)),
+)
+STEPS = tuple(section.step for section in SECTIONS if section.step is not None)
+
+
+def write_pages(folder: RunFolder, report: Report) -> None:
+    """Writes report.md, report.html and the report's charts; those of an earlier report are removed."""
+    write_charts(folder, CHARTS, report_charts(report))
+    svgs = charts_of(folder)
+    folder.write_text("report.md", render_report_markdown(report, svgs))
+    folder.write_text("report.html", render_standalone(report_page(report, svgs)))
+
+
+def report_charts(report: Report) -> dict[str, str]:
+    """Draws the report's own charts, by path within the run's folder, as far as there is something to draw for."""
+    drawn = {**quality_charts(report), **latency_charts(report)}
+    return {path: svg for path, svg in drawn.items() if svg is not None}
+
+
+def charts_of(folder: RunFolder) -> dict[str, str]:
+    """Returns the charts of a run, the report's own and those of its steps, by path within its folder."""
+    return drawn_charts(folder, CHARTS, *(step.name for step in STEPS))
+
+
+def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
+    """Returns the page without its title. `charts`: paths of those that are there, within the run's folder."""
+    return [block for section in SECTIONS for block in section.blocks(report, charts)]
+
+
+def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
+    """Returns the page of a report. `svgs`: its charts and those of its steps, by path within the run's folder."""
+    queries = max(outcome.queries for outcome in report.pipelines.values())
+    return StandalonePage(
+        title=report.title,
+        sections=page_sections(report_blocks(report, svgs), svgs),
+        valid=report.valid,
+        status=report.status,
+        facts=(
+            ("Documents", f"{report.counts.documents:,}"),
+            ("Queries", f"{queries:,}{' (a sample)' if report.sample else ''}"),
+            ("Pipelines", str(len(report.pipelines))),
+            ("Engines", ", ".join(f"{name}: {engine}" for name, engine in report.engine.items()) or "imported"),
+            ("Started", report.manifest.started_utc),
+        ),
+        marked=not report.times_hold,
+    )
+
+
+def render_report_markdown(report: Report, charts: Collection[str] = ()) -> str:
+    """Renders report.md. `charts`: paths of those that are there, within the run's folder."""
+    return render_markdown(report.title, report_blocks(report, charts))
+
+
+def render_table(report: Report) -> str:
+    """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
+    return aligned(pipeline_rows(report))
