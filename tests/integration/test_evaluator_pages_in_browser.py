@@ -226,7 +226,9 @@ async def test_without_script_pairs_are_judged_by_buttons(browser: Browser, addr
         await expect(page.get_by_label("Keys 0 to 2")).to_be_hidden()
 
 
-async def test_a_running_load_shows_its_progress_and_is_cancelled(browser: Browser, address: str, collection: Path) -> None:
+async def test_a_running_load_shows_its_progress_and_is_cancelled(
+    browser: Browser, address: str, collection: Path
+) -> None:
     async with opened_page(browser, 390) as page:
         await page.goto(f"{address}/new")
         await page.get_by_label("Experiment", exact=True).select_option("scifact-load")
