@@ -1,6 +1,6 @@
 """The headers of every page: nothing foreign is loaded, framed, guessed, told or kept."""
 
-from services.chassis.access.page_headers import ASSET_HEADERS, PAGE_HEADERS
+from services.chassis.page_headers import ASSET_HEADERS, PAGE_HEADERS
 
 
 def test_a_page_loads_and_sends_to_its_own_service_alone() -> None:

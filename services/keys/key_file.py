@@ -12,10 +12,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from services.access.key import Key
 from services.files.disk_writes import naming
 from services.files.regular_file import read_regular
 from services.files.text_encoding import NotUtf8, text_of
+from services.keys.key import Key
 
 MOST_BYTES = 64_000_000  # a hundred thousand keys
 

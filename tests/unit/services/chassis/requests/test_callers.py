@@ -13,13 +13,14 @@ from fastapi import APIRouter
 from services.chassis.app import create_app, router
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.requests.rendering import BASIC
 from services.chassis.server.connections import ConnectionBounds
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.service_settings import KeyedSettings
 from services.contracts.health import Check
 from tests.support.callers import callers
 from tests.support.keyed_app import PAGE, connected, keyed_settings, search, small_app
-from tests.support.keys import Keys, bearing
+from tests.support.keys import TOKEN, Keys, bearing, typed
 from tests.support.served import bounded, port_of
 
 
@@ -201,9 +202,70 @@ def test_a_route_that_declares_no_scope_ends_the_start() -> None:
         asyncio.run(start())
 
 
-def test_a_browser_that_has_to_log_in_is_counted_once(keys: Keys) -> None:
+async def test_a_browser_asks_its_user_for_a_key_on_pages_alone(client: httpx.AsyncClient, keys: Keys) -> None:
+    refused = [await client.get("/page"), await client.get("/page", headers=typed("wrong")), await client.post("/form")]
+    assert [(one.status_code, one.headers["www-authenticate"]) for one in refused] == [(401, BASIC)] * 3
+    right = typed(keys.secrets["search"], "whoever")
+    assert (await client.get("/page", headers=right)).status_code == 200
+    api = await client.post("/v1/collections/c/search", json={}, headers=right)
+    assert (api.status_code, api.headers["www-authenticate"]) == (401, "Bearer")
+
+
+@pytest.mark.parametrize("credentials", ["", "!", "YW5u", "YW5uOg==", "/zov"])  # "ann", "ann:", no UTF-8
+async def test_credentials_without_a_password_are_no_key(client: httpx.AsyncClient, credentials: str) -> None:
+    answer = await client.get("/page", headers={"authorization": f"Basic {credentials}"})
+    assert (answer.status_code, "give any user name" in answer.json()["detail"]) == (401, True)
+
+
+@pytest.mark.parametrize("secret", [TOKEN, "expired", "revoked"])
+async def test_neither_our_own_token_nor_an_inactive_key_can_be_typed(
+    client: httpx.AsyncClient, keys: Keys, secret: str
+) -> None:
+    assert (await client.get("/page", headers=typed(keys.secrets.get(secret, secret)))).status_code == 401
+
+
+async def test_a_typed_key_has_its_scopes_its_rate_and_its_audit(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
+    slow = keys.add("slow", "search", per_second=0.5)
+    async with connected(small_app(keyed_settings(keys))) as client:
+        assert (await client.post("/form", headers=typed(slow), data={"a": "b"})).status_code == 403
+        second = await client.get("/page", headers=typed(slow))
+        assert (second.status_code, second.headers["retry-after"]) == (429, "2")
+        with caplog.at_level(logging.INFO, logger="audit"):
+            assert (await client.post("/form", headers=typed(keys.secrets["index"]), data={"a": "b"})).is_success
+    (line,) = [vars(record) for record in caplog.records if record.name == "audit" and vars(record)["outcome"] == 200]
+    assert line["key"] == keys.id_of("index")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ({}, 200),  # no browser
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"origin": "http://Small"}, 200),
+        ({"sec-fetch-site": "same-origin", "origin": "https://search.example"}, 200),  # a proxy has changed Host
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "cross-site", "origin": "http://small"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://small:81"}, 403),
+    ],
+)
+@pytest.mark.parametrize("needs_keys", [True, False])
+async def test_only_a_form_of_our_own_pages_is_taken(
+    keys: Keys, sent: dict[str, str], status: int, needs_keys: bool
+) -> None:
+    async with connected(small_app(keyed_settings(keys if needs_keys else None))) as client:
+        answer = await client.post("/form", data={"of": "a"}, headers=sent | typed(keys.secrets["all"]))
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json()["type"] == "urn:problem:foreign-form"
+
+
+def test_a_browser_that_has_to_sign_in_is_counted_once(keys: Keys) -> None:
     app = small_app(keyed_settings(keys))
     with bounded(app, ConnectionBounds()) as server, callers(port_of(server), 1) as (caller,):
-        assert caller.send(b"GET /page HTTP/1.1\r\nHost: small\r\n\r\n").answer()[0] == 303
+        assert caller.send(b"GET /page HTTP/1.1\r\nHost: small\r\n\r\n").answer()[0] == 401
     counted = app.state.instruments.denied.labels("unauthenticated")
     assert next(iter(counted.collect())).samples[0].value == 1

@@ -3,8 +3,6 @@
 Imports no web framework, so that the command line, which renders pages into files, starts without one.
 """
 
-LOGIN = "/login"  # where a browser logs in (login.py), to which pages lead
-
 # Nothing but files of the service itself: no inline script or style, no frame around it, no form elsewhere.
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "

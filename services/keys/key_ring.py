@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from services.access.key import NO_DIGEST, Key, KeyScope, digest_of, id_of, same_digest
-from services.access.key_file import KeyFileError, read_keys
 from services.files.regular_file import FileSignature, file_signature
+from services.keys.key import NO_DIGEST, Key, KeyScope, digest_of, id_of, same_digest
+from services.keys.key_file import KeyFileError, read_keys
 
 logger = logging.getLogger(__name__)
 
@@ -130,13 +130,6 @@ class KeyRing:
             return "unknown"
         state = key.state(datetime.now(UTC))
         return known if state == "active" else state
-
-    def by_id(self, identity: str) -> Principal | None:
-        """Returns the caller whose active key has this id: one who has logged in by it."""
-        self._read_again()
-        known = self._known.get(identity)
-        active = known is not None and known.key is not None and known.key.state(datetime.now(UTC)) == "active"
-        return known if active else None
 
     def _read_again(self) -> None:
         now = self._clock()
