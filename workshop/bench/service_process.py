@@ -16,7 +16,7 @@ import psutil  # type: ignore[import-untyped]  # ships no types
 from pydantic import ValidationError
 
 from services.chassis.deadlines import DEADLINE_HEADER, MOST_MS
-from services.chassis.server.serve import serve
+from services.chassis.server.serve import start
 from services.contracts.rerank import ScoreAnswer
 from services.inference.profiles import ROOT
 from services.reranker.app import build_app
@@ -124,5 +124,4 @@ def _scores(content: bytes) -> tuple[float, ...]:
 
 
 if __name__ == "__main__":
-    settings = RerankerSettings()
-    serve("reranker", build_app(settings, Path(sys.argv[1])), settings)
+    start("reranker", RerankerSettings, lambda settings: build_app(settings, Path(sys.argv[1])))
