@@ -89,13 +89,6 @@ def test_a_key_of_an_engine_that_is_not_used_is_not_sent_and_not_refused(monkeyp
         read_settings(settings)
 
 
-@pytest.mark.parametrize("url", ["qdrant:6333", "HTTP", "ftp://qdrant"])
-def test_an_address_of_qdrant_says_how_it_is_reached(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("QDRANT_URL", url)
-    with pytest.raises(BadSettings, match=r"^QDRANT_URL: .*https://"):
-        read_settings(DenseSettings)
-
-
 @pytest.mark.parametrize("settings", [SparseSettings, LateInteractionSettings])
 def test_a_store_of_dense_vectors_is_refused_for_others(
     settings: type[ServiceSettings], monkeypatch: pytest.MonkeyPatch
