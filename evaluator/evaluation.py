@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evaluator.attribution.report import ATTRIBUTION
-from evaluator.attribution.step import attribution
+from evaluator.attribution.attributing import attribution
+from evaluator.attribution.attribution_report import ATTRIBUTION
 from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment

@@ -10,8 +10,7 @@ from itertools import combinations
 from evaluator.analyses.analysis_report import FusedPipelines, PipelinePair
 from evaluator.comparison.paired_tests import differences, holm, mean, sign_flip_p
 from evaluator.metrics.quality import Grades
-from evaluator.replay.all_queries import QueryAnswers, measured
-from evaluator.replay.choice import FOLDS, best, honest_mean
+from evaluator.replay.choice import FOLDS, QueryAnswers, best, honest_mean, measured
 from services.contracts.scored import paired
 from services.ranking.fusion import AlignedLegs, Leg
 
@@ -69,10 +68,10 @@ def best_fusions(
         places = [at for at, names in enumerate(every) if len(names) == size]
         if not places:
             continue
-        own, free = values[places], [0.0] * len(places)  # what a fusion costs does not decide between equal ones
-        held_out, _ = honest_mean(own, free, min(FOLDS, len(queries)), seed)
+        own = values[places]
+        held_out, _ = honest_mean(own, min(FOLDS, len(queries)), seed)
         means = own.mean(axis=1).tolist()
-        chosen = best(means, free)
+        chosen = best(means)
         yield FusedPipelines(
             pipelines=every[places[chosen]],
             ndcg_at_10=means[chosen],

@@ -1,7 +1,6 @@
 """Owns candidates.json and candidates.jsonl: what every stage and every leg gave for each query of a run."""
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from pydantic import FiniteFloat, ValidationError
@@ -62,19 +61,15 @@ class QueryCandidates(Wire):
     query: str
     arms: dict[str, ArmCandidates]
     legs: dict[str, StageCandidates] = {}  # by name of the leg, as deep as it was asked
-    leg_ms: dict[str, FiniteFloat] = {}  # how long that took, by the gateway's clock
     exact: dict[str, StageCandidates] = {}  # by name of an approximate leg: the exact search
     scores: dict[str, ModelScores] = {}  # by name of the re-ranker
     errors: tuple[str, ...] = ()  # of requests for legs and scores
 
 
-def read_candidates(path: Path, part: int = 0, parts: int = 1) -> Iterator[QueryCandidates]:
-    """Yields the lines in file order, or every `parts`-th from number `part` on.
-
-    Raises EvaluationError for a line that is none.
-    """
+def read_candidates(path: Path) -> Iterator[QueryCandidates]:
+    """Yields the lines in file order. Raises EvaluationError for a line of another version."""
     with open_regular(path) as file:
-        for number, line in islice(enumerate(file, start=1), part, None, parts):
+        for number, line in enumerate(file, start=1):
             try:
                 yield QueryCandidates.from_record(line)
             except ValidationError as error:

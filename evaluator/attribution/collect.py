@@ -1,6 +1,6 @@
 """Asks every query of a run once more for the candidates of all stages, for deep legs, and for the re-ranker's scores.
 
-Legs asked alone are timed, for the costs of a replay, and ask for no-store; the other answers may come from caches.
+Answers may come from caches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from evaluator.steps.prepared_run import expect_same_answers, prepare_run
 from evaluator.steps.rank import expect_runnable
 from evaluator.steps.vector_recall import approximate_backends
 from services.contracts.base import DEEPEST
-from services.contracts.pipelines import LONGEST_ID, MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve
+from services.contracts.pipelines import MOST_INPUTS, Fuse, Pipeline, Rerank, Retrieve
 from services.contracts.query import SearchAnswer, StageCandidates
 from services.contracts.retrieval import DEFAULT_BEAM, FIRST_EXTRA
 from services.files.disk_writes import naming, whole_file
@@ -53,7 +53,7 @@ class Probes:
 
         A fusion takes MOST_INPUTS legs, so more are fused in several.
         """
-        legs = [_unnamed(leg.retrieve) for leg in self.legs]
+        legs = [leg.retrieve for leg in self.legs]
         sources: list[Retrieve | Fuse] = [_changed(leg, top=min(leg.top, RERANKED)) for leg in legs]
         groups = [tuple(legs[start : start + MOST_INPUTS]) for start in range(0, len(legs), MOST_INPUTS)]
         sources += [Fuse(kind="fuse", inputs=group) for group in groups if len(group) > 1]
@@ -100,25 +100,19 @@ def reranker_name(stage: Rerank) -> str:
 
 
 def _asked_leg(stage: Retrieve, approximate: bool) -> AskedLeg:
+    """Returns a leg without an id: its pipeline makes one that is that of no other stage or timing."""
     name = leg_name(stage)
-    # Not asked by this id. It stays as earlier versions wrote it, so that what they have collected is not asked again.
-    identity = name if len(name) <= LONGEST_ID else None
     if not approximate:
-        return AskedLeg(name=name, retrieve=_changed(stage, id=identity, top=DEEPEST), exact=None)
+        return AskedLeg(name=name, retrieve=_changed(stage, id=None, top=DEEPEST), exact=None)
     # As deep as the leg's beam reaches: a wider one would find other candidates, also among the first.
     beam = DEFAULT_BEAM if stage.beam is None else stage.beam
     top = min(DEEPEST, max(stage.top, beam - FIRST_EXTRA))
-    exact = Retrieve(kind="retrieve", id="exact", backend=stage.backend, exact=True, top=DEEPEST)
-    return AskedLeg(name=name, retrieve=_changed(stage, id=identity, top=top), exact=exact)
+    exact = Retrieve(kind="retrieve", backend=stage.backend, exact=True, top=DEEPEST)
+    return AskedLeg(name=name, retrieve=_changed(stage, id=None, top=top), exact=exact)
 
 
 def _alone(leg: Retrieve) -> Pipeline:
-    return Pipeline(name="probe", stages=(_unnamed(leg),))
-
-
-def _unnamed(leg: Retrieve) -> Retrieve:
-    """Returns a leg whose id its pipeline makes: a name may be too long, or the id of another stage or timing."""
-    return _changed(leg, id=None)
+    return Pipeline(name="probe", stages=(leg,))
 
 
 def _changed(stage: Retrieve, **update: object) -> Retrieve:
@@ -153,9 +147,11 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
             progress("Candidates", len(left), "queries") as advance,
         ):
             for query in left:
-                found = await _query_candidates(client, experiment, ready.arms, probes, ready.dataset, query, top)
-                failed += _failures(found)
-                file.write(found.model_dump_json(exclude_defaults=True) + "\n")
+                line = await _query_candidates(
+                    _Asker(client, experiment, ready.dataset, query), ready.arms, probes, top
+                )
+                failed += _failures(line)
+                file.write(line.model_dump_json(exclude_defaults=True) + "\n")
                 file.flush()
                 advance(1)
         hashes = folder.hashes("experiment.json", "manifest.json", "rank.json", LINES)
@@ -183,44 +179,36 @@ def _keep_whole_lines(folder: RunFolder, asked: CandidatesReport) -> None:
                 file.write(line.model_dump_json(exclude_defaults=True) + "\n")
 
 
-def _failures(found: QueryCandidates) -> int:
-    return len(found.errors) + sum(arm.error is not None for arm in found.arms.values())
+def _failures(line: QueryCandidates) -> int:
+    return len(line.errors) + sum(arm.error is not None for arm in line.arms.values())
 
 
-async def _query_candidates(
-    client: GatewayClient,
-    experiment: Experiment,
-    arms: Sequence[Arm],
-    probes: Probes,
-    dataset: Dataset,
-    query: str,
-    top: int,
-) -> QueryCandidates:
-    asker = _Asker(client, experiment, dataset, query)
+async def _query_candidates(asker: "_Asker", arms: Sequence[Arm], probes: Probes, top: int) -> QueryCandidates:
     own = {arm.name: await asker.arm(arm, top) for arm in arms}
-    legs, exact, leg_ms = {}, {}, {}
+    legs, exact = {}, {}
     for leg in probes.legs:
-        if (found := await asker.stage(_alone(leg.retrieve), caches=False)) is not None:
-            legs[leg.name], leg_ms[leg.name] = found
-        if leg.exact is not None and (found := await asker.stage(_alone(leg.exact))) is not None:
-            exact[leg.name], _ = found
+        if (given := await asker.stage(_alone(leg.retrieve))) is not None:
+            legs[leg.name] = given
+        if leg.exact is not None and (given := await asker.stage(_alone(leg.exact))) is not None:
+            exact[leg.name] = given
     scores: dict[str, dict[str, float]] = {name: {} for name in probes.rerankers}
     weights: dict[str, float] = {}
+
+    def keep(name: str, given: StageCandidates) -> None:
+        if given.weight is not None:
+            scores[name] |= given.model_scores or {}
+            weights[name] = given.weight
+
     for arm in arms:
-        identified = arm.pipeline.identified
-        reranks = {one.id: reranker_name(one.stage) for one in identified if isinstance(one.stage, Rerank)}
-        for stage, given in own[arm.name].stages.items():
-            if stage in reranks and given.weight is not None:
-                scores[reranks[stage]] |= given.model_scores or {}
-                weights[reranks[stage]] = given.weight
+        for one in arm.pipeline.identified.later:
+            if isinstance(one.stage, Rerank) and one.id in own[arm.name].stages:
+                keep(reranker_name(one.stage), own[arm.name].stages[one.id])
     for name, pipeline in probes.rerankings():
-        probed = await asker.stage(pipeline)
-        if probed is not None and probed[0].weight is not None:
-            scores[name] |= probed[0].model_scores or {}
-            weights[name] = probed[0].weight
+        if (given := await asker.stage(pipeline)) is not None:
+            keep(name, given)
     known = {name: ModelScores(weight=weights[name], scores=scores[name]) for name in weights}
     return QueryCandidates(
-        query=query, arms=own, legs=legs, leg_ms=leg_ms, exact=exact, scores=known, errors=tuple(asker.errors)
+        query=asker.query, arms=own, legs=legs, exact=exact, scores=known, errors=tuple(asker.errors)
     )
 
 
@@ -231,12 +219,12 @@ class _Asker:
         self._client = client
         self._experiment = experiment
         self._dataset = dataset
-        self._query = query
+        self.query = query
         self.errors: list[str] = []
 
     async def arm(self, arm: Arm, top: int) -> ArmCandidates:
         try:
-            answer = await self._answer(arm, top, caches=True)
+            answer = await self._answer(arm, top)
         except GatewayError as error:
             return ArmCandidates(error=error.kind)
         except EvaluationError:
@@ -244,10 +232,10 @@ class _Asker:
         hits = tuple(hit.id for hit in answer.hits)
         return ArmCandidates(hits=hits, stages=answer.candidates or {}, degraded=answer.degraded)
 
-    async def stage(self, pipeline: Pipeline, *, caches: bool = True) -> tuple[StageCandidates, float] | None:
-        """Returns what the last stage of a pipeline gave, and in how many milliseconds; None where it failed."""
+    async def stage(self, pipeline: Pipeline) -> StageCandidates | None:
+        """Returns what the last stage of a pipeline gave; None where it failed."""
         try:
-            answer = await self._answer(Arm("probe", pipeline, pipeline, None), 1, caches=caches)
+            answer = await self._answer(Arm("probe", pipeline, pipeline, None), 1)
         except GatewayError as error:
             self._failed(pipeline, error.kind)
             return None
@@ -257,15 +245,14 @@ class _Asker:
         if answer.degraded:
             self._failed(pipeline, answer.degraded[0].reason)
         *_, last = pipeline.identified
-        given = (answer.candidates or {}).get(last.id)
-        return None if given is None else (given, answer.timings_ms.get(last.id, 0.0))
+        return (answer.candidates or {}).get(last.id)
 
     def _failed(self, pipeline: Pipeline, reason: str) -> None:
         stages = (one.stage for one in pipeline.identified)
         names = [leg_name(one) if isinstance(one, Retrieve) else one.kind for one in stages]
         self.errors.append(f"{'+'.join(names)}: {reason}")
 
-    async def _answer(self, arm: Arm, top: int, *, caches: bool) -> SearchAnswer:
-        plain = search_request(arm, self._dataset, self._query, top)
+    async def _answer(self, arm: Arm, top: int) -> SearchAnswer:
+        plain = search_request(arm, self._dataset, self.query, top)
         request = plain.model_copy(update={"explain": "candidates"})
-        return (await self._client.search(self._experiment.target, request, caches=caches)).answer
+        return (await self._client.search(self._experiment.target, request, caches=True)).answer

@@ -1,15 +1,14 @@
 """Commands that report where relevant documents were lost, and what other settings would have answered."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evaluator.attribution.page import attribution_page
-from evaluator.attribution.report import AttributionReport
-from evaluator.attribution.step import TOP, attribute_step, attribution
+from evaluator.attribution.attributing import TOP, attribute_step, attribution
+from evaluator.attribution.attribution_page import attribution_page
+from evaluator.attribution.attribution_report import AttributionReport
 from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.commands.steps import print_next_step
@@ -17,11 +16,8 @@ from evaluator.errors import EvaluationError
 from evaluator.machine.measurement_lock import measuring
 from evaluator.pages.step_page import render_step_markdown
 from evaluator.progress import show
-from evaluator.replay.grid import read_grid
-from evaluator.replay.page import in_words, replay_page
-from evaluator.replay.report import CheckedPoint
-from evaluator.replay.step import check_step, replay_step
-from evaluator.replay.step import replay as replay_grid
+from evaluator.replay.tuning import replay_step
+from evaluator.replay.tuning_page import replay_page
 from evaluator.report.suite_folder import runs_of
 from evaluator.runs.run_folder import named_place
 
@@ -59,41 +55,14 @@ def attribute(
         end_status(doubts, ())
 
 
-def replay(
-    run: AskedRun = "latest",
-    grid: Annotated[
-        Path | None, typer.Option(help="YAML with the values to combine; without it, the default grid.")
-    ] = None,
-    within_ms: Annotated[
-        float | None, typer.Option(help="Choose among pipelines of at most this estimated cost.")
-    ] = None,
-    check: Annotated[
-        int, typer.Option(min=0, help="Ask the gateway for this many of them too, drawn by the seed.")
-    ] = 0,
-    gateway: Gateway = GATEWAY,
-    runs: Runs = RUNS,
-    wait: Wait = 120.0,
-) -> None:
-    """Tries other fusions, depths and re-rankings on the candidates that `attribute` has collected.
+def replay(run: AskedRun = "latest", runs: Runs = RUNS) -> None:
+    """Tries other weights, normalisations and depths of re-ranking on the candidates that `attribute` has collected.
 
-    Writes replay.json and its page, and the winner as a pipeline. Exit status 3: the gateway answered otherwise.
+    Asks nothing. Writes replay.json and its page, and the winner as a pipeline.
     """
     with reporting_errors():
-        tried = read_grid(grid)
-        otherwise: list[str] = []
         for folder in runs_of(_place_of(run, runs)):
-            done = replay_grid(folder, tried)
-            checked: Sequence[CheckedPoint] = ()
-            if check:
-                with measuring(folder.runs) as lock:
-                    lock.name(f"check of a replay of {folder.name}")
-                    checked = with_gateway(gateway, wait, partial(check_step, folder=folder, done=done, count=check))
-            found = replay_step(folder, tried, done, within_ms, checked)
-            show(render_step_markdown(replay_page(found)))
-            otherwise += [
-                f"{in_words(one.pipeline)}: {len(one.otherwise)} queries otherwise" for one in checked if one.otherwise
-            ]
-        end_status(otherwise, ())
+            show(render_step_markdown(replay_page(replay_step(folder))))
 
 
 def _place_of(word: str, runs: Path) -> Path:

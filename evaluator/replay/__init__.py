@@ -1,1 +1,1 @@
-"""Tries other settings of pipelines on the candidates that were collected; asks no service again."""
+"""Tunes the pipelines of a run on the candidates that were collected: weights, normalisation, depth of re-ranking."""

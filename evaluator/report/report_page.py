@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluator.attribution.page import ATTRIBUTION_STEP
+from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.html_page import StandalonePage, page_sections, render_standalone
 from evaluator.pages.markdown_page import render_markdown

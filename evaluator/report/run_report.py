@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from evaluator.attribution.report import AttributionReport
+from evaluator.attribution.attribution_report import AttributionReport
 from evaluator.comparison.examples import PairExamples
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiments.gates import GateOutcome

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 
-from evaluator.attribution.page import ATTRIBUTION_STEP
+from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.client.client import GatewayError
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.errors import EvaluationError
 from evaluator.pages.html_page import PAGE_FILES, page_file, style_sheet
 from evaluator.pages.step_page import ShownStep
-from evaluator.replay.page import REPLAY_STEP
+from evaluator.replay.tuning_page import REPLAY_STEP
 from evaluator.runs.run_folder import WRITTEN_BY
 from evaluator.service.compared_choice import compared_choice, ordered_words
 from evaluator.service.comparison_cache import ComparisonCache

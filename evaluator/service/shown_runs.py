@@ -6,13 +6,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evaluator.attribution.page import ATTRIBUTION_STEP
+from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.page_blocks import Block
 from evaluator.pages.step_page import ShownStep
-from evaluator.replay.page import REPLAY_STEP
+from evaluator.replay.tuning_page import REPLAY_STEP
 from evaluator.report.report_page import charts_of
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder

@@ -2,39 +2,39 @@
 
 import asyncio
 import json
-import math
+import random
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 from fastapi import FastAPI
-from httpx_aiohttp import AiohttpTransport
 from typer.testing import CliRunner
 
-from evaluator.attribution.candidates import CandidatesReport
+from evaluator.attribution.attributing import attribute_step, attribution
+from evaluator.attribution.attribution_report import AttributionReport
+from evaluator.attribution.candidates import candidates_of
 from evaluator.attribution.losses import FATES
-from evaluator.attribution.report import AttributionReport
-from evaluator.attribution.step import attribute_step, attribution
 from evaluator.cli import app
 from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
 from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment, bundled_directory
-from evaluator.replay.grid import Grid, read_grid
-from evaluator.replay.step import Replayed, check_step, replay, replay_step
+from evaluator.replay.points import varied_pipelines
+from evaluator.replay.replayed import replayed
+from evaluator.replay.tuning import replay_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run
+from evaluator.steps.arms import Arm, search_request
+from evaluator.steps.prepared_run import prepare_run
 from gateway.app import build_app as build_gateway
 from gateway.settings import BackendAddress, GatewaySettings
-from services.contracts.pipelines import Pipeline, Retrieve
-from services.contracts.query import SearchRequest
+from services.contracts.pipelines import Pipeline
 from services.dense.app import build_app as build_dense
 from services.dense.settings import DenseSettings
 from services.lexical.app import build_app as build_lexical
@@ -48,7 +48,6 @@ from tests.support.served import served
 
 PIPELINES = ("bm25", "dense", "hybrid", "bm25-rerank", "hybrid-rerank")
 COLLECTION = bundled_directory().parent / "collections" / "bicycle-workshop"
-SMALL = Grid(leg_depths=(10, 40), rerank_depths=(10, 30), weights=(0.3, 0.6))
 
 
 @dataclass(frozen=True)
@@ -82,28 +81,10 @@ def gateway_of(urls: Mapping[str, str]) -> FastAPI:
 
 @dataclass(frozen=True)
 class AttributedRun:
-    """A run, its attribution, and the searches that this sent, each with its `cache-control`."""
+    """A run and its attribution."""
 
     path: Path
     found: AttributionReport
-    sent: list[tuple[SearchRequest, str | None]]
-
-
-class Recording(httpx.AsyncBaseTransport):
-    """Sends requests on, and notes what the searches among them asked for."""
-
-    def __init__(self) -> None:
-        self.inner = AiohttpTransport()
-        self.sent: list[tuple[SearchRequest, str | None]] = []
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/search"):
-            asked = SearchRequest.model_validate_json(request.content)
-            self.sent.append((asked, request.headers.get("cache-control")))
-        return await self.inner.handle_async_request(request)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
 
 @pytest.fixture(scope="session")
@@ -113,15 +94,13 @@ def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AttributedRun
         name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=6, recall_queries=0, warmup=0
     )
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), experiment)
-    recording = Recording()
 
     async def attributed() -> AttributionReport:
         async with connected(stack.gateway) as client:
             await evaluate(client, folder)
-        async with connected(stack.gateway, recording) as client:
             return await attribute_step(client, folder)
 
-    return AttributedRun(folder.path, asyncio.run(attributed()), recording.sent)
+    return AttributedRun(folder.path, asyncio.run(attributed()))
 
 
 @pytest.fixture
@@ -154,27 +133,30 @@ def test_fates_add_up_to_the_relevant_documents_and_steps_to_the_figure(run: Att
     assert "Judged by test.tsv of the dataset" in page
 
 
-def test_legs_that_are_timed_are_asked_without_caches_and_all_else_with_them(run: AttributedRun) -> None:
-    asked = RunFolder(run.path).read("candidates.json", CandidatesReport).legs
-    legs = {Retrieve.model_validate({**leg.retrieve.model_dump(), "id": None}) for leg in asked}
-    explained = [(request.pipeline, cache) for request, cache in run.sent if request.explain == "candidates"]
-    timed = [isinstance(one, Pipeline) and set(one.stages) <= legs for one, _ in explained]
-    assert sum(timed) == 6 * len(legs)
-    assert [cache == "no-store" for _, cache in explained] == timed
-
-
 async def test_a_replay_gives_the_hits_that_the_gateway_gives(stack: Stack, folder: RunFolder) -> None:
-    done = replay(folder, SMALL)
+    collected, lines = candidates_of(folder)
+    pipelines = [one.pipeline for one in varied_pipelines(collected.pipelines, collected.top)]
+    drawn = random.Random(1).sample(pipelines, 20)
+    compared = 0
     async with connected(stack.gateway) as client:
-        checked = await check_step(client, folder, done, 20)
-    assert [one.otherwise for one in checked] == [()] * 20
-    report = replay_step(folder, SMALL, done, None, checked)
+        ready = await prepare_run(client, folder)
+        for line in lines:
+            answers = replayed(line, drawn, collected.top)
+            for at, pipeline in enumerate(drawn):
+                request = search_request(Arm("p", pipeline, pipeline, None), ready.dataset, line.query, collected.top)
+                asked = (await client.search(folder.experiment.target, request, caches=True)).answer
+                if answers.answer(at) is not None:
+                    assert tuple(hit.id for hit in asked.hits) == answers.answer(at)
+                    compared += 1
+    assert compared > 60
+
+
+def test_a_replay_chooses_the_best_pipeline_and_writes_it(folder: RunFolder) -> None:
+    report = replay_step(folder)
     assert len(report.points) > 60
-    assert report.choice.tuned == max(one.mean for one in report.points)
+    assert report.choice.tuned == max(point.mean for point in report.points)
     winner = Pipeline.model_validate(yaml.safe_load((folder.path / "replay" / "replayed.yaml").read_text()))
     assert winner.stages == report.choice.pipeline.stages
-    costs = [report.points[at].cost_ms or math.inf for at in report.front]
-    assert costs == sorted(costs)
 
 
 def test_attribution_and_replay_use_the_judgments_of_the_quality_and_say_so(folder: RunFolder, more: Path) -> None:
@@ -185,9 +167,9 @@ def test_attribution_and_replay_use_the_judgments_of_the_quality_and_say_so(fold
     found = attribution(folder)
     assert found.arms["bm25"].fates["found"] > before.fates["found"]
     assert [one.file for one in found.judgments.added] == [str(more)]
-    done = replay_step(folder, SMALL, replay(folder, SMALL), None)
-    assert done.judgments == found.judgments
-    assert done.arms["bm25"].mean == found.arms["bm25"].ndcg
+    tuned = replay_step(folder)
+    assert tuned.judgments == found.judgments
+    assert tuned.arms["bm25"] == found.arms["bm25"].ndcg
     report_step(folder)
     for page in ("attribution.md", "replay.md", "report.md", "report.html"):
         assert f"Judged also by {more}" in (folder.path / page).read_text()
@@ -216,23 +198,7 @@ def test_added_judgments_that_changed_since_are_refused(folder: RunFolder, more:
         attribution(folder)
     more.unlink()
     with pytest.raises(EvaluationError, match=r"more\.qrels"):
-        replay(folder, SMALL)
-
-
-def test_a_replay_whose_run_has_no_report_of_now_says_that_its_times_are_unknown(folder: RunFolder) -> None:
-    report_step(folder)
-    done = replay(folder, SMALL)
-    assert "is not known" not in _replay_page(folder, done)
-    attributed = (folder.path / "attribution.json").read_text()
-    (folder.path / "attribution.json").write_text(attributed.replace('"failed": 0', '"failed":  0'))
-    assert "valid is not known: run `report`" in _replay_page(folder, done)
-    (folder.path / "report.json").unlink()
-    assert "valid is not known: run `report`" in _replay_page(folder, done)
-
-
-def _replay_page(folder: RunFolder, done: Replayed) -> str:
-    replay_step(folder, SMALL, done, None)
-    return (folder.path / "replay.md").read_text()
+        replay_step(folder)
 
 
 async def test_documents_whose_re_ranker_was_gone_have_a_fate_of_their_own(stack: Stack, folder: RunFolder) -> None:
@@ -247,7 +213,7 @@ async def test_documents_whose_re_ranker_was_gone_have_a_fate_of_their_own(stack
         assert sum(arm.fates.values()) == arm.relevant
         assert sum(step.added for step in arm.waterfall) == pytest.approx(arm.ndcg, abs=1e-9)
     assert found.failed > 0
-    assert replay(folder, Grid(rerank_depths=(10,), leg_depths=(10,))).lines[0].replayed.numbers.count(None) > 0
+    assert len(replay_step(folder).left_out) > 0
 
 
 async def test_an_interrupted_collection_goes_on_where_it_stood(stack: Stack, folder: RunFolder) -> None:
@@ -265,7 +231,7 @@ async def test_an_interrupted_collection_goes_on_where_it_stood(stack: Stack, fo
 def test_a_run_that_was_not_attributed_is_refused_with_the_command_to_call(folder: RunFolder) -> None:
     (folder.path / "candidates.json").unlink()
     with pytest.raises(EvaluationError, match=r"candidates\.json.*attribute"):
-        replay(folder, SMALL)
+        replay_step(folder)
 
 
 async def test_a_run_that_was_not_measured_is_refused_before_any_query(stack: Stack, folder: RunFolder) -> None:
@@ -273,12 +239,6 @@ async def test_a_run_that_was_not_measured_is_refused_before_any_query(stack: St
     async with connected(stack.gateway) as client:
         with pytest.raises(EvaluationError, match=r"quality\.json.*quality "):
             await attribute_step(client, folder)
-
-
-def test_a_grid_that_is_none_is_refused_by_its_file(tmp_path: Path) -> None:
-    (tmp_path / "grid.yaml").write_text("leg_depths: [0]\n")
-    with pytest.raises(EvaluationError, match=r"grid\.yaml"):
-        read_grid(tmp_path / "grid.yaml")
 
 
 async def test_another_depth_is_asked_anew(stack: Stack, run: AttributedRun, folder: RunFolder) -> None:

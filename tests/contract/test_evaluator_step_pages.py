@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evaluator.attribution.page import attribution_page
-from evaluator.attribution.report import AttributionReport
+from evaluator.attribution.attribution_page import attribution_page
+from evaluator.attribution.attribution_report import AttributionReport
 from evaluator.evaluation import quality_step
 from evaluator.pages.page_blocks import Listing, Table
 from evaluator.pages.step_page import StepPage
-from evaluator.replay.page import replay_page
-from evaluator.replay.report import ReplayReport
+from evaluator.replay.tuning_page import replay_page
+from evaluator.replay.tuning_report import ReplayReport
 from evaluator.runs.run_folder import SUITE, RunFolder
 from services.chassis.page_headers import PAGE_HEADERS
 from services.contracts.pipelines import Pipeline
@@ -29,7 +29,7 @@ HOSTILE = "<script>alert(1)</script>"
 SHOWN = "&lt;script&gt;alert(1)"
 PIPELINES = ["bm25", "hybrid", "hybrid-rerank"]
 STEPS = ("attribution", "replay")
-TABLES = {"attribution": ["fates", "waterfall", "legs"], "replay": ["front", "choice"]}
+TABLES = {"attribution": ["fates", "waterfall", "legs"], "replay": ["tuned", "choice"]}
 
 
 @pytest.fixture(scope="module")
@@ -155,14 +155,3 @@ async def test_texts_of_a_dataset_are_shown_and_not_run(tmp_path: Path) -> None:
         for text in (served[step], (folder.path / f"{step}.html").read_text(encoding="utf-8")):
             assert SHOWN in text
             assert "<script" not in text.lower()
-
-
-def test_costs_of_times_that_do_not_hold_are_marked_in_the_table_and_in_the_chart(folder: RunFolder) -> None:
-    report = folder.read("replay.json", ReplayReport)
-    for valid in (True, False):
-        page = replay_page(report.model_copy(update={"times_valid": valid}))
-        front = next(table for table in tables_of(page.blocks) if table.name == "front")
-        costs = [row[-1] for row in front.rows[1:] if row[-1] != "–"]
-        assert costs
-        assert {cost.endswith("?") for cost in costs} == {not valid}
-        assert ("?" in page.svgs["replay/front.svg"]) == (not valid)

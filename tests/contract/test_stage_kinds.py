@@ -42,7 +42,7 @@ async def main():
 asyncio.run(main())
 """
 
-REPLAYED = tuple(f"evaluator/replay/{name}.py" for name in ("replayed", "page", "cost_model"))
+REPLAYED = tuple(f"evaluator/replay/{name}.py" for name in ("replayed", "tuning_page"))
 
 
 @pytest.fixture

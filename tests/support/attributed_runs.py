@@ -4,20 +4,17 @@ from pathlib import Path
 
 import httpx
 
-from evaluator.attribution.step import attribute_step
+from evaluator.attribution.attributing import attribute_step
 from evaluator.client.client import connected
 from evaluator.evaluation import evaluate
 from evaluator.experiments.experiment import Experiment
-from evaluator.replay.grid import Grid
-from evaluator.replay.step import replay, replay_step
+from evaluator.replay.tuning import replay_step
 from evaluator.runs.run_folder import RunFolder
 from tests.support.backends import opened_stack
 
-GRID = Grid(leg_depths=(5, 10), rerank_depths=(5,), weights=(0.3, 0.6))
-
 
 async def replayed_run(runs: Path, experiment: Experiment) -> RunFolder:
-    """Evaluates an experiment, attributes its losses and replays GRID; returns the folder below `runs`."""
+    """Evaluates an experiment, attributes its losses and replays it; returns the folder below `runs`."""
     folder = RunFolder.create(runs, experiment)
     async with (
         opened_stack(ingested=False) as stack,
@@ -25,5 +22,5 @@ async def replayed_run(runs: Path, experiment: Experiment) -> RunFolder:
     ):
         await evaluate(client, folder)
         await attribute_step(client, folder)
-    replay_step(folder, GRID, replay(folder, GRID), None)
+    replay_step(folder)
     return folder

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from evaluator.attribution.attribution_report import ArmFates
 from evaluator.attribution.candidates import ArmCandidates, QueryCandidates
 from evaluator.attribution.losses import DocumentVerdict, QueryFates
-from evaluator.attribution.report import ArmFates
 from services.contracts.pipelines import Pipeline
 from services.contracts.query import Degradation, StageCandidates
 from services.contracts.scored import Scored

@@ -12,7 +12,6 @@ from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import read_experiment
-from evaluator.replay.grid import read_grid
 from evaluator.runs.trec_runs import read_run
 
 CORPUS = "".join(json.dumps({"_id": name, "text": f"a bell {name}"}) + "\n" for name in ("d1", "d2"))
@@ -45,7 +44,6 @@ READERS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "judgments in one object": ("shop/qrels/test.json", '{"q1": {\n"d1": 1}}\n', judgments),
     "run": ("arm.run", "q1 Q0 d1 1 2 x\nq1 Q0 d2 2 1 x\n", read_run),
     "experiment": ("my.yaml", "name: my\ndataset: shop\npipelines: [bm25]\n", read_experiment),
-    "grid": ("grid.yaml", "k: [60]\n", read_grid),
 }
 
 

@@ -19,7 +19,6 @@ from evaluator.judging.judgment_log import JudgmentLog
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import DocumentTexts
 from evaluator.machine.measurement_lock import is_measured, measuring
-from evaluator.replay.grid import read_grid
 from evaluator.runs.answers import read_outcomes
 from evaluator.runs.run_folder import RunFolder, StepFile
 from gateway.search.catalog import read_pipelines
@@ -125,7 +124,6 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "dataset": ("corpus.jsonl", lambda path: list(HashedLines(path))),
     "packed dataset": ("corpus.jsonl.gz", lambda path: list(HashedLines(path))),
     "experiment": ("a.yaml", read_settings),
-    "grid": ("grid.yaml", read_grid),
     "session": ("session.json", lambda path: JudgingSession(path.parent)),
     "texts": ("documents.jsonl", DocumentTexts),
     "judgments": ("ann.jsonl", lambda path: JudgmentLog(path.parent, "ann").standing()),

@@ -8,7 +8,6 @@ import yaml
 from deploy.audit import AuditProblem, read_accepted
 from evaluator.errors import EvaluationError
 from evaluator.experiments.suite import read_plan
-from evaluator.replay.grid import read_grid
 from gateway.search.catalog import read_pipelines
 from gateway.search.plan import PipelineError
 from gateway.settings import BackendAddress
@@ -62,7 +61,6 @@ def test_every_reader_of_yaml_names_the_file_and_the_line(tmp_path: Path) -> Non
     readers = (
         (lambda: read_pipelines(tmp_path, backends), PipelineError),
         (lambda: read_plan(file), EvaluationError),
-        (lambda: read_grid(file), EvaluationError),
         (lambda: load_profiles(file), ModelError),
         (lambda: read_accepted(file), AuditProblem),
     )

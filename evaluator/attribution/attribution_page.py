@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator
 
+from evaluator.attribution.attribution_report import ATTRIBUTION, AttributionReport
 from evaluator.attribution.losses import FATES
-from evaluator.attribution.report import ATTRIBUTION, AttributionReport
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table
 from evaluator.pages.plotted_svg import COLOURS, LIGHT, WIDTH, plotted_svg
 from evaluator.pages.step_page import ShownStep, StepPage

@@ -1,9 +1,9 @@
 """Attributes the losses of a run: asks for candidates, judges every relevant document, writes the files."""
 
+from evaluator.attribution.attribution_page import attribution_page
+from evaluator.attribution.attribution_report import ATTRIBUTION, ArmFates, AttributionReport
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.attribution.collect import collect
-from evaluator.attribution.page import attribution_page
-from evaluator.attribution.report import ATTRIBUTION, ArmFates, AttributionReport
 from evaluator.client.client import GatewayClient
 from evaluator.pages.step_page import write_step_page
 from evaluator.runs.run_folder import RunFolder, writable
