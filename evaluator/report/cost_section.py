@@ -19,7 +19,7 @@ MEMORY = "Memory: the resident set after the last block; of Elasticsearch, what 
 def cost_blocks(report: Report) -> Iterator[Block]:
     """Yields what queries cost; nothing where neither an index size nor a process is known."""
     outcomes = report.pipelines.values()
-    if not any(one.cost or one.index_bytes is not None for one in outcomes):
+    if not any(outcome.cost or outcome.index_bytes is not None for outcome in outcomes):
         return
     yield Heading("Cost")
     yield Prose(COSTS)
@@ -30,7 +30,7 @@ def cost_blocks(report: Report) -> Iterator[Block]:
 
 
 def _costs(report: Report) -> list[PipelineCost]:
-    return [one.cost for one in report.pipelines.values() if one.cost]
+    return [outcome.cost for outcome in report.pipelines.values() if outcome.cost]
 
 
 def _cost_rows(report: Report) -> list[list[str]]:

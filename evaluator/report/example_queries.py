@@ -24,12 +24,15 @@ def example_queries(folder: RunFolder, run: RankedRun, report: Report) -> PairEx
     pipeline, and where no query differs. Reads the corpus once. Raises EvaluationError where the dataset is not there,
     or has changed.
     """
-    compared = [one.against_first for one in report.pipelines.values() if one.against_first is not None]
+    compared = [outcome.against_first for outcome in report.pipelines.values() if outcome.against_first is not None]
     if not compared:
         return None
     advised = report.recommendation.pipeline if report.recommendation is not None else None
-    pair = next((one for one in compared if one.second == advised), max(compared, key=lambda one: one.second_mean))
-    metric = next(one for one in run.figures[pair.first] if parse_metric(one).label(report.depth) == pair.metric)
+    pair = next(
+        (verdict for verdict in compared if verdict.second == advised),
+        max(compared, key=lambda verdict: verdict.second_mean),
+    )
+    metric = next(name for name in run.figures[pair.first] if parse_metric(name).label(report.depth) == pair.metric)
     values = tuple(
         {query: value for query, value in run.figures[arm][metric].items() if value is not None}
         for arm in (pair.first, pair.second)

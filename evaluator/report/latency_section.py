@@ -54,7 +54,7 @@ def _latency_rows(report: Report) -> list[list[str]]:
     rows = [["pipeline", "p99 ms", "95 % interval", "max ms", "drift", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
-        within = " to ".join(one.cell() for one in latency.p99_interval) if latency.p99_interval else "–"
+        within = " to ".join(bound.cell() for bound in latency.p99_interval) if latency.p99_interval else "–"
         rows.append(
             [
                 name,
@@ -76,11 +76,11 @@ def _stage_rows(report: Report) -> list[list[str]]:
 
 def _path_rows(report: Report) -> list[list[str]]:
     """Returns where the mean latency of each pipeline went, a piece a row."""
-    return [["pipeline", *PIECES], *([one.name, *row] for one in _stacked_times(report) for row in piece_rows(one))]
+    return [["pipeline", *PIECES], *([bar.name, *row] for bar in _stacked_times(report) for row in piece_rows(bar))]
 
 
 def _stacked_times(report: Report) -> list[StackedTimes]:
-    return [StackedTimes("", name, one.path_ms, report.times_hold) for name, one in report.pipelines.items()]
+    return [StackedTimes("", name, outcome.path_ms, report.times_hold) for name, outcome in report.pipelines.items()]
 
 
 def _slowest_rows(report: Report) -> list[list[str]]:

@@ -51,7 +51,6 @@ async def test_a_point_has_its_cost_by_process_and_its_gate_is_judged_by_it(tmp_
     assert str(MEMORY) in report.made_from
     page = (folder.path / "load.md").read_text(encoding="utf-8")
     assert "## Cost" in page
-    assert "## Memory over time" in page
 
 
 async def test_an_analysis_shows_what_queries_documents_and_processes_cost(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Paired tests keep their error rates, agree with hand-worked cases, and are finite for every list of differences."""
 
 import math
-import random
 import statistics
 from itertools import product
 from statistics import NormalDist
@@ -81,40 +80,10 @@ def test_the_same_seed_gives_the_same_p_and_interval() -> None:
     assert bca_interval(values, 1) == bca_interval(values, 1) != bca_interval(values, 2)
 
 
-def test_an_interval_of_normal_differences_is_that_of_the_t_distribution() -> None:
-    from scipy import stats
-
-    values = normal(200, 0.02)
-    low, high = stats.ttest_1samp(values, 0).confidence_interval()
-    assert bca_interval(values, SEED) == pytest.approx((low, high), abs=0.001)
-
-
 def test_holm_multiplies_the_smallest_p_by_the_size_of_the_family() -> None:
     assert holm([0.03, 0.01, 0.04]) == pytest.approx((0.06, 0.03, 0.06))
+    assert holm([0.5, 0.01, 0.01, 0.9]) == pytest.approx((1.0, 0.04, 0.04, 1.0))
     assert holm([]) == ()
-
-
-def test_holm_adjusts_as_statsmodels_does() -> None:
-    from statsmodels.stats.multitest import multipletests
-
-    dice = random.Random(SEED)
-    ps = [0.01, 0.01, 0.04, 0.0, 1.0, *(dice.random() ** 2 for _ in range(40))]
-    # One call: each collects garbage, a second in a process of this size.
-    assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1])
-
-
-def test_a_difference_of_the_minimum_detectable_size_needs_the_queries_that_there_are() -> None:
-    values = normal(300, 0.0)
-    detectable = minimum_detectable(values)
-    assert detectable is not None
-    assert detectable == pytest.approx(2.81 * 0.1 / math.sqrt(300), rel=0.01)  # 2.80 is 1.96 + 0.84
-    assert queries_needed([value + detectable for value in values]) == pytest.approx(300, abs=1)
-
-
-def test_a_family_needs_a_larger_difference() -> None:
-    values = normal(300, 0.02)
-    assert minimum_detectable(values, 4) > minimum_detectable(values, 1)  # type: ignore[operator]
-    assert queries_needed(values, 4) > queries_needed(values, 1)  # type: ignore[operator]
 
 
 def test_a_tiny_difference_needs_a_finite_number_of_queries() -> None:
@@ -125,11 +94,6 @@ def test_a_tiny_difference_needs_a_finite_number_of_queries() -> None:
 
 def test_no_fewer_queries_are_needed_than_a_test_asks_for() -> None:
     assert [queries_needed([0.1, 0.10001] * 3, family) for family in (1, 8)] == [6, 9]
-
-
-def test_five_queries_can_show_no_difference_and_six_can() -> None:
-    assert minimum_detectable([0.1, 0.2, 0.1, 0.2, 0.1]) is None
-    assert minimum_detectable([0.1, 0.2, 0.1, 0.2, 0.1, 0.2]) is not None
 
 
 def test_equivalence_needs_the_mean_to_lie_certainly_within_the_margin() -> None:

@@ -46,7 +46,7 @@ def unknown() -> CapacityReport:
 
 def test_capacity_and_knee_are_marked_in_the_chart() -> None:
     report = found()
-    shown = texts(capacity_chart(report))
+    shown = [text.strip() for text in texts(capacity_chart(report))]
     assert {"capacity 80/s", f"knee {report.knee:g}/s", "in time", "nDCG@10", "p95", "p99"} <= set(shown)
     assert {"No p99: fewer than 662 requests.", "Dashed, ?: times that do not hold."} <= set(shown)
 
