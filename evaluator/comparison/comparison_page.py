@@ -6,7 +6,7 @@ from evaluator.comparison.comparing import ComparisonReport, PairReport, SliceRe
 from evaluator.comparison.examples import QueryExample
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.page_blocks import Block, Prose, Sentence, Table, Verdict
+from evaluator.pages.page_blocks import Block, Heading, Prose, Sentence, Table, Verdict
 
 
 def render_comparison(report: ComparisonReport) -> str:
@@ -42,38 +42,30 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
 
 
 def example_blocks(report: ComparisonReport) -> Iterator[Block]:
-    """Yields the examples: a title for those of a pair, then each query with its documents."""
+    """Yields the gains and the losses of each pair that has some: each query with its documents."""
     number = 0
-    for title, pair, examples in examples_shown(report):
-        yield Sentence(title)
-        for example in examples:
-            number += 1
-            yield Sentence(f"{example.query}: {example.text} ({example_scores(example)})")
-            yield example_table(pair.verdict.first, pair.verdict.second, example, number)
-
-
-def examples_shown(report: ComparisonReport) -> Iterator[tuple[str, PairReport, Sequence[QueryExample]]]:
-    """Yields a title, the pair and its examples, for the gains and the losses of each pair that has some."""
     for pair in report.pairs:
+        compared = pair.verdict
         for what, examples in (("gains", pair.gains), ("losses", pair.losses)):
             if examples:
-                compared = pair.verdict
-                yield f"Biggest {what} of {compared.second} ({_name(compared)})", pair, examples
+                yield Heading(f"Biggest {what} of {compared.second} ({_name(compared)})")
+            for example in examples:
+                number += 1
+                yield from example_parts(compared.first, compared.second, example, number)
 
 
-def example_table(first: str, second: str, example: QueryExample, number: int) -> Table:
-    """Returns the documents of an example with their ranks in both systems. `number`: of the examples of a page."""
+def example_parts(first: str, second: str, example: QueryExample, number: int) -> Iterator[Block]:
+    """Yields a query with the values of both systems, and its documents with their ranks in both.
+
+    `number`: of the examples of a page.
+    """
+    yield Sentence(f"{example.query}: {example.text} ({example.first:.4f} → {example.second:.4f})")
     rows = [
         [document.id, document.title, *map(_count, (document.grade, document.first_rank, document.second_rank))]
         for document in example.documents
     ]
     header = ["document", "title", "grade", f"rank: {first}", f"rank: {second}"]
-    return Table(f"example-{number}", f"Documents of query {example.query}", [header, *rows])
-
-
-def example_scores(example: QueryExample) -> str:
-    """Returns the values of both systems."""
-    return f"{example.first:.4f} → {example.second:.4f}"
+    yield Table(f"example-{number}", f"Documents of query {example.query}", [header, *rows])
 
 
 def _slices(report: ComparisonReport, field: str) -> list[Block]:

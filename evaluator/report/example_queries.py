@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.comparison.comparison_page import example_scores, example_table
+from evaluator.comparison.comparison_page import example_parts
 from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
 from evaluator.comparison.paired_tests import ROUNDING
 from evaluator.metrics.metric_table import parse_metric
@@ -66,5 +66,4 @@ def example_query_blocks(report: Report) -> Iterator[Block]:
     yield Heading("Example queries")
     yield Sentence(f"Among those on which {pair.second} differs most from {pair.first} in {pair.metric}.")
     for number, example in enumerate(pair.examples, start=1):
-        yield Sentence(f"{example.query}: {example.text} ({example_scores(example)})")
-        yield example_table(pair.first, pair.second, example, number)
+        yield from example_parts(pair.first, pair.second, example, number)

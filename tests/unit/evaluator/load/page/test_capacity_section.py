@@ -76,14 +76,6 @@ def test_the_page_of_a_search_that_found_nothing_has_no_empty_tables() -> None:
     assert "send lag" not in page
 
 
-def test_the_page_shows_the_chart_of_each_capacity_before_the_points() -> None:
-    report = found()
-    load = load_report(load_point("bm25", 80)).model_copy(update={"capacities": (report,)})
-    page = render_load_page("shop", load, ["load/capacity-bm25.svg"])
-    assert "(load/capacity-bm25.svg)" in page
-    assert page.index(report.sentence) < page.index("## All points")
-
-
 def test_the_report_of_a_run_tells_each_capacity_and_shows_the_charts_that_are_there() -> None:
     report = found()
     load = load_report(load_point("bm25", 80)).model_copy(update={"capacities": (report, unknown())})
