@@ -96,7 +96,7 @@ test-acceptance: $(VENV)/.installed ## check the figures of the SciFact runs tha
 
 ##@ Measure
 .PHONY: soak
-soak: models ## run for long under hostile input, faults and kills; writes docs/soak [SOAK="shapes ..." SEED=]
+soak: models ## run for long under hostile input, faults and kills; writes docs/soak [SOAK="overload ..." SEED=]
 	$(BIN)/python -m tests.soak $(SOAK) $(if $(SEED),--seed $(SEED))
 
 PEERS := .cache/peers-venv

@@ -17,7 +17,7 @@ _SERVICE = (
     "services/__init__.py",
     "services/files",
     "services/contracts",
-    "services/access",
+    "services/keys",
     "services/chassis",
     _PROBE,
 )

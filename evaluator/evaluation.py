@@ -10,7 +10,7 @@ from evaluator.attribution.step import attribution
 from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.load.step import load_step
+from evaluator.load.load_step import load_step
 from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.process_costs import NO_PROCESSES, costs_between, process_reader
 from evaluator.metrics.quality import means, within_depth

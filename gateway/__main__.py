@@ -6,7 +6,7 @@ from functools import partial
 from gateway.app import build_app
 from gateway.keys import keys_command
 from gateway.settings import GatewaySettings
-from services.chassis.start import start
+from services.chassis.server.serve import start
 from services.files.disk_writes import end_command
 
 if __name__ == "__main__":

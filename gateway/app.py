@@ -54,7 +54,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
     reached_by = endpoints_for or socket_endpoints_of(settings)
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
-    files = page_files(settings.authenticates, settings.evaluator_url) if settings.page else None
+    files = page_files(settings.evaluator_url) if settings.page else None
     admission = Admission(settings.max_in_flight, settings.max_waiting, instruments)
     long_answers = LongAnswers(lambda: admission.ordinary.begun)
 
@@ -112,6 +112,5 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
         opened,
         cors_origins=settings.cors_origins,
         own_lane=admission.ordinary,
-        page_style=None if files is None else "/page/page.css",
         page_wording=None if files is None else files.wording(),
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from services.access.key import KEY_SCOPES, Key, new_key
-from services.access.key_file import KeyFileError, change_keys, read_keys
+from services.keys.key import KEY_SCOPES, Key, new_key
+from services.keys.key_file import KeyFileError, change_keys, read_keys
 
 DEFAULT_FILE = "GATEWAY_KEYS_FILE"
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}

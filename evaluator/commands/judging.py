@@ -1,4 +1,4 @@
-"""Commands of judging: make a pool, grade its pairs, look how far judges are and how they agree, export qrels."""
+"""Commands of judging: make a pool, grade its pairs, look how far judges are, export qrels."""
 
 import sys
 from collections.abc import Mapping
@@ -10,27 +10,16 @@ import typer
 from evaluator.command_line import command_line
 from evaluator.commands.options import RUNS, AddedFiles, Runs, collection_directory, reporting_errors
 from evaluator.errors import WrongOption
-from evaluator.judging.agreement import group_agreement, judge_agreements
-from evaluator.judging.consensus import consensus_grades, disputed_pairs
 from evaluator.judging.export import export_judgments
 from evaluator.judging.new_session import create_session
-from evaluator.judging.progress_page import (
-    outlook_sentence,
-    render_agreement,
-    render_disputed,
-    render_outlooks,
-    render_progress,
-    render_session,
-    scale_remark,
-)
 from evaluator.judging.session import JudgingSession, Order, ShownPair
+from evaluator.pages.markdown_table import aligned
 from evaluator.progress import say, show
 
 judge = typer.Typer(no_args_is_help=True, help="Judges the documents that runs found and nobody has judged.")
 
 KEYS = {"s": "skip", "u": "undo", "q": "quit"}
-# How often the outlook is computed while a judge is at work: it takes about a second.
-OUTLOOK_EVERY = 10
+MOST_TIED = 20  # that `show` prints
 
 Session = Annotated[Path, typer.Argument(help="The folder of the session.")]
 
@@ -66,10 +55,10 @@ def pool(
         )
         for note in made.notes:
             say(note)
-        show(render_session(made.file))
+        show(made.file.sentence)
         if made.file.not_in_corpus:
             say(f"{made.file.not_in_corpus} pairs are left out: the corpus lacks their documents.")
-        if remark := scale_remark(made.file):
+        if remark := made.file.scale_remark:
             say(remark)
         show(f"Session: {made.folder}")
         say(f"Next: {command_line('judge', 'grade', str(made.folder), '--judge', 'NAME')}")
@@ -77,18 +66,21 @@ def pool(
 
 @judge.command("show")
 def show_session(folder: Session) -> None:
-    """Prints progress, agreement, disputed pairs, and what the verdict can still become."""
+    """Prints how far each judge is, and the pairs of which equally many judges gave different grades."""
     with reporting_errors():
         session = JudgingSession(folder)
-        judges = session.grades()
-        show(render_session(session.file))
-        show(f"\n{render_progress(session.progress(), len(session.pairs), len(consensus_grades(judges)))}")
-        parts = [*render_agreement(judge_agreements(judges), group_agreement(judges))]
-        parts += render_disputed(disputed_pairs(judges))
-        if len(session.rankings) > 1:
-            parts += render_outlooks(session.outlooks(), session.verdicts())
-        for part in parts:
-            show(f"\n{part}")
+        graded = session.graded()
+        tied = [pair for pair in graded if pair.tied]
+        show(session.file.sentence)
+        rows = [[one.judge, str(one.graded), str(one.skipped), str(one.left)] for one in session.progress()]
+        if rows:
+            show(f"\n{aligned([['judge', 'graded', 'skipped', 'left'], *rows])}")
+        show(f"\n{len(graded)} of {len(session.pairs)} pairs are judged, {len(tied)} of them tied.")
+        if tied:
+            grades = [", ".join(f"{judge} {grade}" for judge, grade in pair.by_judge.items()) for pair in tied]
+            rows = [[one.pair.query, one.pair.document, text] for one, text in zip(tied, grades, strict=True)]
+            more = f"\n\nThe first {MOST_TIED} tied pairs are shown." if len(tied) > MOST_TIED else ""
+            show(f"\n{aligned([['query', 'document', 'grades'], *rows[:MOST_TIED]])}{more}")
 
 
 @judge.command()
@@ -97,38 +89,34 @@ def grade(
     judge: Annotated[str, typer.Option("--judge", help="Who judges: the name of the file of judgments.")],
     order: Annotated[
         str,
-        typer.Option(
-            help="pool; others: without pairs that another judge has graded; impact: so, by what they change."
-        ),
+        typer.Option(help="pool; impact: first what can change the comparison most, without what others have graded."),
     ] = "pool",
 ) -> None:
     """Shows one pair after another and reads a key for each, with Enter. Ends with q, or where the input ends."""
     with reporting_errors():
-        if order not in get_args(Order):
+        chosen: Order | None = next((name for name in get_args(Order) if name == order), None)
+        if chosen is None:
             raise WrongOption(f"--order {order}: there are {', '.join(get_args(Order))}")
-        session = JudgingSession(folder)
-        done = _graded(session, judge, _order(order))
+        done = _graded(JudgingSession(folder), judge, chosen)
         say(f"Judgments written: {done}. Progress: {command_line('judge', 'show', str(folder))}")
 
 
 @judge.command()
 def export(folder: Session, file: Annotated[Path, typer.Argument(help="The qrels to write.")]) -> None:
-    """Writes the judgments as qrels, and beside them FILE.json, which says what made them."""
+    """Writes the judgments as qrels, and beside them FILE.json, which tells what made them."""
     with reporting_errors():
         made = export_judgments(JudgingSession(folder), file)
-        show(f"{made.judged} of {made.pairs} pairs in {file}; {made.disputed} of them disputed ({made.rule}).")
+        show(f"{made.judged} of {made.pairs} pairs in {file}; {made.tied} of them tied ({made.rule}).")
         say(f"Next: {command_line('quality', '--run', 'RUN', '--judgments', str(file))}")
 
 
 def _graded(session: JudgingSession, judge: str, order: Order) -> int:
     """Reads keys until there is no pair, no input, or a q. Returns how many judgments of this call stand."""
-    written, settled = 0, False
+    written = 0
     current = session.next_pair(judge, order)
     grades = {str(grade): meaning for grade, meaning in enumerate(session.file.scale)}
     show(_keys(grades))
     while current is not None:
-        if order == "impact" and written % OUTLOOK_EVERY == 0 and not settled:
-            settled = _say_outlooks(session)
         _show_pair(current)
         key = _key(grades)
         if key in ("", "q"):
@@ -148,17 +136,7 @@ def _graded(session: JudgingSession, judge: str, order: Order) -> int:
         written += 1
         current = session.next_pair(judge, order)
     say("No pair is left for this judge.")
-    if order == "impact" and not settled:
-        _say_outlooks(session)
     return written
-
-
-def _say_outlooks(session: JudgingSession) -> bool:
-    """Prints what each verdict can still become. Returns whether all are settled."""
-    outlooks = session.outlooks()
-    for pipeline, outlook in outlooks.items():
-        say(f"{pipeline}: {outlook.outcome}. {outlook_sentence(outlook)}")
-    return all(outlook.settled for outlook in outlooks.values())
 
 
 def _show_pair(shown: ShownPair) -> None:
@@ -179,7 +157,3 @@ def _key(grades: Mapping[str, str]) -> str:
         if not line or key in grades or key in KEYS:
             return key
         say(f"{key!r} is no key: {_keys(grades)}")
-
-
-def _order(name: str) -> Order:
-    return next(order for order in get_args(Order) if order == name)

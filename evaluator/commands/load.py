@@ -30,13 +30,12 @@ from evaluator.commands.options import (
 from evaluator.commands.steps import print_load
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
-from evaluator.load.against.report import AgainstReport
-from evaluator.load.against.speed import MARGIN
-from evaluator.load.against.step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
-from evaluator.load.against.table import render_against
+from evaluator.load.against_report import AgainstReport, render_against
+from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.export import planned_export, unexported_fields, write_export
-from evaluator.load.report import LOAD, LoadReport
-from evaluator.load.step import load_step
+from evaluator.load.load_report import LOAD, LoadReport
+from evaluator.load.load_step import load_step
+from evaluator.load.points.ratios import MARGIN
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import expect_processes, parse_processes
 from evaluator.progress import say
@@ -118,8 +117,6 @@ def load(
         else:
             defaults = {} if against is None else {"slice_seconds": SLICE_SECONDS}
             planned, lock_folder = planned_experiment(str(experiment), options, defaults), runs
-        if planned.load is not None and planned.load.while_loading and (against is not None or export is not None):
-            raise WrongOption("--while-loading cannot be combined with --against or --export")
         if planned.load is not None:
             if between is not None and planned.load.repeat == 1:
                 raise WrongOption("--between runs before each repeat but the first: give --repeat, 2 or more")

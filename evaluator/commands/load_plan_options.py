@@ -18,7 +18,7 @@ from evaluator.experiments.load_plan import CapacityPlan, LoadPlan
 # What traffic is: one of them on the command line replaces those of the experiment's file.
 TRAFFIC = ("rates", "in_flight", "capacity")
 # Fields that only rates can have.
-OF_RATES = ("best_under_ms", "while_loading")
+OF_RATES = ("best_under_ms",)
 # Fields that only some traffic heeds. A closed loop has no planned arrivals; the points around a capacity are not cut.
 HEEDED_BY = {"slice_seconds": ("rates", "in_flight"), "arrivals": ("rates", "capacity")}
 # Fields whose options are not the field's name.

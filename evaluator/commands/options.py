@@ -22,15 +22,13 @@ from evaluator.errors import EvaluationError, WrongOption
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiments.experiment import Experiment, experiment_path, read_pipeline, selected_pipelines
 from evaluator.experiments.suite import Suite, experiments_of, read_plan
-from evaluator.load.sending.live import Listener, listening
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.progress import PLAIN_EVERY_S, console, print_at_intervals, say
+from evaluator.progress import say
 from services.chassis.settings.addresses import server_address
 from services.contracts.query import AskedPipeline
 from services.contracts.validation_messages import validation_message
 from services.files.disk_writes import OUTPUT
 
-TERMINAL_EVERY_S = 2.0  # how often a terminal shows how a load is doing
 GATEWAY = "http://127.0.0.1:8000"
 RUNS = Path(".runs")
 
@@ -229,16 +227,9 @@ def with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awai
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with connected(gateway) as client:
             await wait_until_ready(client, wait)
-            with listening(load_printer()):
-                return await work(client)
+            return await work(client)
 
     return asyncio.run(main())
-
-
-def load_printer() -> Listener:
-    """Returns a listener that prints how a load is doing, as often as progress is printed."""
-    print_line = print_at_intervals(TERMINAL_EVERY_S if console.is_terminal else PLAIN_EVERY_S)
-    return lambda figures: print_line(figures.line)
 
 
 @contextmanager

@@ -35,10 +35,10 @@ from evaluator.errors import WrongOption
 from evaluator.evaluation import evaluate, evaluate_again, ingest_step, measure_again, rank_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite
-from evaluator.load.capacity.report import CAPACITY, CapacityFile, render_capacity
+from evaluator.load.capacity import CAPACITY, CapacityFile, render_capacity
+from evaluator.load.load_report import LoadReport
 from evaluator.load.page.blocks import figure_blocks
 from evaluator.load.page.tables import load_warnings
-from evaluator.load.report import LoadReport
 from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.pages.markdown_page import markdown_parts

@@ -6,7 +6,7 @@ made null, does not hold.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, FiniteFloat, model_validator
 
@@ -76,23 +76,17 @@ def judge_gates(gates: Gates | None, figures: Iterable[GatedFigures]) -> Iterato
     """Yields the outcome of every gate that fits the figures, for every pipeline; none without gates."""
     if gates is None:
         return
-    for one in figures:
-        values: dict[GateName, tuple[float | None, float | None]] = {
-            "p99_ms": (one.p99_ms, gates.p99_ms),
-            "ndcg_at_10": (one.ndcg_at_10, gates.ndcg_at_10),
-            "errors": (one.errors, gates.errors),
-            "degraded": (one.degraded, gates.degraded),
-            "cpu_ms": (one.cpu_ms, gates.cpu_ms),
-        }
-        for gate, (value, bound) in values.items():
-            if bound is not None and gate not in one.unfit:
+    for measured in figures:
+        for gate in get_args(GateName):
+            bound, value = getattr(gates, gate), getattr(measured, gate)
+            if bound is not None and gate not in measured.unfit:
                 held = value is not None and (value >= bound if gate == "ndcg_at_10" else value <= bound)
                 yield GateOutcome(
-                    pipeline=one.pipeline,
-                    traffic=one.traffic,
+                    pipeline=measured.pipeline,
+                    traffic=measured.traffic,
                     gate=gate,
                     value=value,
                     bound=bound,
                     held=held,
-                    reason=one.missing[gate] if value is None else None,
+                    reason=measured.missing[gate] if value is None else None,
                 )

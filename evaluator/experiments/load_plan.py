@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from services.contracts.base import Count, Wire
+from services.contracts.base import Wire
 from services.contracts.lists import Items
 
 # As the experiment's own: strict, so that no bool counts as a number.
@@ -50,11 +50,9 @@ class LoadPlan(Wire):
     best_under_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] | None = Field(
         None, description="Milliseconds: which pipeline is best at each rate with a p99 within them."
     )
-    while_loading: bool = Field(False, description="Each rate twice, in turns: idle, and while the corpus is loaded.")
     seconds: Seconds = Field(60.0, description="Of each rate, without the warm-up.")
     arrivals: ArrivalProcess = Field("poisson", description="poisson or constant.")
     draw: QueryDraw = Field("uniform", description="How queries are drawn: uniform or zipf.")
-    zipf_exponent: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1.0
     deadline_ms: Annotated[int, Field(strict=True, ge=1, le=120_000)] = Field(
         10_000, description="The deadline of each request."
     )
@@ -68,7 +66,6 @@ class LoadPlan(Wire):
     # Processes; without it as many as the rate needs (evaluator/load/sending/generators.py). 64 send 50,000 a second.
     generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = Field(None, description="Processes that send.")
     repeat: AtLeastOne = Field(1, description="How often the whole plan is sent.")
-    seed: Count | None = None  # of arrivals and queries; without it the experiment's
 
     @model_validator(mode="after")
     def _once_each(self) -> Self:
@@ -89,12 +86,6 @@ class LoadPlan(Wire):
             raise ValueError("name at least one of `rates`, `in_flight` and `capacity`")
         if self.best_under_ms is not None and not self.rates:
             raise ValueError("`best_under_ms` compares pipelines at a rate: give `rates`")
-        if self.while_loading and (not self.rates or self.in_flight or self.capacity):
-            raise ValueError("`while_loading` compares at steady rates: give `rates`, and no other traffic")
         if self.capacity is not None and self.arrivals != "poisson":
             raise ValueError("`capacity` searches with Poisson arrivals: `arrivals` must be poisson")
         return self
-
-    def seed_or(self, other: int) -> int:
-        """Returns the plan's seed, or the other where it has none."""
-        return other if self.seed is None else self.seed

@@ -1,5 +1,6 @@
-"""Writes the consensus of a session as qrels, which `--judgments FILE` and other tools read, and what made it."""
+"""Writes the grades of a session as qrels, which `--judgments FILE` and other tools read, and what made them."""
 
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -7,7 +8,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from evaluator.errors import EvaluationError
-from evaluator.judging.consensus import RULE, consensus_grades, disputed_pairs
+from evaluator.judging.pool import RULE
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import PoolSource
 from services.contracts.base import Count, Wire
@@ -31,7 +32,7 @@ class JudgmentsExport(Wire):
     pairs: Count  # of the pool
     judged: Count  # of them; lines of the file
     by_several: Count  # of `judged`, graded by more than one judge
-    disputed: Count  # of `by_several`, with different grades
+    tied: Count = 0  # of `by_several`, those of which equally many judges gave different grades
 
 
 def export_judgments(session: JudgingSession, path: Path) -> JudgmentsExport:
@@ -43,7 +44,7 @@ def export_judgments(session: JudgingSession, path: Path) -> JudgmentsExport:
     if path.suffix in (".json", ".jsonl", ".gz"):
         raise EvaluationError(f"{path}: qrels are written as text; name it .qrels (TREC) or .tsv (BEIR)")
     if path.exists() and not _is_export(_beside(path)):
-        raise EvaluationError(f"{path}: is there already and no export of judgments; name another file, or remove it")
+        raise EvaluationError(f"{path}: is another file, not an export of judgments; name another one, or remove it")
     text, made = _export(session, beir=path.suffix == ".tsv")
     _write(path, text, made)
     return made
@@ -61,14 +62,12 @@ def export_by_content(session: JudgingSession) -> Path:
 
 
 def _export(session: JudgingSession, beir: bool) -> tuple[str, JudgmentsExport]:
-    judges = session.grades()
-    grades = consensus_grades(judges)
-    if not grades:
+    graded = session.graded()
+    if not graded:
         raise EvaluationError(f"{session.folder}: nobody has graded a pair; `judge grade` does")
     lines = ["query-id\tcorpus-id\tscore\n"] if beir else []
-    for pair in sorted(grades):
-        between = "" if beir else "0\t"
-        lines.append(f"{pair.query}\t{between}{pair.document}\t{grades[pair]}\n")
+    between = "" if beir else "0\t"
+    lines += [f"{made.pair.query}\t{between}{made.pair.document}\t{made.majority}\n" for made in graded]
     text, file = "".join(lines), session.file
     return text, JudgmentsExport(
         qrels_sha256=sha256(text.encode()).hexdigest(),
@@ -79,11 +78,11 @@ def _export(session: JudgingSession, beir: bool) -> tuple[str, JudgmentsExport]:
         top=file.top,
         seed=file.seed,
         rule=RULE,
-        judges={judge: len(of_judge) for judge, of_judge in judges.items()},
+        judges=dict(sorted(Counter(judge for pair in graded for judge in pair.by_judge).items())),
         pairs=len(session.pairs),
-        judged=len(grades),
-        by_several=sum(sum(pair in of_judge for of_judge in judges.values()) > 1 for pair in grades),
-        disputed=len(disputed_pairs(judges)),
+        judged=len(graded),
+        by_several=sum(len(pair.by_judge) > 1 for pair in graded),
+        tied=sum(pair.tied for pair in graded),
     )
 
 

@@ -1,21 +1,28 @@
-"""Orders unjudged pairs by how much their judgments can change a comparison. Pure.
+"""Orders unjudged pairs by how much their judgments can change a comparison with the first pipeline. Pure.
 
 After Carterette, Allan and Sitaraman 2006, "Minimal test collections for retrieval evaluation" (SIGIR), which judge
-first what can most change the difference of two systems; there in average precision, here in nDCG@10.
+first what can most change the difference of two systems; there in average precision, here in nDCG@10. DCG is linear in
+the grades (Järvelin and Kekäläinen 2002): a document adds its grade, times its discount in the one ranking less that in
+the other, over the ideal DCG of its query.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from evaluator.judging.compared_pool import ComparedPool, best_gains, ideal_dcg, weighted_gain
 from evaluator.judging.judgment_log import MOST_GRADE
-from evaluator.judging.pool import PooledPair, pairs_by_query
-from evaluator.metrics.quality import Grades
+from evaluator.judging.pool import PooledPair
+from evaluator.metrics.metric_formulas import RELEVANCE_LEVEL
+from evaluator.metrics.quality import Grades, Rankings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+DEPTH = 10
+DISCOUNTS = tuple(1 / math.log2(rank + 1) for rank in range(1, DEPTH + 1))
 GRADES = tuple(range(1, MOST_GRADE + 1))  # a grade of 0 changes nothing
+
+Weights = Mapping[str, Mapping[str, float]]  # query → document → discount, less that in the first ranking
 
 
 class JudgeNext:
@@ -27,74 +34,76 @@ class JudgeNext:
     """
 
     def __init__(
-        self, pool: ComparedPool, judged: Grades, pairs: Sequence[PooledPair], graded: Mapping[PooledPair, int]
+        self, rankings: Sequence[Rankings], queries: Sequence[str], judged: Grades, pairs: Sequence[PooledPair]
     ) -> None:
-        """`judged`: the judgments known before the pool; `graded`: those of the pool; `pairs`: the whole pool."""
+        """`rankings`: at least two, the one compared with first. `judged`: before the pool. `pairs`: the whole pool."""
         import numpy as np
 
-        self._pool = pool
-        self._grades = {query: dict(judged.get(query, {})) for query in pool.queries}
+        self._differences = _differences(rankings, queries)
+        self._grades = {query: dict(judged.get(query, {})) for query in queries}
         self._pairs = tuple(pairs)
         self._graded: dict[PooledPair, int] = {}
         self._places = {pair: at for at, pair in enumerate(self._pairs)}
-        self._of_query = pairs_by_query(self._pairs)
-        self._open = np.ones(len(self._pairs), dtype=bool)
+        self._documents: dict[str, list[str]] = {}
+        for pair in self._pairs:
+            self._documents.setdefault(pair.query, []).append(pair.document)
         self._weights: NDArray[np.float64] = np.zeros(len(self._pairs))
-        self._take(graded)
-        for query in self._of_query:
+        for query in self._documents:
             self._weigh(query)
 
-    @property
-    def grades(self) -> Grades:
-        """All judgments so far, by query."""
-        return self._grades
+    def order(self, graded: Mapping[PooledPair, int]) -> list[PooledPair]:
+        """Returns the pairs without a grade, those with the largest weight first; equal ones in the order of the pool.
 
-    def order(self) -> list[PooledPair]:
-        """Returns the open pairs, those with the largest weight first; equal ones in the order of the pool."""
+        `graded`: of the pool as it is now: judges also change grades and take them back.
+        """
         import numpy as np
 
-        return [self._pairs[at] for at in np.argsort(-self._weights, kind="stable") if self._open[at]]
-
-    def first(self) -> PooledPair | None:
-        """Returns the first pair of `order`; None where no pair is open."""
-        import numpy as np
-
-        if not self._open.any():
-            return None
-        return self._pairs[int(np.argmax(np.where(self._open, self._weights, -1.0)))]
-
-    def add(self, pair: PooledPair, grade: int) -> None:
-        """Closes an open pair with its grade."""
-        self.follow({**self._graded, pair: grade})
-
-    def follow(self, graded: Mapping[PooledPair, int]) -> None:
-        """Takes over the grades of the pool as they are now: judges also change them and take them back."""
-        for query in self._take(graded):
-            self._weigh(query)
-
-    def _take(self, graded: Mapping[PooledPair, int]) -> set[str]:
-        """Keeps the grades; returns the queries of those that are new, changed or gone."""
         changed = {pair for pair, _ in graded.items() ^ self._graded.items()}
-        self._graded = dict(graded)
         for pair in changed:
-            grade = graded.get(pair)
-            self._open[self._places[pair]] = grade is None
-            if grade is None:
-                del self._grades[pair.query][pair.document]  # what is pooled had no judgment before
-            else:
-                self._grades[pair.query][pair.document] = grade
-        return {pair.query for pair in changed}
+            self._grades[pair.query].pop(pair.document, None)  # what is pooled had no judgment before
+            if pair in graded:
+                self._grades[pair.query][pair.document] = graded[pair]
+        self._graded = dict(graded)
+        for query in {pair.query for pair in changed}:
+            self._weigh(query)
+        ordered = (self._pairs[at] for at in np.argsort(-self._weights, kind="stable"))
+        return [pair for pair in ordered if pair not in graded]
 
     def _weigh(self, query: str) -> None:
         """Computes the weights of a query's pairs."""
         import numpy as np
 
-        judged, documents = self._grades[query], self._of_query[query]
-        gains = best_gains(judged)
-        before = ideal_dcg(gains)
-        after = np.array([ideal_dcg(sorted((*gains, grade), reverse=True)) for grade in GRADES])
+        judged, documents = self._grades[query], self._documents[query]
+        gains = sorted((grade for grade in judged.values() if grade >= RELEVANCE_LEVEL), reverse=True)
+        before = _ideal_dcg(gains)
+        after = np.array([_ideal_dcg(sorted((*gains, grade), reverse=True)) for grade in GRADES])
         # By comparison, document and grade.
-        dcgs = np.array([weighted_gain(weights[query], judged) for weights in self._pool.weights])[:, None, None]
-        discounts = np.array([[weights[query].get(one, 0.0) for one in documents] for weights in self._pool.weights])
+        dcgs = np.array([_dcg_difference(weights[query], judged) for weights in self._differences])[:, None, None]
+        discounts = np.array([[weights[query].get(name, 0.0) for name in documents] for weights in self._differences])
         changes = (dcgs + discounts[:, :, None] * np.array(GRADES)) / after - (dcgs / before if before else 0.0)
-        self._weights[[self._places[PooledPair(query, one)] for one in documents]] = np.abs(changes).max(axis=(0, 2))
+        self._weights[[self._places[PooledPair(query, name)] for name in documents]] = np.abs(changes).max(axis=(0, 2))
+
+
+def _differences(rankings: Sequence[Rankings], queries: Sequence[str]) -> list[Weights]:
+    """Returns the weights of each ranking but the first."""
+    first, *others = (
+        {query: dict(zip(ranking.get(query, ()), DISCOUNTS, strict=False)) for query in queries} for ranking in rankings
+    )
+    return [
+        {
+            query: {
+                name: other[query].get(name, 0.0) - first[query].get(name, 0.0) for name in other[query] | first[query]
+            }
+            for query in queries
+        }
+        for other in others
+    ]
+
+
+def _ideal_dcg(gains: Sequence[int]) -> float:
+    """Returns the DCG of gains in descending order, down to DEPTH."""
+    return math.fsum(gain * discount for gain, discount in zip(gains, DISCOUNTS, strict=False))
+
+
+def _dcg_difference(weights: Mapping[str, float], grades: Mapping[str, int]) -> float:
+    return math.fsum(weight * grades.get(document, 0) for document, weight in weights.items())

@@ -16,7 +16,7 @@ from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import HashedLines, sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.judging.compared_pool import DEPTH
+from evaluator.judging.judge_next import DEPTH
 from evaluator.judging.pool import PooledPair, pooled_pairs
 from evaluator.judging.session_files import (
     DOCUMENT_TEXTS,

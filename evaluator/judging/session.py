@@ -11,10 +11,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.errors import EvaluationError, WrongOption
-from evaluator.judging.compared_pool import DEPTH, ComparedPool, compared_pool
-from evaluator.judging.consensus import JudgesGrades, consensus_grades
 from evaluator.judging.judge_next import JudgeNext
 from evaluator.judging.judgment_log import (
     JUDGE_RULE,
@@ -24,8 +21,7 @@ from evaluator.judging.judgment_log import (
     is_judge_name,
     judge_files,
 )
-from evaluator.judging.outlook import VerdictOutlook, grade_counts, verdict_outlooks
-from evaluator.judging.pool import PooledPair
+from evaluator.judging.pool import JudgesGrades, PairGrades, PooledPair, graded_pairs
 from evaluator.judging.session_files import (
     DOCUMENT_TEXTS,
     JUDGES,
@@ -43,12 +39,11 @@ from evaluator.judging.session_files import (
     read_content,
     read_lines,
 )
-from evaluator.metrics.metric_formulas import QueryJudgments, ndcg
-from evaluator.metrics.quality import Grades, Rankings
+from evaluator.metrics.quality import Rankings
 from services.files.regular_file import read_regular
 
-# pool: as drawn; others: the same without pairs that another judge has graded; impact: by `judge_next`, likewise.
-Order = Literal["pool", "others", "impact"]
+# pool: as drawn, the same pairs for every judge; impact: by `judge_next`, without pairs that another judge has graded.
+Order = Literal["pool", "impact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +88,6 @@ class JudgingSession:
     def _documents(self) -> DocumentTexts:
         return DocumentTexts(self.folder / DOCUMENT_TEXTS)
 
-    @cached_property
-    def known(self) -> Grades:
-        """The judgments before the pool."""
-        return read_content(self.folder / KNOWN, KNOWN_GRADES)
-
-    @cached_property
-    def rankings(self) -> dict[str, Rankings]:
-        """The rankings by pipeline, the one compared with first."""
-        found = read_content(self.folder / RANKINGS, RANKINGS_BY_PIPELINE)
-        return {**found}
-
-    @cached_property
-    def _compared(self) -> ComparedPool:
-        if len(self.rankings) < 2:
-            raise EvaluationError(
-                f"{self.folder}: one pipeline alone has no comparison; pool two, or judge in pool order"
-            )
-        return compared_pool(list(self.rankings.values()), self.file.queries)
-
     @property
     def judges(self) -> tuple[str, ...]:
         """The names of all who have judged, in order of name. Raises as `judge_files`."""
@@ -119,17 +95,21 @@ class JudgingSession:
 
     def standing(self, judge: str) -> StandingJudgments:
         """Reads what stands of a judge. Raises EvaluationError for a damaged file or a pair of another pool."""
-        found = self._log(judge).standing()
-        if strange := (found.grades.keys() | found.skipped) - self._places.keys():
+        standing = self._log(judge).standing()
+        if strange := (standing.grades.keys() | standing.skipped) - self._places.keys():
             pair = min(strange)
             path = self._log(judge).path
             raise EvaluationError(f"{path}: {pair.query} {pair.document} is not in this pool; {WAY_OUT}")
-        return found
+        return standing
 
     def grades(self) -> JudgesGrades:
         """Reads what stands of every judge who has graded a pair."""
-        found = {judge: self.standing(judge).grades for judge in self.judges}
-        return {judge: grades for judge, grades in found.items() if grades}
+        standing = {judge: self.standing(judge).grades for judge in self.judges}
+        return {judge: grades for judge, grades in standing.items() if grades}
+
+    def graded(self) -> list[PairGrades]:
+        """Reads every pair that any judge has graded."""
+        return graded_pairs(self.grades())
 
     def progress(self) -> list[JudgeProgress]:
         """Returns how far each judge is."""
@@ -142,22 +122,19 @@ class JudgingSession:
         return JudgeProgress(judge, graded, skipped, len(self.pairs) - graded - skipped)
 
     def next_pair(self, judge: str, order: Order = "pool") -> ShownPair | None:
-        """Returns the next pair that this judge has neither graded nor skipped; None where none is left."""
+        """Returns the next pair that this judge has neither graded nor skipped; None where none is left.
+
+        The first call in the order `impact` computes the weights, which takes seconds for the pool of thousands of
+        queries. Raises EvaluationError in this order for a session of one pipeline.
+        """
         mine = self.standing(judge)
         done = mine.grades.keys() | mine.skipped
-        if order != "pool":
-            done = done | {pair for grades in self.grades().values() for pair in grades}
-        listed = self.order_by_impact() if order == "impact" else self.pairs
-        return next((self.shown(pair) for pair in listed if pair not in done), None)
+        pairs = self.pairs if order == "pool" else self.order_by_impact()
+        return next((self.shown(pair) for pair in pairs if pair not in done), None)
 
     def order_by_impact(self) -> list[PooledPair]:
-        """Returns the pairs that nobody has graded, first what can change the comparison most.
-
-        The first call computes the weights, which takes seconds for the pool of thousands of queries; later ones take
-        over what was judged since. Raises EvaluationError for a session of one pipeline.
-        """
-        self._judge_next.follow(consensus_grades(self.grades()))
-        return self._judge_next.order()
+        """Returns the pairs that nobody has graded, first what can change the comparison most."""
+        return self._judge_next.order({pair.pair: pair.majority for pair in self.graded()})
 
     def holds(self, pair: PooledPair) -> bool:
         """Returns whether a pair is in the pool."""
@@ -177,7 +154,7 @@ class JudgingSession:
         """
         self.shown(pair)
         if grade >= len(self.file.scale):
-            raise WrongOption(f"grade: {grade} is none here: grades end at {len(self.file.scale) - 1}")
+            raise WrongOption(f"grade: {grade} is not among its grades: they end at {len(self.file.scale) - 1}")
         self._log(judge).append(pair, grade)
 
     def skip(self, judge: str, pair: PooledPair) -> None:
@@ -189,42 +166,19 @@ class JudgingSession:
         """Takes back the last grade or skip of this judge, and returns its pair; None where there is none."""
         return self._log(judge).undo()
 
-    def outlooks(self) -> dict[str, VerdictOutlook]:
-        """Returns by pipeline what its verdict against the first one can still become."""
-        consensus = consensus_grades(self.grades())
-        open_pairs = [pair for pair in self.pairs if pair not in consensus]
-        counts = grade_counts(self._compared, consensus)
-        found = verdict_outlooks(self._compared, self.judged(), open_pairs, counts, self.file.seed)
-        return dict(zip(list(self.rankings)[1:], found, strict=True))
-
-    def verdicts(self) -> tuple[PairedComparison, ...]:
-        """Compares each pipeline with the first in nDCG@10, by the judgments known before and the consensus."""
-        judged = self.judged()
-        values = {
-            name: [
-                ndcg(QueryJudgments(judged[query], ()), [(one,) for one in ranking.get(query, ())], DEPTH)
-                for query in self.file.queries
-            ]
-            for name, ranking in self.rankings.items()
-        }
-        first, *others = values
-        pairs = [ScoredPair(first, other, values[first], values[other]) for other in others]
-        return compare_pairs(pairs, f"nDCG@{DEPTH}", self.file.seed)
-
-    def judged(self) -> Grades:
-        """Returns the judgments known before, with the consensus of all judges."""
-        grades = {query: dict(self.known.get(query, {})) for query in self.file.queries}
-        for pair, grade in consensus_grades(self.grades()).items():
-            grades[pair.query][pair.document] = grade
-        return grades
-
     @cached_property
     def _places(self) -> dict[PooledPair, int]:
         return {pair: at for at, pair in enumerate(self.pairs)}
 
     @cached_property
     def _judge_next(self) -> JudgeNext:
-        return JudgeNext(self._compared, self.known, self.pairs, {})
+        rankings: list[Rankings] = [*read_content(self.folder / RANKINGS, RANKINGS_BY_PIPELINE).values()]
+        if len(rankings) < 2:
+            raise EvaluationError(
+                f"{self.folder}: one pipeline alone has no comparison; pool two, or judge in pool order"
+            )
+        known = read_content(self.folder / KNOWN, KNOWN_GRADES)
+        return JudgeNext(rankings, self.file.queries, known, self.pairs)
 
     def _log(self, judge: str) -> JudgmentLog:
         if not is_judge_name(judge):

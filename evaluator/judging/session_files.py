@@ -3,7 +3,7 @@
 session.json    what the pool was made from; written last, so that an interrupted `judge pool` leaves no session
 pool.jsonl      the pairs, in the order of judging: no system, no rank
 queries.jsonl, documents.jsonl    the texts that judges read
-rankings.json, known.json         rankings by pipeline and judgments before the pool: what `judge next` weighs
+rankings.json, known.json         rankings by pipeline and judgments before the pool: what the order `impact` weighs
 judges/<judge>.jsonl              grades, skips and undos (`evaluator.judging.judgment_log`); the folder is made with it
 """
 
@@ -77,6 +77,25 @@ class SessionFile(Wire):
         """What each grade means that a judge may give: they end where the known ones end, which set the gain."""
         most = max(self.known_grades, default=MOST_GRADE)
         return SCALES[min(most, MOST_GRADE) if most > 0 else MOST_GRADE]
+
+    @property
+    def sentence(self) -> str:
+        """What the pool is."""
+        sources = ", ".join(source.label for source in self.sources)
+        return (
+            f"{self.pairs} pairs of {len(self.queries)} judged queries of {self.dataset}, split {self.split}: the "
+            f"unjudged documents among the first {self.top} of {sources}."
+        )
+
+    @property
+    def scale_remark(self) -> str:
+        """Why the grades end where those of the collection do; empty where that is not below ours."""
+        if len(self.scale) == MOST_GRADE + 1:
+            return ""
+        return (
+            f"Grades end at {len(self.scale) - 1}, as in the judgments so far. The gain in nDCG is the grade: with "
+            "higher ones your relevant documents would count more than theirs."
+        )
 
 
 class QueryText(Wire):

@@ -20,7 +20,7 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.drives import generator_task
-from evaluator.load.sending.generator_task import GeneratorTask
+from evaluator.load.sending.load_loop import GeneratorTask
 from evaluator.load.sending.traffic import LoadTarget, load_target, open_slices
 from evaluator.steps.arms import resolve_arms
 from evaluator.steps.prepared_run import live_collection, load_dataset
@@ -65,8 +65,7 @@ async def planned_export(client: GatewayClient, experiment: Experiment) -> list[
     await expect_runnable(client, experiment, arms)
     queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
     target = load_target(client.url, experiment, arms, dataset, queries, plan)
-    seed = plan.seed_or(experiment.seed)
-    return [exported_traffic(target, arm.name, rate, plan, seed) for arm in arms for rate in plan.rates]
+    return [exported_traffic(target, arm.name, rate, plan, experiment.seed) for arm in arms for rate in plan.rates]
 
 
 def unexported_fields(plan: LoadPlan) -> list[str]:

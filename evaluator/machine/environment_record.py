@@ -1,5 +1,6 @@
 """Records where and how a measurement ran: time, command, commit, versions and machine. Does not measure anything."""
 
+import contextlib
 import functools
 import os
 import platform
@@ -43,16 +44,13 @@ class Machine(Wire):
     memory_bytes: Count
     # Empty or null too in the records of earlier releases.
     gpus: tuple[Gpu, ...] = ()  # empty: none, or nvidia-smi reports none
-    governor: str | None = None  # of the frequency of the cores; null: the machine does not report it
     cpu_limit: FiniteFloat | None = None  # in cores, of the cgroup (version 2); null: none, or it is not reported
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """What else decides the speed, in words: CPU limit, frequency governor, GPUs; without what is unknown."""
+        """What else decides the speed, in words: CPU limit, GPUs; without what is unknown."""
         known = [] if self.cpu_limit is None else [f"CPU limit {self.cpu_limit:g} cores"]
-        if self.governor is not None:
-            known.append(f"governor {self.governor}")
-        return (*known, *(f"GPU {one.in_words}" for one in self.gpus))
+        return (*known, *(f"GPU {gpu.in_words}" for gpu in self.gpus))
 
     @property
     def in_words(self) -> str:
@@ -78,7 +76,7 @@ def collect_environment(packages: Sequence[str], cores: int | None = None) -> En
     A package that is not installed is left out; without git or a repository, commit and state are None. Commit,
     packages, processor and GPUs are those of the first call: a later change does not reach a process that runs.
     """
-    commit, dirty = _own_git_state()
+    commit, dirty = git_state(ROOT)
     return Environment(
         started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         command=shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]),
@@ -100,11 +98,11 @@ def describe_machine(cores: int | None = None, counters: MachineCounters | None 
         cores=cores or allowed,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpus=_gpus(),
-        governor=_read(counters.cores / "cpu0" / "cpufreq" / "scaling_governor"),
         cpu_limit=_cpu_limit(counters),
     )
 
 
+@functools.cache
 def git_state(root: Path) -> tuple[str | None, bool | None]:
     """Returns the commit of a checkout and whether tracked files differ from it; None for what git does not report."""
 
@@ -119,11 +117,6 @@ def git_state(root: Path) -> tuple[str | None, bool | None]:
 
     commit, status = ask("rev-parse", "HEAD"), ask("status", "--porcelain", "--untracked-files=no")
     return commit, None if status is None else bool(status)
-
-
-@functools.cache
-def _own_git_state() -> tuple[str | None, bool | None]:
-    return git_state(ROOT)
 
 
 @functools.cache
@@ -184,10 +177,8 @@ def _read(file: Path) -> str | None:
 
 @functools.cache
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in packages:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with contextlib.suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions

@@ -1,14 +1,17 @@
-"""Reads counters of the machine before and after a measurement, and computes which share of it others took meanwhile.
+"""Reads counters of the machine around a measurement and every few seconds of it, and computes what others took.
 
-Sources: proc(5), the kernel's documents of pressure stall information and of cgroups v1 and v2. What the machine does
-not report is None. Which limits make a time doubtful is here too; what follows from it is left to the callers.
+The windows of some seconds keep a busy part from being averaged away. Sources: proc(5), the kernel's documents of
+cgroups v1 and v2. What the machine does not report is None. Which limits make a time doubtful is here too; what follows
+from it is left to the callers.
 """
 
+import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import FiniteFloat
 
@@ -19,6 +22,14 @@ from services.contracts.base import Count, Wire
 FOREIGN_LIMIT = 0.10
 STEAL_LIMIT = 0.01
 THROTTLED_LIMIT = 0.01
+# A reading takes milliseconds. A slice of 7.5 s and the start of its generators have two windows.
+WINDOW_S = 5.0
+# The least length of a counted window: clocks tick in 10 ms, and a shorter one is noise.
+LEAST_WINDOW_S = WINDOW_S / 2
+# A p95 is of one request in twenty: what disturbs more of the time than that can decide it.
+MOST_BUSY_WINDOWS = 0.05
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,6 @@ class MachineCounters:
 
     proc: Path = Path("/proc")
     cgroups: Path = Path("/sys/fs/cgroup")
-    cores: Path = Path("/sys/devices/system/cpu")
     clock: Callable[[], float] = time.monotonic  # seconds, never back
 
 
@@ -41,8 +51,6 @@ class ConditionsReading:
     steal_s: float | None
     own_s: float | None  # of this process, of those named as measured, and of all their children
     throttled: dict[str, tuple[int, int]]  # by cgroup of these processes: periods, and those that hit the limit
-    waiting_s: float | None  # in which a process was ready and had no core (wall time)
-    frequency: float | None  # of the cores now, over the greatest that they have
 
 
 class MachineConditions(Wire):
@@ -53,9 +61,7 @@ class MachineConditions(Wire):
     foreign: FiniteFloat | None  # of all cores, used by processes that were not measured
     steal: FiniteFloat | None  # of all cores, taken by a hypervisor
     throttled: FiniteFloat | None  # of the periods of the CPU limit: those in which the processes had used it up
-    pressure: FiniteFloat | None  # of the time, in which some process waited for a core; our own among them
-    frequency: FiniteFloat | None  # of the cores at the end, over the greatest that they have
-    windows: Count = 0  # spans of some seconds into which the time was cut (machine_windows.py); 0: only the whole
+    windows: Count = 0  # spans of some seconds into which the time was cut; 0: only the whole
     busy_windows: Count = 0  # of them, those in which foreign CPU, steal or throttling was beyond its limit
 
 
@@ -77,8 +83,6 @@ def read_conditions(
         steal_s=steal_s,
         own_s=None if own is None else _own_s(own, counters.proc),
         throttled=_throttled(own or {os.getpid()}, counters),
-        waiting_s=_waiting_s(counters.proc / "pressure" / "cpu"),
-        frequency=_frequency(counters.cores),
     )
 
 
@@ -92,14 +96,12 @@ def conditions_between(before: ConditionsReading, after: ConditionsReading) -> M
         foreign=None if spent is None or own is None else _share(spent - own, after.cores * seconds),
         steal=_share(_difference(before.steal_s, after.steal_s), after.cores * seconds),
         throttled=_throttled_share(before.throttled, after.throttled),
-        pressure=_share(_difference(before.waiting_s, after.waiting_s), seconds),
-        frequency=after.frequency,
     )
 
 
 def unchecked_foreign(conditions: Iterable[MachineConditions]) -> Iterator[str]:
     """Yields a remark where the machine reported its CPU time and nobody knew whose it was."""
-    if any(one.foreign is None and one.steal is not None for one in conditions):
+    if any(part.foreign is None and part.steal is not None for part in conditions):
         yield (
             "foreign CPU unknown: this runs folder does not know the gateway's processes (`make up` records them), "
             "so other work was not checked"
@@ -107,10 +109,7 @@ def unchecked_foreign(conditions: Iterable[MachineConditions]) -> Iterator[str]:
 
 
 def condition_faults(conditions: MachineConditions) -> Iterator[str]:
-    """Yields a sentence for each condition under which a time means little.
-
-    Pressure and frequency are only reported: our own load raises the one, and no frequency is wrong in itself.
-    """
+    """Yields a sentence for each condition under which a time means little."""
     if conditions.foreign is not None and conditions.foreign > FOREIGN_LIMIT:
         yield f"other processes used {conditions.foreign:.0%} of the CPU (limit {FOREIGN_LIMIT:.0%})"
     if conditions.steal is not None and conditions.steal > STEAL_LIMIT:
@@ -120,6 +119,87 @@ def condition_faults(conditions: MachineConditions) -> Iterator[str]:
             f"the CPU limit of a cgroup stopped the processes in {conditions.throttled:.1%} of its periods "
             f"(throttling, limit {THROTTLED_LIMIT:.0%})"
         )
+
+
+class ConditionsMeter:
+    """Holds the readings of one measurement: the first, and the last one that ended a window."""
+
+    def __init__(self, measured: Collection[int] | None, counters: MachineCounters | None = None) -> None:
+        """`measured`: as in `read_conditions`. `counters`: of tests."""
+        self._measured = measured
+        self._counters = counters or MachineCounters()
+        self._first = self._last = read_conditions(measured, self._counters)
+        self._windows = self._busy = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether a window is over. Who times in this process reads between what it times: a reading takes a while."""
+        return self._counters.clock() - self._last.at_s >= WINDOW_S
+
+    def read(self) -> MachineConditions:
+        """Reads now, counts the window that ends, and returns the conditions since the beginning."""
+        now = read_conditions(self._measured, self._counters)
+        if now.at_s - self._last.at_s >= LEAST_WINDOW_S:
+            self._windows += 1
+            self._busy += _beyond(conditions_between(self._last, now))
+            self._last = now
+        whole = conditions_between(self._first, now)
+        return whole.model_copy(update={"windows": self._windows, "busy_windows": self._busy})
+
+
+async def metered(
+    work: Awaitable[T], measured: Collection[int] | None, counters: MachineCounters | None = None
+) -> tuple[T, MachineConditions]:
+    """Awaits work and returns its result with the conditions meanwhile, read every `WINDOW_S` in this process."""
+    meter = ConditionsMeter(measured, counters)
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait([task], timeout=WINDOW_S))[0]:
+            meter.read()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+    return task.result(), meter.read()
+
+
+def joined_conditions(parts: Iterable[MachineConditions]) -> MachineConditions:
+    """Returns the conditions of at least one part as of one measurement: means over the time, and all windows.
+
+    A part without windows is a window.
+    """
+    given = tuple(parts)
+    return MachineConditions(
+        seconds=sum(part.seconds for part in given),
+        cores=given[0].cores,
+        foreign=_mean((part.foreign, part.seconds) for part in given),
+        steal=_mean((part.steal, part.seconds) for part in given),
+        throttled=_mean((part.throttled, part.seconds) for part in given),
+        windows=sum(part.windows or 1 for part in given),
+        busy_windows=sum(part.busy_windows if part.windows else _beyond(part) for part in given),
+    )
+
+
+def window_faults(conditions: MachineConditions) -> Iterator[str]:
+    """Yields a sentence for each condition under which times mean little: of the whole, else of its windows."""
+    whole = list(condition_faults(conditions))
+    yield from whole
+    busy, windows = conditions.busy_windows, conditions.windows
+    if not whole and busy > MOST_BUSY_WINDOWS * windows:
+        yield (
+            f"in {busy} of {windows} windows of {WINDOW_S:g} s other processes, steal or throttling were beyond their "
+            f"limits (at most {MOST_BUSY_WINDOWS:.0%} of the windows)"
+        )
+
+
+def _beyond(conditions: MachineConditions) -> bool:
+    return any(True for _ in condition_faults(conditions))
+
+
+def _mean(shares: Iterable[tuple[float | None, float]]) -> float | None:
+    known = [(share, seconds) for share, seconds in shares if share is not None]
+    whole = sum(seconds for _, seconds in known)
+    return sum(share * seconds for share, seconds in known) / whole if whole else None
 
 
 def _difference(before: float | None, after: float | None) -> float | None:
@@ -159,23 +239,23 @@ def _own_s(roots: Collection[int], proc: Path) -> float | None:
     times = _times(proc)
     if not times.keys() >= set(roots):
         return None
-    families, found = dict.fromkeys(roots), 0.0
+    families, own_s = dict.fromkeys(roots), 0.0
     children: dict[int, list[int]] = {}
     for process, (parent, _) in times.items():
         children.setdefault(parent, []).append(process)
     waiting = list(families)
     while waiting:
         process = waiting.pop()
-        found += times[process][1]
+        own_s += times[process][1]
         new = [child for child in children.get(process, ()) if child not in families]
         families.update(dict.fromkeys(new))
         waiting += new
-    return found
+    return own_s
 
 
 def _times(proc: Path) -> dict[int, tuple[int, float]]:
     """Reads of every process: its parent, and the CPU seconds of itself and of the children that it waited for."""
-    tick, found = os.sysconf("SC_CLK_TCK"), {}
+    tick, times = os.sysconf("SC_CLK_TCK"), {}
     for folder in proc.glob("[0-9]*"):  # none where this is no Linux
         if folder.name.isdigit():
             try:
@@ -183,13 +263,13 @@ def _times(proc: Path) -> dict[int, tuple[int, float]]:
                 fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             except OSError:  # it has ended
                 continue
-            found[int(folder.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / tick)
-    return found
+            times[int(folder.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / tick)
+    return times
 
 
 def _throttled(processes: Collection[int], counters: MachineCounters) -> dict[str, tuple[int, int]]:
     """Reads the counters of the CPU limit of the processes' cgroups and of the groups above them."""
-    found: dict[str, tuple[int, int]] = {}
+    limits: dict[str, tuple[int, int]] = {}
     for process in processes:
         try:
             lines = (counters.proc / str(process) / "cgroup").read_text(encoding="utf-8").splitlines()
@@ -205,8 +285,8 @@ def _throttled(processes: Collection[int], counters: MachineCounters) -> dict[st
                 for group in (here, *here.parents):
                     file = counters.cgroups / mount / group / "cpu.stat"
                     if limit := _limit_counters(file):
-                        found[str(file)] = limit
-    return found
+                        limits[str(file)] = limit
+    return limits
 
 
 def _limit_counters(stat: Path) -> tuple[int, int] | None:
@@ -216,23 +296,3 @@ def _limit_counters(stat: Path) -> tuple[int, int] | None:
         return None
     # The root of version 2 has no limit, and so no such counters.
     return (int(values["nr_periods"]), int(values["nr_throttled"])) if "nr_throttled" in values else None
-
-
-def _waiting_s(pressure: Path) -> float | None:
-    try:
-        lines = pressure.read_text(encoding="utf-8").splitlines()
-    except OSError:  # a kernel without it, or started with psi=0
-        return None
-    return next((int(line.rpartition("total=")[2]) / 1e6 for line in lines if line.startswith("some ")), None)
-
-
-def _frequency(cores: Path) -> float | None:
-    """Returns the mean frequency of the cores over the greatest that they may have; virtual machines report neither."""
-    shares = []
-    for folder in sorted(cores.glob("cpu[0-9]*/cpufreq")):
-        try:
-            now, most = (int((folder / name).read_text()) for name in ("scaling_cur_freq", "cpuinfo_max_freq"))
-        except OSError:
-            continue
-        shares.append(now / most)
-    return sum(shares) / len(shares) if shares else None

@@ -1,8 +1,8 @@
 """Owns the lock of a folder of runs: two measurements at once would slow each other, and neither would show it.
 
 Whatever sends load to the services takes it, `ingest` and `parity` too: their work would count as CPU time of the
-measured services, so that no rule sees it. The loader of `load --while-loading` works under the lock of its load. The
-operating system releases the lock when its process ends, however it ends.
+measured services, so that no rule sees it. The operating system releases the lock when its process ends, however it
+ends.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
-"""Reads CPU time and memory of the processes behind the gateway, before and after some queries. Sends no query.
+"""Reads CPU time and memory of the processes behind the gateway around some queries, and renders what they cost.
 
-Knows three dialects: Prometheus' text (our services, a Qdrant server) and the node statistics of Elasticsearch.
+Sends no query. Knows Prometheus' text (our services, a Qdrant server) and the node statistics of Elasticsearch.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import httpx
-from pydantic import BaseModel, FiniteFloat, ValidationError
+from pydantic import AliasPath, BaseModel, Field, FiniteFloat, ValidationError
 
 from evaluator.client.elasticsearch_access import read_elasticsearch_access
 from evaluator.client.gateway_access import read_access
@@ -59,16 +59,16 @@ class ProcessCost(Wire):
 
 def parse_processes(text: str) -> dict[str, str]:
     """Reads `NAME=URL,NAME=URL`. The name `elasticsearch` means its statistics. Raises WrongOption."""
-    found: dict[str, str] = {}
+    processes: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, url = item.partition("=")
-        if not name or not url or name in found:
+        if not name or not url or name in processes:
             raise WrongOption(f"--processes: {item}: write NAME=URL, as in dense=http://127.0.0.1:8002")
         try:
-            found[name] = server_address(url)
+            processes[name] = server_address(url)
         except ValueError as error:
             raise WrongOption(f"--processes: {name}: {error}") from error
-    return found
+    return processes
 
 
 class PipelineCost(Wire):
@@ -116,9 +116,9 @@ async def expect_processes(processes: Mapping[str, str]) -> None:
     """Raises EvaluationError with every process that does not report its CPU time or memory."""
     async with process_reader(processes) as read:
         silent = [
-            f"{name}={processes[name]} ({one.reason})"
-            for name, one in (await read()).items()
-            if one.cpu_s is None and one.memory_bytes is None
+            f"{name}={processes[name]} ({reading.reason})"
+            for name, reading in (await read()).items()
+            if reading.cpu_s is None and reading.memory_bytes is None
         ]
     if silent:
         raise EvaluationError(f"--processes: nothing can be read at {', '.join(silent)}; nothing was sent")
@@ -165,9 +165,9 @@ def mean_cost(costs: Mapping[str, ProcessCost], queries: int, lost: int, seconds
 
 def known_sum(values: Iterable[float | None]) -> float | None:
     """Returns the sum; None where a value is missing."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if len(known) == len(found) else None
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return sum(known) if len(known) == len(every) else None
 
 
 def _between(before: ProcessReading, after: ProcessReading) -> ProcessCost:
@@ -210,28 +210,12 @@ def parse_exposition(text: str) -> ProcessReading:
     return ProcessReading(cpu_s=cpu_s, memory_bytes=memory, reason=reason, started_s=samples.get(_START))
 
 
-class _Cpu(BaseModel):
-    total_in_millis: Count
-
-
-class _Process(BaseModel):
-    cpu: _Cpu
-
-
-class _Memory(BaseModel):
-    heap_committed_in_bytes: Count
-    non_heap_committed_in_bytes: Count
-
-
-class _Jvm(BaseModel):
-    timestamp: Count  # milliseconds since 1970, now
-    uptime_in_millis: Count
-    mem: _Memory
-
-
 class _Node(BaseModel):
-    process: _Process
-    jvm: _Jvm
+    cpu_ms: Count = Field(validation_alias=AliasPath("process", "cpu", "total_in_millis"))
+    heap_bytes: Count = Field(validation_alias=AliasPath("jvm", "mem", "heap_committed_in_bytes"))
+    other_bytes: Count = Field(validation_alias=AliasPath("jvm", "mem", "non_heap_committed_in_bytes"))
+    now_ms: Count = Field(validation_alias=AliasPath("jvm", "timestamp"))  # since 1970
+    uptime_ms: Count = Field(validation_alias=AliasPath("jvm", "uptime_in_millis"))
 
 
 class _NodeStatistics(BaseModel):
@@ -242,9 +226,39 @@ def _parse_elasticsearch(content: bytes) -> ProcessReading:
     """Adds up the nodes of a cluster. Its start is that of the youngest one."""
     nodes = _NodeStatistics.model_validate_json(content).nodes.values()
     return ProcessReading(
-        cpu_s=sum(node.process.cpu.total_in_millis for node in nodes) / 1000,
-        memory_bytes=sum(
-            node.jvm.mem.heap_committed_in_bytes + node.jvm.mem.non_heap_committed_in_bytes for node in nodes
-        ),
-        started_s=max(((node.jvm.timestamp - node.jvm.uptime_in_millis) / 1000 for node in nodes), default=None),
+        cpu_s=sum(node.cpu_ms for node in nodes) / 1000,
+        memory_bytes=sum(node.heap_bytes + node.other_bytes for node in nodes),
+        started_s=max(((node.now_ms - node.uptime_ms) / 1000 for node in nodes), default=None),
     )
+
+
+def process_names(costs: Iterable[PipelineCost]) -> list[str]:
+    """Returns the names of all processes, in the order in which they were given."""
+    return list(dict.fromkeys(name for cost in costs for name in cost.processes))
+
+
+def cpu_cells(cost: PipelineCost | None, names: Sequence[str]) -> list[str]:
+    """Returns CPU milliseconds a query, in total and by process, and how many queries were sent and lost."""
+    if cost is None:
+        return ["–"] * (len(names) + 3)
+    each = (cost.processes[name].cpu_ms if name in cost.processes else None for name in names)
+    return [number_cell(cost.cpu_ms), *map(number_cell, each), str(cost.queries), str(cost.lost)]
+
+
+def process_rows(costs: Iterable[PipelineCost]) -> list[list[str]]:
+    """Returns a header, and for each process its memory after the last of these costs and what any of them misses."""
+    of_process: dict[str, list[ProcessCost]] = {}
+    for cost in costs:
+        for name, process in cost.processes.items():
+            of_process.setdefault(name, []).append(process)
+    rows = [["process", "memory MiB", "missing"]]
+    for name, measured in of_process.items():
+        memory = measured[-1].memory_bytes
+        missing = dict.fromkeys(process.reason for process in measured if process.reason)
+        rows.append([name, number_cell(None if memory is None else memory / MIB), "; ".join(missing)])
+    return rows
+
+
+def number_cell(value: float | None) -> str:
+    """Returns a number with one decimal, or a dash."""
+    return "–" if value is None else f"{value:z.1f}"

@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 from evaluator.pages.page_blocks import Block, Heading
 from evaluator.pages.plotted_svg import chart_style, embedded_svg
 from evaluator.printable import shown
-from services.chassis.access.page_headers import LOGIN
 
 # What stands in the bar above every page: where it leads, and its name.
 NAVIGATION = (("/", "Runs"), ("/new", "New experiment"), ("/judge", "Judging"))
@@ -74,11 +73,8 @@ def render_standalone(page: StandalonePage) -> str:
 
 
 @cache
-def page_environment(logs_in: bool = False) -> Environment:
-    """Returns the environment, one a process: it escapes every value and refuses one that is not given.
-
-    `logs_in`: browsers log in, so the bar above every page leads to where they do.
-    """
+def page_environment() -> Environment:
+    """Returns the environment, one a process: it escapes every value and refuses one that is not given."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -88,7 +84,7 @@ def page_environment(logs_in: bool = False) -> Environment:
         auto_reload=False,
     )
     environment.globals.update(
-        navigation=(*NAVIGATION, (LOGIN, "Log in or out")) if logs_in else NAVIGATION,
+        navigation=NAVIGATION,
         code_html=code_html,
         cell_html=cell_html,
         chart_html=chart_html,

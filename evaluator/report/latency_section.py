@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from evaluator.machine.cost_rows import cpu_cells, number_cell, process_names, process_rows
-from evaluator.machine.process_costs import MIB, PipelineCost
+from evaluator.machine.process_costs import MIB, PipelineCost, cpu_cells, number_cell, process_names, process_rows
 from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Table, filled
 from evaluator.pages.time_breakdown import (
     PATH,

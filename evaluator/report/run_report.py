@@ -8,7 +8,7 @@ from evaluator.attribution.report import AttributionReport
 from evaluator.comparison.examples import PairExamples
 from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiments.gates import GateOutcome
-from evaluator.load.report import LoadReport
+from evaluator.load.load_report import LoadReport
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.metrics.conventions import Conventions
 from evaluator.report.pipeline_report import PipelineReport

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.client.cached_results import cache_faults, sum_cached_results
-from evaluator.machine.machine_conditions import MachineConditions, MachineCounters
-from evaluator.machine.machine_windows import ConditionsMeter, window_faults
+from evaluator.machine.machine_conditions import ConditionsMeter, MachineConditions, MachineCounters, window_faults
 from evaluator.runs.answers import AnswerOutcome, drop_torn_line
 from evaluator.runs.interruptions import LatencySource, warmup_remarks
 from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, summarise
@@ -121,7 +120,7 @@ def timing_faults(
 def _halves_differ(samples: Sequence[float], chance: float) -> bool:
     """Compares the halves by ranks (Mann and Whitney 1947): times have long tails.
 
-    One query is out at a time, so that none waits for another, as those of a load do (load/stationarity.py).
+    One query is out at a time, so that none waits for another, as those of a load do.
     """
     from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]  # inside: takes a second to import
 

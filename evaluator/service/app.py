@@ -7,12 +7,11 @@ import httpx
 from fastapi import APIRouter, FastAPI, Response
 
 from evaluator.pages.html_page import page_environment
+from evaluator.service.background_work import BackgroundWork
 from evaluator.service.comparison_cache import ComparisonCache
 from evaluator.service.computing_lock import ComputingLock
 from evaluator.service.jobs import Jobs
-from evaluator.service.judging_pages import JudgingPages
 from evaluator.service.judging_routes import judging_routes
-from evaluator.service.judging_work import slow_work
 from evaluator.service.message_paths import MessagePaths
 from evaluator.service.page_answers import PageAnswers, html_answer
 from evaluator.service.page_routes import page_routes
@@ -24,8 +23,8 @@ from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
+from services.chassis.server.serve import start
 from services.chassis.settings.trust import caller_context
-from services.chassis.start import start
 from services.contracts.health import Check
 from services.contracts.problem import Problem
 
@@ -38,7 +37,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     if settings.ca_file is not None:
         caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
 
-    environment = page_environment(settings.authenticates)
+    environment = page_environment()
     pages = ServicePages(environment)
 
     def as_page(problem: Problem) -> Response:
@@ -50,7 +49,8 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
         jobs = Jobs(settings.runs, settings.gateway_url, datasets, paths, transport, settings.access)
         lock = ComputingLock(settings.runs)
         comparisons, sessions = ComparisonCache(settings.runs, lock), ServedSessions(settings.runs)
-        slow = slow_work(sessions, lock)
+        making = BackgroundWork[str, str](lock, "a new session of judging")
+        measuring = BackgroundWork[str, None](lock, "the quality of a run")
         answers = PageAnswers(pages, paths)
 
         async def readiness() -> tuple[Check, ...]:
@@ -61,16 +61,16 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
             routers = [
                 experiment_routes(jobs),
                 comparison_routes(jobs, comparisons, paths),
-                page_routes(jobs, comparisons, datasets, pages, answers, slow.measures),
-                judging_routes(jobs, sessions, JudgingPages(environment), answers, slow),
+                page_routes(jobs, comparisons, datasets, pages, answers, lambda run: run in measuring.at_work()),
+                judging_routes(jobs, sessions, pages, answers, making, measuring),
             ]
             yield routers, readiness
         finally:
-            await slow.close()
-            await comparisons.close()
+            for work in (making, measuring, comparisons):
+                await work.close()
             await jobs.close()
 
-    return create_app("evaluator", settings, Instruments(), opened, page_style="/pages/style.css", page_wording=as_page)
+    return create_app("evaluator", settings, Instruments(), opened, page_wording=as_page)
 
 
 def main() -> None:

@@ -1,235 +1,219 @@
-"""HTTP routes of the pages of judging: sessions, one pair at a time, verdicts so far, figures after judging."""
+"""HTTP routes of the pages of judging: sessions, one pair at a time, figures after judging."""
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, get_args
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from evaluator.errors import EvaluationError
-from evaluator.judging.pool import PooledPair
-from evaluator.judging.session import JudgingSession, Order
-from evaluator.service.form_session import asked_deed, asked_order, asked_session, judge_name
+from evaluator.errors import WrongOption
+from evaluator.evaluation import measure_again
+from evaluator.judging.judgment_log import JUDGE_RULE, MOST_GRADE, is_judge_name
+from evaluator.judging.pool import PairGrades, PooledPair
+from evaluator.judging.session import JudgeProgress, JudgingSession, Order, ShownPair
+from evaluator.judging.session_files import SessionFile
+from evaluator.report.report_step import choices_of, report_step
+from evaluator.runs.run_folder import RunFolder
+from evaluator.service.background_work import BackgroundWork
 from evaluator.service.job_state import RUN_NAME
 from evaluator.service.jobs import Jobs
-from evaluator.service.judging_pages import ChosenRun, JudgedPair, JudgingPages
-from evaluator.service.judging_work import SlowWork, measured_by, session_state, session_verdicts
 from evaluator.service.page_answers import (
     AGAIN_S,
-    WAITING,
     FormFields,
     PageAnswers,
+    form_fields,
     html_answer,
     known_run,
     page_number,
     see_other,
 )
-from evaluator.service.requested_sessions import FailedSession, SentForm
 from evaluator.service.served_sessions import ServedSessions
+from evaluator.service.service_pages import ServicePages
 from evaluator.service.shown_runs import listed_runs
-from services.chassis.access.form_tokens import FormReader, FromReader
 from services.chassis.app import router
-from services.chassis.errors import Conflict, NotFound, Unavailable
+from services.chassis.errors import Conflict, NotFound
 from services.chassis.requests.handling import handled
 
 A_PAGE = 50  # sessions
 MOST_RUNS = 16  # of a session
 OFFERED = 20  # of the newest runs
-MOST_DIGITS = 15  # of the bytes that judges have written
-OPENING = "Its pairs and what judges did with them are read."
+MOST_TIED = 20
+ORDERS: Mapping[Order, str] = {
+    "pool": "as drawn, the same pairs for every judge",
+    "impact": "first what can change the comparison most, without what another judge has graded",
+}
 MAKING = "The rankings of its pipelines are read, and the texts of the documents that nobody has judged."
-NOT_AT_WORK = (
-    "This session is not being made here: it was made long ago, or the service has been started again since. If it was "
-    "made, the list of sessions has it. If not, send this form."
-)
-FIELDS: Mapping[str, str] = {"top": "10", "seed": "20250601", "judge": "", "order": "pool"}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPair:
+    """What a judge sees: a pair, or None where none is left."""
+
+    session: str
+    judge: str
+    order: Order
+    shown: ShownPair | None
+    progress: JudgeProgress
+    file: SessionFile
+    mine: int | None  # the grade that this judge gave the pair
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """What the page of a session shows. `tied`: the first pairs without a majority, with their texts."""
+
+    name: str
+    file: SessionFile
+    progress: Sequence[JudgeProgress]
+    judged: int  # pairs that any judge has graded
+    ties: int
+    tied: Sequence[tuple[PairGrades, ShownPair]]
 
 
 def judging_routes(
     jobs: Jobs,
     sessions: ServedSessions,
-    pages: JudgingPages,
+    pages: ServicePages,
     answers: PageAnswers,
-    slow: SlowWork,
+    making: BackgroundWork[str, str],
+    measuring: BackgroundWork[str, None],
 ) -> APIRouter:
-    """Builds the routes of judging."""
+    """Builds the routes. `making`: sessions by the form that asked for them; `measuring`: runs, by their name."""
     routes = router()
 
     @routes.get("/judge", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def listed(
-        reader: FromReader,
-        page: str = "1",
-        runs: Annotated[Sequence[str], Query()] = (),
-        making: str = "",
-        judge: str = "",
-        order: str = "pool",
-    ) -> Response:
-        if making:
-            return await made(making, runs, judge_name(judge), asked_order(order), reader)
+    async def listed(page: str = "1", runs: Annotated[Sequence[str], Query()] = ()) -> Response:
         if not runs:
             return html_answer(await asyncio.to_thread(_sessions, jobs, sessions, pages, page_number(page)))
-        return await form(SentForm("", tuple(runs), None, FIELDS), "", reader, 200)
+        chosen = await asyncio.to_thread(_pipelines, jobs, runs)
+        return html_answer(pages.judging("judge_new.html", runs=chosen, form=secrets.token_hex(8), orders=ORDERS))
 
     @routes.post("/judge", include_in_schema=False)
     @handled(scope="index", form=True, page=True)
     @answers.as_page
-    async def create(request: Request, reader: FromReader) -> Response:
-        fields = await answers.form_fields(request, reader)
-        ticked, runs = tuple(fields.getlist("pipelines")), tuple(fields.getlist("runs"))
-        sent = SentForm(fields.get("form", ""), runs, ticked, {**FIELDS, **fields})
-        known = {f"{one.run}:{name}" for one in await asyncio.to_thread(_chosen, jobs, runs) for name in one.pipelines}
-        try:
-            asked = asked_session(ticked, fields)
-            if strange := [word for word in asked.pipelines if word not in known]:
-                raise NotFound(f"No pipeline {strange[0]} in these runs; load the form again.")
-            key = await slow.requested.ask(sent, asked)
-        except EvaluationError as error:
-            return await form(sent, answers.sentence(error), reader, 422)
-        except Unavailable as error:
-            again = {"retry-after": str(error.retry_after_s)} if error.retry_after_s is not None else {}
-            return await form(sent, error.detail, reader, 503, again)
-        return await made(key, runs, asked.judge, asked.order, reader)
+    async def create(request: Request) -> Response:
+        fields = await form_fields(request)
+        chosen = await asyncio.to_thread(_pipelines, jobs, tuple(fields.getlist("runs")))
+        known = {f"{run}:{name}" for (run, _), names in chosen.items() for name in names}
+        words = tuple(dict.fromkeys(fields.getlist("pipelines")))
+        if not words or (strange := next((word for word in words if word not in known), "")):
+            raise WrongOption(
+                f"pipelines: {strange} is not one of these runs" if words else "pipelines: tick one or more"
+            )
+        top, seed = page_number(fields.get("top", "")), page_number(fields.get("seed", ""), 12)
+        if not 1 <= top <= 1_000:
+            raise WrongOption("top: pool 1 to 1000 documents of each ranking")
+        # A form that is sent twice makes one session.
+        sent = repr((fields.get("form"), words, top, seed))
+        key = hashlib.sha256(sent.encode(errors="surrogatepass")).hexdigest()[:16]
+        if not making.holds(key):
+            making.start(key, partial(sessions.create, words, top, seed))
+        return await made(key, fields.get("judge", ""), fields.get("order", "pool"))
 
-    async def made(key: str, runs: Sequence[str], judge: str, order: Order, reader: FormReader) -> Response:
-        """Leads to the first pair of a new session, waits for it, or shows the form again and why there is none."""
-        if not slow.requested.holds(key):
-            sent = SentForm("", tuple(runs), None, {**FIELDS, "judge": judge, "order": order})
-            return await form(sent, NOT_AT_WORK, reader, 404)
-        outcome = await slow.requested.outcome(key)
-        if outcome is None:
-            asked = urlencode([*(("runs", run) for run in runs), ("making", key), ("judge", judge), ("order", order)])
-            waiting = pages.waiting("Making the session", MAKING)
-            return html_answer(waiting, 200, {"refresh": f"{AGAIN_S}; url=/judge?{asked}"})
-        if isinstance(outcome, FailedSession):
-            status = 503 if isinstance(outcome.error, OSError) else 422
-            sent = replace(outcome.sent, fields={**outcome.sent.fields, "judge": judge, "order": order})
-            return await form(sent, answers.sentence(outcome.error), reader, status)
-        return see_other(_pair_path(outcome.name, judge, order))
-
-    async def form(
-        sent: SentForm, problem: str, reader: FormReader, status: int, headers: Mapping[str, str] | None = None
-    ) -> Response:
-        chosen = await asyncio.to_thread(_chosen, jobs, sent.runs)
-        fields = {**sent.fields, "form": secrets.token_hex(8)}
-        return answers.form_page(
-            lambda token: pages.new_session(chosen, sent.ticked, fields, token, problem), reader, status, headers
-        )
+    @routes.get("/making/{key}", include_in_schema=False)
+    @handled(scope="search", page=True)
+    @answers.as_page
+    async def made(key: str, judge: str = "", order: str = "pool") -> Response:
+        name, by = _judge_name(judge), _order(order)
+        if not making.holds(key):
+            raise NotFound("This session is not being made here: the service was started again, or it failed. The page "
+                           "of judging has the sessions that were made.")  # fmt: skip
+        session = await making.result(key)
+        if session is not None:
+            return see_other(_pair_path(session, name, by))
+        return _waiting(pages, "Making the session", MAKING, f"/making/{key}", judge=name, order=by)
 
     @routes.get("/judge/{session}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def session(session: str, reader: FromReader, order: str = "pool") -> Response:
-        by = asked_order(order)
-        key = (session, await asyncio.to_thread(sessions.changed_at, session))
-        if not slow.states.holds(key):
-            slow.states.start(key, partial(session_state, sessions, session))
-        state = await slow.states.result(key)
-        if state is None:
-            return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
-        runs = [run for run in state.runs if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
-        return answers.form_page(lambda token: pages.session(state, runs, by, token), reader)
+    async def session(session: str, order: str = "pool") -> Response:
+        fields = {"judge": "", "order": _order(order)}
+        state = await asyncio.to_thread(_state, sessions, session)
+        named = dict.fromkeys(source.run for source in state.file.sources)
+        runs = [run for run in named if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
+        orders = ORDERS if len(state.file.sources) > 1 else {"pool": ORDERS["pool"]}
+        return html_answer(pages.judging("session.html", state=state, runs=runs, fields=fields, orders=orders))
 
     @routes.get("/judge/{session}/pair", include_in_schema=False)
     @handled(scope="search", logged=False, page=True)
     @answers.as_page
-    async def pair(
-        session: str,
-        reader: FromReader,
-        judge: str = "",
-        order: str = "pool",
-        query: str = "",
-        document: str = "",
-    ) -> Response:
-        name, by = judge_name(judge), asked_order(order)
-        if not sessions.is_open(session, by):
-            slow.opening.start((session, by), partial(sessions.open, session, by))
-            if await slow.opening.result((session, by)) is None:
-                return html_answer(pages.waiting("Opening the session", OPENING), 200, WAITING)
+    async def pair(session: str, judge: str = "", order: str = "pool", query: str = "", document: str = "") -> Response:
         asked = PooledPair(query, document) if query or document else None
-        shown = await asyncio.to_thread(_judged_pair, sessions, session, name, by, asked)
-        return answers.form_page(lambda token: pages.pair(shown, token), reader)
+        shown = await asyncio.to_thread(_judged_pair, sessions, session, _judge_name(judge), _order(order), asked)
+        return html_answer(pages.judging("pair.html", pair=shown, grades=tuple(enumerate(shown.file.scale))))
 
     @routes.post("/judge/{session}/pair", include_in_schema=False)
     @handled(scope="index", logged=False, form=True, page=True)
     @answers.as_page
-    async def judged(request: Request, session: str, reader: FromReader) -> Response:
-        fields = await answers.form_fields(request, reader)
-        name, order = judge_name(fields.get("judge", "")), asked_order(fields.get("order", ""))
+    async def judged(request: Request, session: str) -> Response:
+        fields = await form_fields(request)
+        name, order = _judge_name(fields.get("judge", "")), _order(fields.get("order", "pool"))
         back = await asyncio.to_thread(_judge, sessions, session, name, fields)
         return see_other(_pair_path(session, name, order, back))
-
-    @routes.get("/judge/{session}/outlook", include_in_schema=False)
-    @handled(scope="search", page=True)
-    @answers.as_page
-    async def outlook(session: str, order: str = "pool") -> Response:
-        by = asked_order(order)
-        key = (session, await asyncio.to_thread(sessions.changed_at, session))
-        if not slow.verdicts.holds(key):
-            slow.verdicts.start(key, partial(session_verdicts, sessions, session))
-        found = await slow.verdicts.result(key)
-        if found is None:
-            why = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
-            return html_answer(pages.waiting("Computing the verdict", why), 200, WAITING)
-        return html_answer(pages.outlook(session, by, found.outlooks, found.verdicts))
 
     @routes.post("/measure/{run:path}", include_in_schema=False)
     @handled(scope="index", form=True, page=True)
     @answers.as_page
-    async def measure(request: Request, run: str, reader: FromReader) -> Response:
-        fields = await answers.form_fields(request, reader)
-        folder = jobs.folder(known_run(jobs, run))
-        session = fields.get("session", "")
-        written = sum(size for _, size in await asyncio.to_thread(sessions.changed_at, session)) if session else 0
-        slow.measuring.start((run, session, written), partial(measured_by, folder, sessions, session))
-        return await measured(run, session, str(written))
+    async def measure(request: Request, run: str) -> Response:
+        session = (await form_fields(request)).get("session", "")
+        measuring.start(run, partial(_measured_by, jobs.folder(known_run(jobs, run)), sessions, session))
+        return await measured(run)
 
     @routes.get("/measure/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def measured(run: str, session: str = "", written: str = "0") -> Response:
-        key = (known_run(jobs, run), session, page_number(written, MOST_DIGITS))
-        if slow.measuring.holds(key) and await slow.measuring.result(key) is None:
-            waiting = pages.waiting("Measuring", f"The quality of {run} is computed, and its report is written.")
-            again = urlencode({"session": session, "written": written})
-            return html_answer(waiting, 200, {"refresh": f"{AGAIN_S}; url=/measure/{run}?{again}"})
-        return see_other(f"/runs/{run}")
+    async def measured(run: str) -> Response:
+        if measuring.holds(known_run(jobs, run)):
+            await measuring.result(run)
+        if run not in measuring.at_work():
+            return see_other(f"/runs/{run}")
+        why = f"The quality of {run} is computed, and its report is written."
+        return _waiting(pages, "Measuring", why, f"/measure/{run}")
 
     return routes
 
 
-def _sessions(jobs: Jobs, sessions: ServedSessions, pages: JudgingPages, page: int) -> str:
+def _sessions(jobs: Jobs, sessions: ServedSessions, pages: ServicePages, page: int) -> str:
     names = sessions.names()
     last = max(1, -(-len(names) // A_PAGE))
     if not 1 <= page <= last:
         raise NotFound(f"The list of sessions has the pages 1 to {last}.")
     ranked = list(islice((run for run in jobs.names() if jobs.folder(run).has("rank.json")), OFFERED + 1))
     listed = sessions.listed(names[(page - 1) * A_PAGE : page * A_PAGE])
-    runs = listed_runs(jobs, ranked[:OFFERED])
-    return pages.sessions(listed, sessions.unnameable(), page, last, runs, len(ranked) > OFFERED)
+    runs, older = listed_runs(jobs, ranked[:OFFERED]), len(ranked) > OFFERED
+    return pages.judging("judge.html", listed=listed, page=page, pages=last, runs=runs, older=older)
 
 
-def _chosen(jobs: Jobs, runs: Sequence[str]) -> list[ChosenRun]:
-    """Returns the runs whose documents are to be judged. Raises NotFound, Conflict, and EvaluationError.
+def _pipelines(jobs: Jobs, runs: Sequence[str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Returns the pipelines by run and dataset. Raises NotFound, Conflict, and EvaluationError.
 
     Whether their rankings are whole is left to the session's creation: it takes reading them.
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise Conflict(f"Choose 1 to {MOST_RUNS} runs over one dataset; the page of judging has a box for each.")
-    found = []
+    chosen = {}
     for run in dict.fromkeys(runs):
         folder = jobs.folder(known_run(jobs, run))
         if not folder.has("rank.json"):
             raise Conflict(f"Run {run} has not ranked its queries; choose runs that have.")
-        experiment = folder.experiment
-        found.append(ChosenRun(run, experiment.dataset_name, experiment.arms))
-    return found
+        chosen[run, folder.experiment.dataset_name] = folder.experiment.arms
+    return chosen
+
+
+def _state(sessions: ServedSessions, name: str) -> SessionState:
+    with sessions.using(name) as session:
+        graded = session.graded()
+        ties = [pair for pair in graded if pair.tied]
+        tied = [(pair, session.shown(pair.pair)) for pair in ties[:MOST_TIED]]
+        return SessionState(name, session.file, session.progress(), len(graded), len(ties), tied)
 
 
 def _judged_pair(sessions: ServedSessions, name: str, judge: str, order: Order, asked: PooledPair | None) -> JudgedPair:
@@ -244,22 +228,58 @@ def _judged_pair(sessions: ServedSessions, name: str, judge: str, order: Order, 
 
 def _judge(sessions: ServedSessions, name: str, judge: str, fields: FormFields) -> PooledPair | None:
     """Does what the form asks for. Returns the pair to show again, of an undo."""
-    deed, grade = asked_deed(fields.get("deed", ""))
+    deed = fields.get("deed", "")
+    if deed not in ("skip", "undo", *map(str, range(MOST_GRADE + 1))):
+        raise WrongOption(f"grade: {deed[:40]!r} is unknown; a grade is 0 to {MOST_GRADE}, and there are skip and undo")
     with sessions.using(name) as session:
         if deed == "undo":
             return session.undo(judge)
         pair = PooledPair(fields.get("query", ""), fields.get("document", ""))
         _expect_pair(session, pair)
-        if grade is None:
+        if deed == "skip":
             session.skip(judge, pair)
         else:
-            session.grade(judge, pair, grade)
+            session.grade(judge, pair, int(deed))
     return None
+
+
+def _measured_by(folder: RunFolder, sessions: ServedSessions, session: str) -> None:
+    """Measures a run by the judgments of a session, or by the dataset's alone where none is named.
+
+    Its report keeps the baseline and the bounds that were asked of it.
+    """
+    asked = choices_of(folder)
+    measure_again(folder, None, [sessions.export(session)] if session else [])
+    report_step(folder, asked)
 
 
 def _expect_pair(session: JudgingSession, pair: PooledPair) -> None:
     if not session.holds(pair):
         raise NotFound(f"No pair of query {pair.query} and document {pair.document} in this session's pool.")
+
+
+def _judge_name(text: str) -> str:
+    """Returns the name of a judge, which is that of a file. Raises WrongOption."""
+    name = " ".join(text.split())
+    if not is_judge_name(name):
+        raise WrongOption(f"judge: {name[:80]!r} cannot be the name of a judge; take {JUDGE_RULE}")
+    return name
+
+
+def _order(text: str) -> Order:
+    """Reads the name of an order of judging. Raises WrongOption."""
+    known: Order | None = next((name for name in get_args(Order) if name == text), None)
+    if known is None:
+        raise WrongOption(f"order: {text[:40]!r} is unknown; there are {', '.join(get_args(Order))}")
+    return known
+
+
+def _waiting(pages: ServicePages, title: str, why: str, path: str, **asked: str) -> Response:
+    """Returns a page that loads another one after a moment."""
+    address = f"{path}?{urlencode(asked)}" if asked else path
+    return html_answer(
+        pages.judging("waiting.html", title=title, why=why), 200, {"refresh": f"{AGAIN_S}; url={address}"}
+    )
 
 
 def _pair_path(session: str, judge: str, order: Order, pair: PooledPair | None = None) -> str:

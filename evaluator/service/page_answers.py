@@ -1,4 +1,4 @@
-"""Owns what the answers of all pages have in common: headers, errors as pages, and forms with tokens."""
+"""Builds what the answers of all pages have in common: headers, errors as pages, the fields of forms."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
@@ -13,9 +13,8 @@ from evaluator.service.job_state import RUN_NAME
 from evaluator.service.jobs import Jobs
 from evaluator.service.message_paths import MessagePaths
 from evaluator.service.service_pages import ServicePages
-from services.chassis.access.form_tokens import FIELD, FormReader, FormTokens, set_form_cookie
-from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.errors import BadInput, NotFound, ProblemError
+from services.chassis.page_headers import PAGE_HEADERS
 
 AGAIN_S = 2  # seconds after which a page that waits for a result loads itself again
 WAITING = {"refresh": str(AGAIN_S)}
@@ -24,19 +23,12 @@ FormFields = ImmutableMultiDict[str, str]
 P = ParamSpec("P")
 
 
-class RefusedForm(ProblemError):
-    """A form that no page of this process has made for this reader."""
-
-    status, kind, title = 403, "refused-form", "Refused form"
-
-
 class PageAnswers:
-    """Owns the tokens of one process, and turns errors into pages. `paths` shortens those in messages."""
+    """Turns errors into pages. `paths` shortens those in messages."""
 
     def __init__(self, pages: ServicePages, paths: MessagePaths) -> None:
         self._pages = pages
         self.paths = paths
-        self._tokens = FormTokens()
 
     def as_page(self, route: Callable[P, Awaitable[Response]]) -> Callable[P, Awaitable[Response]]:
         """Wraps a route: its errors are pages."""
@@ -66,31 +58,14 @@ class PageAnswers:
             return self.paths.shortened(message)
         return f"{self.paths.shortened(error)}."
 
-    def form_page(
-        self,
-        html: Callable[[str], str],
-        reader: FormReader,
-        status: int = 200,
-        headers: Mapping[str, str] | None = None,
-    ) -> Response:
-        """Returns a page with a form, and the cookie that its token belongs to. `html`: the page, by its token."""
-        nonce = self._tokens.nonce(reader)
-        answer = html_answer(html(self._tokens.token(nonce, reader.session)), status, headers)
-        set_form_cookie(answer, nonce, reader)
-        return answer
 
-    async def form_fields(self, request: Request, reader: FormReader) -> FormFields:
-        """Reads a form. Raises RefusedForm unless one of our pages has made it for this reader."""
-        try:
-            text = (await request.body()).decode()
-            fields = FormFields(parse_qsl(text, max_num_fields=MOST_FIELDS, keep_blank_values=True))
-        except ValueError as error:
-            raise BadInput("The form cannot be read; load its page again and fill it in.") from error
-        if not self._tokens.holds(reader, fields.get(FIELD, "")):
-            raise RefusedForm(
-                "This form is of no page of this service, or of one before its restart or your login: load it again."
-            )
-        return fields
+async def form_fields(request: Request) -> FormFields:
+    """Reads the fields of a form. Raises BadInput."""
+    try:
+        text = (await request.body()).decode()
+        return FormFields(parse_qsl(text, max_num_fields=MOST_FIELDS, keep_blank_values=True))
+    except ValueError as error:
+        raise BadInput("The form cannot be read; load its page again and fill it in.") from error
 
 
 def known_run(jobs: Jobs, run: str) -> str:

@@ -24,6 +24,7 @@ from evaluator.service.jobs import ExperimentRunning, Jobs, NotCancellable
 from evaluator.service.page_answers import (
     WAITING,
     PageAnswers,
+    form_fields,
     html_answer,
     known_run,
     page_number,
@@ -32,11 +33,10 @@ from evaluator.service.page_answers import (
 from evaluator.service.served_datasets import ServedDatasets
 from evaluator.service.service_pages import NewForm, ServicePages
 from evaluator.service.shown_runs import listed_runs, shown_run
-from services.chassis.access.form_tokens import FromReader
-from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.app import router
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
-from services.chassis.requests.audit import note_run
+from services.chassis.page_headers import PAGE_HEADERS
+from services.chassis.requests.callers import note_run
 from services.chassis.requests.handling import handled
 
 A_PAGE = 50  # runs
@@ -66,15 +66,15 @@ def page_routes(
     @routes.get("/runs/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def run(run: str, reader: FromReader) -> Response:
+    async def run(run: str) -> Response:
         before = measures(known_run(jobs, run))
         found = await asyncio.to_thread(shown_run, jobs, run)
         if before or measures(run):  # while it was read
             waiting = WAITING if found.stale else None
             found = replace(found, measuring=True)
-            return answers.form_page(lambda token: pages.run(found, token), reader, 200, waiting)
+            return html_answer(pages.run(found), 200, waiting)
         status = 409 if found.stale else 200
-        return answers.form_page(lambda token: pages.run(found, token), reader, status)
+        return html_answer(pages.run(found), status)
 
     @routes.get("/progress/{run:path}", include_in_schema=False)
     @handled(scope="search", logged=False, page=True)
@@ -124,15 +124,15 @@ def page_routes(
     @routes.get("/new", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.as_page
-    async def new(reader: FromReader) -> Response:
+    async def new() -> Response:
         form = NewForm(await jobs.served_pipelines())
-        return await asyncio.to_thread(answers.form_page, _new(pages, datasets, form), reader)
+        return await asyncio.to_thread(_new, pages, datasets, form)
 
     @routes.post("/new", include_in_schema=False)
     @handled(scope="admin", form=True, page=True)
     @answers.as_page
-    async def start(request: Request, reader: FromReader) -> Response:
-        fields = await answers.form_fields(request, reader)
+    async def start(request: Request) -> Response:
+        fields = await form_fields(request)
         pipelines, metrics = tuple(fields.getlist("pipelines")), tuple(fields.getlist("metrics"))
         try:
             experiment = await asyncio.to_thread(form_experiment, fields, pipelines, metrics, datasets)
@@ -149,13 +149,12 @@ def page_routes(
             note_run(request.scope, state.id)
             return see_other(f"/runs/{state.id}")
         form = NewForm(await jobs.served_pipelines(), fields, pipelines, metrics, problem)
-        return await asyncio.to_thread(answers.form_page, _new(pages, datasets, form), reader, status)
+        return await asyncio.to_thread(_new, pages, datasets, form, status)
 
     @routes.post("/cancel/{run:path}", include_in_schema=False)
     @handled(scope="admin", slow=True, form=True, page=True)
     @answers.as_page
-    async def cancel(request: Request, run: str, reader: FromReader) -> Response:
-        await answers.form_fields(request, reader)
+    async def cancel(run: str) -> Response:
         try:
             await jobs.cancel(known_run(jobs, run))
         except NotCancellable as error:
@@ -192,5 +191,5 @@ def _step(jobs: Jobs, pages: ServicePages, run: str, step: ShownStep[Any]) -> Re
     return html_answer(pages.step(run, found))
 
 
-def _new(pages: ServicePages, datasets: ServedDatasets, form: NewForm) -> Callable[[str], str]:
-    return lambda token: pages.new(bundled_experiments(datasets), datasets.names(), form, token)
+def _new(pages: ServicePages, datasets: ServedDatasets, form: NewForm, status: int = 200) -> Response:
+    return html_answer(pages.new(bundled_experiments(datasets), datasets.names(), form), status)

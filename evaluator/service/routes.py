@@ -17,7 +17,7 @@ from evaluator.service.jobs import ExperimentRunning, Jobs, NotCancellable
 from evaluator.service.message_paths import MessagePaths
 from services.chassis.app import router
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline
-from services.chassis.requests.audit import note_run
+from services.chassis.requests.callers import note_run
 from services.chassis.requests.handling import handled
 from services.contracts.lists import Items
 

@@ -16,15 +16,23 @@ from evaluator.errors import EvaluationError
 from evaluator.judging.export import export_by_content
 from evaluator.judging.judgment_log import judge_files
 from evaluator.judging.new_session import FOLDER, create_session
-from evaluator.judging.session import JudgingSession, Order
+from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import JUDGES, SESSION, SessionFile
-from evaluator.service.judging_pages import ListedSession
 from services.chassis.errors import NotFound
 from services.contracts.base import SURROGATES
 from services.files.regular_file import read_regular
 
 KEPT_OPEN = 4
-NOBODY = "nobody"  # a judge who has judged nothing
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession:
+    """A session in the list. `file`: None where it is of another release. `fault`: why it cannot go on."""
+
+    name: str
+    file: SessionFile | None
+    judges: tuple[str, ...] = ()
+    fault: str = ""
 
 
 @dataclass(slots=True)
@@ -32,7 +40,6 @@ class _OpenSession:
     session: JudgingSession
     made_at: int  # of session.json, in ns: another session may take the name of a removed one
     lock: Lock = field(default_factory=Lock)
-    ready: set[Order] = field(default_factory=set)  # orders in which the next pair is there at once
 
 
 class ServedSessions:
@@ -44,18 +51,12 @@ class ServedSessions:
         self._lock = Lock()
 
     def names(self) -> list[str]:
-        """Returns the names of all sessions, the newest first, without those of `unnameable`."""
-        return [name for name in self._found() if not SURROGATES.search(name)]
-
-    def unnameable(self) -> list[str]:
-        """Returns the names of sessions that no address can have: they are not UTF-8."""
-        return [name for name in self._found() if SURROGATES.search(name)]
-
-    def _found(self) -> list[str]:
+        """Returns the names of all sessions, the newest first, without those that no address can have (not UTF-8)."""
         # A file may be gone again, or be a link that leads nowhere, or out of the folder of runs.
-        runs, every = self._runs.resolve(), (self._runs / FOLDER).glob(f"*/{SESSION}")
-        files = [path for path in every if path.exists() and path.resolve().is_relative_to(runs)]
-        return [path.parent.name for path in sorted(files, key=_made_at, reverse=True)]
+        runs, files = self._runs.resolve(), (self._runs / FOLDER).glob(f"*/{SESSION}")
+        found = [path for path in files if path.exists() and path.resolve().is_relative_to(runs)]
+        named = [path for path in found if not SURROGATES.search(path.parent.name)]
+        return [path.parent.name for path in sorted(named, key=_made_at, reverse=True)]
 
     def listed(self, names: Sequence[str]) -> list[ListedSession]:
         """Returns sessions for the list."""
@@ -66,20 +67,6 @@ class ServedSessions:
         # By path: a bare name could be a folder here.
         made = create_session([str(self._runs / word) for word in words], self._runs, top=top, seed=seed)
         return made.folder.name
-
-    def is_open(self, name: str, order: Order) -> bool:
-        """Returns whether the next pair is there at once."""
-        held = self._open.get(name)
-        return held is not None and order in held.ready
-
-    def open(self, name: str, order: Order) -> bool:
-        """Reads what the next pair needs, which takes seconds for a large pool. Raises as `using`."""
-        with self._lock:
-            held = self._opened(name)
-        with held.lock:
-            held.session.next_pair(NOBODY, order)
-            held.ready.add(order)
-        return True
 
     @contextmanager
     def using(self, name: str) -> Iterator[JudgingSession]:
@@ -94,18 +81,10 @@ class ServedSessions:
         with self.using(name) as session:
             return export_by_content(session)
 
-    def changed_at(self, name: str) -> tuple[tuple[str, int], ...]:
-        """Returns the sizes of the judges' files, which grow with all that a judge does. Raises as `judge_files`."""
-        return tuple((path.name, path.stat().st_size) for path in judge_files(self._folder(name) / JUDGES))
-
-    def _folder(self, name: str) -> Path:
-        """Returns the folder of a session that is here: none is read by a name that a caller chose."""
-        if name not in self.names():
-            raise NotFound(f"No judging session {name} here; the page of judging has all.")
-        return self._runs / FOLDER / name
-
     def _opened(self, name: str) -> _OpenSession:
-        folder = self._folder(name)
+        if name not in self.names():  # none is read by a name that a caller chose
+            raise NotFound(f"No judging session {name} here; the page of judging has all.")
+        folder = self._runs / FOLDER / name
         made_at = (folder / SESSION).stat().st_mtime_ns
         held = self._open.get(name)
         if held is None or held.made_at != made_at:
@@ -120,11 +99,11 @@ class ServedSessions:
         try:
             file = SessionFile.from_record(read_regular(folder / SESSION))
         except (OSError, ValidationError):
-            return ListedSession(name, None, ())
+            return ListedSession(name, None)
         try:
             return ListedSession(name, file, tuple(path.stem for path in judge_files(folder / JUDGES)))
         except EvaluationError as error:
-            return ListedSession(name, file, (), f"{error}.")
+            return ListedSession(name, file, fault=f"{error}.")
 
 
 def _made_at(path: Path) -> tuple[int, str]:

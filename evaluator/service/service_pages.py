@@ -103,13 +103,12 @@ class ServicePages:
         """Renders a page of the list of runs. `page`: from 1; `runs`: how many there are in all."""
         return self._rendered("runs.html", here="/", listed=listed, page=page, pages=pages, count=runs)
 
-    def run(self, run: ShownRun, token: str) -> str:
-        """Renders the page of a run: its report, or what there is of it. `token`: of the form that cancels it."""
+    def run(self, run: ShownRun) -> str:
+        """Renders the page of a run: its report, or what there is of it."""
         return self._rendered(
             "run.html",
             here="",
             run=run,
-            token=token,
             page=report_page(run.report, run.svgs) if run.report is not None else None,
             sections=page_sections(run.blocks, run.svgs),
         )
@@ -146,7 +145,7 @@ class ServicePages:
         why = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
         return self._rendered("waiting.html", here="", title="Comparing", why=why, runs=runs)
 
-    def new(self, experiments: Sequence[BundledExperiment], datasets: Sequence[str], form: NewForm, token: str) -> str:
+    def new(self, experiments: Sequence[BundledExperiment], datasets: Sequence[str], form: NewForm) -> str:
         """Renders the form that starts an experiment. What was sent can be chosen too: it comes back ticked."""
         own = [name for experiment in experiments for name in experiment.pipelines]
         return self._rendered(
@@ -157,12 +156,15 @@ class ServicePages:
             pipelines=dict.fromkeys([*form.served, *own, *form.pipelines]),
             metrics=dict.fromkeys([*METRICS, *form.metrics]),
             form=form,
-            token=token,
         )
 
     def problem(self, status: int, title: str, detail: str) -> str:
         """Renders an error."""
         return self._rendered("problem.html", here="", status=status, title=title, detail=detail)
+
+    def judging(self, template: str, **values: object) -> str:
+        """Renders a page of judging."""
+        return self._rendered(template, here="/judge", **values)
 
     def _rendered(self, template: str, **values: object) -> str:
         return self._environment.get_template(template).render(**values)

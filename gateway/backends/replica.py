@@ -32,9 +32,14 @@ from services.chassis.calls.transport import (
 )
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
-from services.chassis.requests.caching import NO_STORE, no_store_requested, pass_on_lookups
 from services.chassis.requests.callers import CLIENT_HEADER
-from services.chassis.requests.telemetry import REQUEST_ID_HEADER, request_id
+from services.chassis.requests.telemetry import (
+    NO_STORE,
+    REQUEST_ID_HEADER,
+    no_store_requested,
+    pass_on_lookups,
+    request_id,
+)
 from services.contracts.base import Wire
 from services.contracts.problem import Problem
 

@@ -14,7 +14,6 @@ from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build, expect_owner, owner_of_next
 from gateway.collections.publish_jobs import PublishJobs
 from gateway.collections.write_order import CollectionLocks
-from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, Conflict
 from services.contracts.collections import (
@@ -28,6 +27,7 @@ from services.contracts.collections import (
     build_mark,
 )
 from services.contracts.generations import generation_of, number_of
+from services.keys.key_ring import Principal
 
 # Generation numbers to try when concurrent callers take them.
 ATTEMPTS = 8

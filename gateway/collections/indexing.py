@@ -22,7 +22,6 @@ from gateway.collections.ownership import expect_own_build
 from gateway.collections.publishing import target_generation
 from gateway.collections.write_order import WriteClock, WritePauses
 from gateway.families import FAMILIES, family_names
-from services.access.key_ring import Principal
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import AnswerTooLarge, BadInput, NotHeld, Unavailable
 from services.contracts.collections import CollectionState, DeleteRequest, DocumentsRequest, MetadataRequest
@@ -42,6 +41,7 @@ from services.contracts.documents import (
 )
 from services.contracts.filters import Filter
 from services.contracts.generations import name_of
+from services.keys.key_ring import Principal
 
 # How long beginning a build may take from its first backend to its last. After that it counts as abandoned and no write
 # waits for it: the PUT that completes it is answered after all writes that skipped it.

@@ -4,9 +4,9 @@ The services keep the owner with each generation, so it is known to every gatewa
 """
 
 from gateway.collections.history import History
-from services.access.key_ring import Principal
 from services.chassis.errors import Forbidden
 from services.contracts.collections import build_mark
+from services.keys.key_ring import Principal
 
 
 def owner_of_next(history: History, caller: Principal | None, wanted: str | None) -> str | None:

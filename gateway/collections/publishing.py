@@ -16,11 +16,11 @@ from gateway.collections.history import History
 from gateway.collections.ownership import expect_own_build
 from gateway.collections.publish_jobs import Progress, PublishJobs
 from gateway.collections.write_order import CollectionLocks, WritePauses
-from services.access.key_ring import Principal
 from services.chassis.deadlines import Deadline, current_deadline
 from services.chassis.errors import BuildConflict, BuildNeeded, Conflict, NotHeld, ProblemError, Superseded
 from services.contracts.collections import CollectionState, Published, PublishJob, PublishRequest, build_mark
 from services.contracts.generations import name_of, number_of
+from services.keys.key_ring import Principal
 
 logger = logging.getLogger(__name__)
 # Seconds between two checks for superseded generations, and the milliseconds that a check and its removals may take.

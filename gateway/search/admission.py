@@ -4,8 +4,7 @@ from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 
 from gateway.search.search_depths import PlannedRetrieve
-from services.chassis.admission.adaptive_limit import AdaptiveLimit
-from services.chassis.admission.limits import Held, Limiter, Rest
+from services.chassis.admission.limits import AdaptiveLimit, Held, Limiter, Rest
 from services.chassis.calls.sockets import CONNECTIONS
 from services.chassis.instruments import Instruments
 from services.contracts.query import SearchRequest

@@ -11,8 +11,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gateway.search_page.sides import ShownProblem
-from services.chassis.access.page_headers import ASSET_HEADERS, LOGIN, PAGE_HEADERS
 from services.chassis.errors import NotFound
+from services.chassis.page_headers import ASSET_HEADERS, PAGE_HEADERS
 from services.chassis.requests.rendering import Wording
 from services.contracts.problem import Problem
 
@@ -23,12 +23,9 @@ ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class PageFiles:
-    """The templates and the assets. `logs_in`: browsers log in, so every page leads to where they do.
+    """The templates and the assets. `evaluator`: where the evaluator's pages are, to which every page links."""
 
-    `evaluator`: where the evaluator's pages are, to which every page links.
-    """
-
-    def __init__(self, logs_in: bool = False, evaluator: str | None = None) -> None:
+    def __init__(self, evaluator: str | None = None) -> None:
         environment = Environment(
             loader=FileSystemLoader(FILES),
             autoescape=True,
@@ -41,7 +38,6 @@ class PageFiles:
         environment.globals["asset"] = {
             name: f"/page/{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in self._assets.items()
         }
-        environment.globals["login"] = LOGIN if logs_in else None
         environment.globals["evaluator"] = evaluator
         # Compiled now: a fault in a template is one of the start, not of the first request.
         self._templates = {name: environment.get_template(name) for name in PAGES}
@@ -70,6 +66,6 @@ class PageFiles:
 
 
 @cache
-def page_files(logs_in: bool = False, evaluator: str | None = None) -> PageFiles:
+def page_files(evaluator: str | None = None) -> PageFiles:
     """Reads and compiles the files, once a process."""
-    return PageFiles(logs_in, evaluator)
+    return PageFiles(evaluator)

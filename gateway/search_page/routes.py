@@ -13,11 +13,11 @@ from gateway.search.execute import Executor
 from gateway.search_page.form import SEEDS, Offered, PageSearch, TypedForm
 from gateway.search_page.rendering import PageFiles
 from gateway.search_page.sides import Outcome, ShownProblem, ShownSide, comparison, shown_sides
-from services.chassis.access.page_headers import PAGE_HEADERS
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline, set_deadline
 from services.chassis.errors import BadInput, ProblemError
+from services.chassis.page_headers import PAGE_HEADERS
 from services.chassis.requests.handling import handled
 from services.chassis.requests.telemetry import stages_apart
 from services.contracts.pipelines import PipelineView

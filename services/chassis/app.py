@@ -11,10 +11,6 @@ from pydantic import BaseModel
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from services.chassis.access.access_check import open_access
-from services.chassis.access.cross_origin import CrossOrigin
-from services.chassis.access.login import login_router
-from services.chassis.access.sessions import Sessions
 from services.chassis.admission.lanes import lanes_of
 from services.chassis.admission.limits import Limiter
 from services.chassis.instruments import Instruments
@@ -23,10 +19,10 @@ from services.chassis.probes import Lifecycle, Readiness, probe_router
 from services.chassis.request_path import RequestPath
 from services.chassis.requests import rendering
 from services.chassis.requests.body import Bodies
+from services.chassis.requests.callers import open_caller_check
 from services.chassis.requests.handling import HandlingTable, Lane, matched_route
 from services.chassis.requests.json_route import JsonRoute
 from services.chassis.requests.telemetry import headers_of
-from services.chassis.server.early_refusals import EarlyRefusals
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.problem import Problem
 
@@ -54,7 +50,7 @@ class ServiceApp(FastAPI):
         """Returns the OpenAPI document."""
         if self.openapi_schema is None:
             shown = [_without_head(route) for route in self.routes]
-            self.openapi_schema = openapi_document(self.title, shown, keyed=self.state.access.ring is not None)
+            self.openapi_schema = openapi_document(self.title, shown, keyed=self.state.callers.ring is not None)
         return self.openapi_schema
 
 
@@ -81,15 +77,13 @@ def create_app(
     wordings: rendering.Wordings = MappingProxyType({}),
     cors_origins: Sequence[str] = (),
     own_lane: Limiter | None = None,
-    page_style: str | None = None,
     page_wording: rendering.Wording | None = None,
 ) -> FastAPI:
     """Builds an app around `opened`, which opens engines and clients when the process starts and closes them later.
 
     `opened` yields the service's routers and its readiness checks. `wordings` are, by path, the error bodies that a
     vendor's clients expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what
-    routes of the lane `own` take slots of. `page_style` is the address of the style sheet of a service with pages:
-    browsers log in, where callers need a key. `page_wording` is how errors look there: of every route of a page, and
+    routes of the lane `own` take slots of. `page_wording` is how errors look of every route of a page, and
     of what no route answers where a browser asks (Accept: text/html). Tests without a server enter
     `app.router.lifespan_context(app)` first.
 
@@ -98,28 +92,23 @@ def create_app(
     lifecycle = Lifecycle()
     measured = instruments if settings.metrics_port is None else None
     handling = HandlingTable()
-    sessions = Sessions(service, settings.port)
-    access = open_access(settings, handling, instruments, sessions)
-    login: Sequence[APIRouter] = ()
-    if page_style is not None and access.ring is not None:
-        login = (login_router(service, page_style, access, access.ring, sessions),)
+    callers = open_caller_check(settings, handling, instruments)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with opened() as (routers, readiness):
             # Anybody may ask: where callers need a key, strangers learn no names and no paths.
-            probes = probe_router(service, lifecycle, readiness, measured, detailed=access.ring is None)
-            for own in (probes, *login, *routers):
+            probes = probe_router(service, lifecycle, readiness, measured, detailed=callers.ring is None)
+            for own in (probes, *routers):
                 app.add_routes(own.routes)
                 handling.add(own.routes)
             yield
 
     # Redirected to a path without its slash, a caller would be sent to the host of its own header.
     app = ServiceApp(title=service, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.access = access
+    app.state.callers = callers
     app.state.lifecycle = lifecycle
     app.state.instruments = instruments
-    app.state.sessions = sessions
     lanes = app.state.lanes = lanes_of(settings, instruments)
     refusing: dict[Lane, Limiter] = {"work": lanes["work"]}
     if own_lane is not None:
@@ -131,11 +120,9 @@ def create_app(
         return wordings.get(scope["path"])
 
     bodies = Bodies(settings.max_body_bytes, instruments)
-    path = RequestPath(app.router, access, lanes, bodies, wording_of, instruments, logs_in=bool(login))
-    # Outside the rendering of errors: a page could not read them without the CORS headers.
-    cross_origin = CrossOrigin(path, cors_origins) if cors_origins else None
-    app.middleware_stack = cross_origin or path
-    app.state.early_refusals = EarlyRefusals(access, refusing, wording_of, instruments, cross_origin)
+    path = RequestPath(app.router, callers, lanes, refusing, bodies, wording_of, instruments, cors_origins)
+    app.middleware_stack = path
+    app.state.early_refusal = path.early_refusal
     return app
 
 

@@ -165,10 +165,14 @@ class Unauthenticated(ProblemError):
 
     status, kind, title = 401, "unauthenticated", "A key is needed"
 
-    def __init__(self, detail: str, *, wrong: bool) -> None:
-        """`wrong`: the caller sent a key, and it is not active; the next one of its connection is answered later."""
+    def __init__(self, detail: str, *, wrong: bool, challenges_browser: bool = False) -> None:
+        """`wrong`: the caller sent a key, and it is not active; the next one of its connection is answered later.
+
+        `challenges_browser`: the answer lets a browser ask its user for a key.
+        """
         super().__init__(detail)
         self.wrong = wrong
+        self.challenges_browser = challenges_browser
 
 
 class Forbidden(ProblemError):

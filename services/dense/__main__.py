@@ -2,7 +2,7 @@
 
 import sys
 
-from services.chassis.start import start
+from services.chassis.server.serve import start
 from services.dense.app import build_app
 from services.dense.settings import SERVICES
 

@@ -11,7 +11,7 @@ from cachetools import LRUCache
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.chassis.requests.caching import no_store_requested, record_lookups
+from services.chassis.requests.telemetry import no_store_requested, record_lookups
 from services.contracts.passages import Passages
 from services.dense.encoder import DenseEncoder, Role, Vectors
 from services.vectorstore.representation import DenseVector

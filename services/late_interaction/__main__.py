@@ -1,6 +1,6 @@
 """Starts the late-interaction service: `python -m services.late_interaction`."""
 
-from services.chassis.start import start
+from services.chassis.server.serve import start
 from services.late_interaction.app import build_app
 from services.late_interaction.settings import LateInteractionSettings
 

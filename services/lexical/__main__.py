@@ -1,6 +1,6 @@
 """Starts the lexical service: `python -m services.lexical`."""
 
-from services.chassis.start import start
+from services.chassis.server.serve import start
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
 

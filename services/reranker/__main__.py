@@ -1,6 +1,6 @@
 """Starts the re-ranker: `python -m services.reranker`."""
 
-from services.chassis.start import start
+from services.chassis.server.serve import start
 from services.reranker.app import build_app
 from services.reranker.settings import RerankerSettings
 

@@ -9,7 +9,7 @@ from functools import partial
 from cachetools import LRUCache
 
 from services.chassis.deadlines import Deadline
-from services.chassis.requests.caching import no_store_requested, record_lookups
+from services.chassis.requests.telemetry import no_store_requested, record_lookups
 from services.contracts.passages import Passages
 from services.contracts.rerank import LEAST_SCORED
 from services.inference.partial_scores import PartialScores

@@ -1,6 +1,6 @@
 """Starts the sparse service: `python -m services.sparse`."""
 
-from services.chassis.start import start
+from services.chassis.server.serve import start
 from services.sparse.app import build_app
 from services.sparse.settings import SparseSettings
 

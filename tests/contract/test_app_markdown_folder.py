@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import runpy
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.support.images import ROOT
 from tests.support.real_stack import real_stack
 from tests.support.served import on_a_port
 
+APP = runpy.run_path(str(ROOT / "docs" / "apps" / "markdown_folder.py"))
 LONG = " ".join(f"w{number}" for number in range(500))
 
 
@@ -94,12 +96,9 @@ async def test_a_later_pass_sends_what_changed_and_deletes_what_is_gone(
         ("## Second\n\n#tag\n\nGreen.\n", "README.md"),
     ],
 )
-async def test_the_title_is_the_first_heading_by_the_rules_of_markdown(
-    gateway: str, folder: Path, notes: AsyncClient, content: str, title: str
-) -> None:
+def test_the_title_is_the_first_heading_by_the_rules_of_markdown(folder: Path, content: str, title: str) -> None:
     (folder / "README.md").write_text(content)
-    await one_pass(gateway, folder)
-    assert {one.title async for one in notes.documents("notes") if one.id == "README.md#0"} == {title}
+    assert [chunk.title for chunk in APP["chunks"]("README.md", folder / "README.md")] == [title]
 
 
 @pytest.mark.parametrize(
@@ -111,14 +110,11 @@ async def test_the_title_is_the_first_heading_by_the_rules_of_markdown(
         ("x" * 3_000, [1_360, 1_360, 880]),
     ],
 )
-async def test_a_chunk_is_no_longer_than_a_model_reads_in_every_script(
-    gateway: str, folder: Path, notes: AsyncClient, text: str, chunks: list[int]
-) -> None:
+def test_a_chunk_is_no_longer_than_a_model_reads_in_every_script(folder: Path, text: str, chunks: list[int]) -> None:
     (folder / "README.md").write_text(text)
-    await one_pass(gateway, folder)
-    found = [part for identity, part in sorted((await stored(notes)).items()) if identity.startswith("README.md")]
-    assert [len(part) for part in found] == chunks
-    assert all(part in text for part in found)
+    parts = [chunk.text for chunk in APP["chunks"]("README.md", folder / "README.md")]
+    assert [len(part) for part in parts] == chunks
+    assert all(part in text for part in parts)
 
 
 async def test_a_folder_without_markdown_changes_nothing(gateway: str, folder: Path, notes: AsyncClient) -> None:
@@ -129,6 +125,7 @@ async def test_a_folder_without_markdown_changes_nothing(gateway: str, folder: P
     assert len(await stored(notes)) == 4
 
 
+@pytest.mark.integration  # takes seconds
 async def test_a_first_pass_that_failed_goes_on_in_the_same_generation(
     gateway: str, folder: Path, notes: AsyncClient
 ) -> None:
@@ -212,6 +209,7 @@ async def test_it_goes_on_until_it_is_ended(gateway: str, folder: Path) -> None:
         await process.wait()
 
 
+@pytest.mark.integration  # takes seconds
 async def test_a_gateway_that_is_not_there_is_told_in_one_line(folder: Path) -> None:
     process = await started("http://127.0.0.1:9", folder)
     output = (await process.communicate())[0].decode()

@@ -1,11 +1,9 @@
 """CPU time and memory of named processes while a load runs, read from their /metrics over real sockets."""
 
-import asyncio
-import time
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 from typer.testing import CliRunner
 
@@ -14,11 +12,9 @@ from evaluator.analyses.paper_tables import served_tables
 from evaluator.cli import app
 from evaluator.client.client import connected
 from evaluator.evaluation import evaluate, ingest_step
-from evaluator.load.sending.process_watch import MEMORY, watching
-from evaluator.load.statistics.memory_trend import MemoryReading, memory_trends
-from evaluator.load.step import load_step
-from evaluator.machine.process_costs import STARTED_ANEW, ProcessCost
-from evaluator.runs.run_folder import RunFolder, writable
+from evaluator.load.load_step import load_step
+from evaluator.machine.process_costs import ProcessCost
+from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import IngestReport
 from evaluator.steps.pipeline_costs import pipeline_costs
 from evaluator.steps.prepared_run import prepare_run
@@ -44,11 +40,6 @@ async def test_a_point_has_its_cost_by_process_and_its_gate_is_judged_by_it(tmp_
     assert 0.1 < (point.cost.cpu_ms or 0) < 1_000
     assert (point.cost.processes["gateway"].memory_bytes or 0) > 10_000_000
     assert [gate.value for gate in report.gates] == [point.cost.cpu_ms]
-    lines = (folder.path / MEMORY).read_text(encoding="utf-8").splitlines()
-    first = MemoryReading.model_validate_json(lines[0])
-    assert report.memory == memory_trends([MemoryReading.model_validate_json(line) for line in lines])
-    assert report.memory["gateway"].first_bytes == first.memory_bytes["gateway"]
-    assert str(MEMORY) in report.made_from
     page = (folder.path / "load.md").read_text(encoding="utf-8")
     assert "## Cost" in page
 
@@ -109,46 +100,6 @@ async def test_the_cost_of_a_pipeline_is_measured_with_caches_where_its_times_ar
             experiment, queries = folder.experiment, ready.queries.measured
             await pipeline_costs(client, experiment, ready.dataset, queries[:2], ready.arms[:1], {"gateway": url})
     assert asked == sent
-
-
-async def test_a_load_without_named_processes_leaves_no_readings_of_an_earlier_one(tmp_path: Path) -> None:
-    writable(tmp_path / MEMORY).write_text("of an earlier load", encoding="utf-8")
-    async with watching({}, tmp_path) as watch:
-        assert await watch.ended() == ()
-    assert not (tmp_path / MEMORY).exists()
-
-
-def restarting_service(restart_after: int) -> FastAPI:
-    """Returns a service that tells of another process after so many readings, and cannot be read at one between."""
-    service, seen = FastAPI(), iter(range(1_000))
-
-    @service.get("/metrics")
-    def metrics() -> Response:
-        number = next(seen)
-        start = 100 if number < restart_after else 200
-        text = f"process_cpu_seconds_total {number}\nprocess_start_time_seconds {start}\n"
-        text += f"process_resident_memory_bytes {1_000_000 + number}\n"
-        return Response(text, status_code=503 if number == restart_after else 200)
-
-    return service
-
-
-def wait_for_lines(file: Path, lines: int) -> None:
-    until = time.monotonic() + 30
-    while time.monotonic() < until and (not file.exists() or len(file.read_text().splitlines()) < lines):
-        time.sleep(0.01)
-
-
-async def test_memory_is_read_again_and_again_and_a_process_that_was_started_anew_is_noticed(tmp_path: Path) -> None:
-    with served(restarting_service(3)) as url:
-        async with watching({"dense": url}, tmp_path, every_s=0.01) as watch:
-            await asyncio.to_thread(wait_for_lines, tmp_path / MEMORY, 8)
-            readings = await watch.ended()
-    assert [one.started_anew for one in readings[:6]] == [(), (), (), (), ("dense",), ()]
-    assert [one.memory_bytes["dense"] for one in readings[:5]] == [1_000_000, 1_000_001, 1_000_002, None, 1_000_004]
-    assert memory_trends(readings)["dense"].reason == STARTED_ANEW
-    written = [MemoryReading.model_validate_json(line) for line in (tmp_path / MEMORY).read_text().splitlines()]
-    assert tuple(written) == readings
 
 
 @pytest.mark.parametrize("other", [["--against", "http://127.0.0.1:9"], ["--export", "x"]])

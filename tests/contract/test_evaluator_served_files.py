@@ -93,20 +93,13 @@ async def client(top: Path) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-def token_of(page: httpx.Response) -> str:
-    found = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
-    assert found is not None, page.text
-    return found[1]
-
-
 async def by_api(client: httpx.AsyncClient, sent: str) -> httpx.Response:
     body = {"name": "small", "dataset": sent, "pipelines": ["bm25"]}
     return await client.post("/v1/experiments", json=body)
 
 
 async def by_form(client: httpx.AsyncClient, sent: str) -> httpx.Response:
-    token = token_of(await client.get("/new"))
-    return await client.post("/new", data={"token": token, "experiment": "demo", "pipelines": "bm25", "dataset": sent})
+    return await client.post("/new", data={"experiment": "demo", "pipelines": "bm25", "dataset": sent})
 
 
 def said(answer: httpx.Response, sent: str) -> tuple[int, str]:
@@ -237,15 +230,14 @@ async def test_a_run_of_the_command_line_over_any_dataset_is_shown_compared_judg
     client: httpx.AsyncClient, run: str
 ) -> None:
     page = await client.get(f"/runs/{run}")
-    form = await client.get(f"/judge?runs={run}")
     fields = {"top": "3", "seed": "7", "judge": "ann", "order": "pool", "runs": run}
     pooled = {"pipelines": [f"{run}:bad", f"{run}:good"]}
     answers = [
         page,
         await client.post("/v1/comparisons", json={"runs": [run]}),
         await waited(client, await client.get(f"/compare?runs={run}")),
-        await waited(client, await client.post("/judge", data={"token": token_of(form), **fields, **pooled})),
-        await waited(client, await client.post(f"/measure/{run}", data={"token": token_of(form), "session": ""})),
+        await waited(client, await client.post("/judge", data={**fields, **pooled})),
+        await waited(client, await client.post(f"/measure/{run}", data={"session": ""})),
     ]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 303, 303]
 
@@ -253,18 +245,16 @@ async def test_a_run_of_the_command_line_over_any_dataset_is_shown_compared_judg
 async def test_errors_over_a_dataset_that_is_not_served_name_its_files_without_their_folder(
     client: httpx.AsyncClient, top: Path, run: str
 ) -> None:
-    form = await client.get(f"/judge?runs={run}")
     (top / "outside" / "elsewhere" / "qrels" / "test.tsv").unlink()
-    token = {"token": token_of(form)}
     fields = {"top": "3", "seed": "7", "judge": "ann", "order": "pool", "runs": run}
     pooled = {"pipelines": [f"{run}:bad", f"{run}:good"]}
     answers = [
         await client.post("/v1/comparisons", json={"runs": [run]}),
         await waited(client, await client.get(f"/compare?runs={run}")),
-        await waited(client, await client.post("/judge", data={**token, **fields, **pooled})),
-        await waited(client, await client.post(f"/measure/{run}", data={**token, "session": ""})),
+        await waited(client, await client.post("/judge", data={**fields, **pooled})),
+        await waited(client, await client.post(f"/measure/{run}", data={"session": ""})),
     ]
-    assert [answer.status_code for answer in answers] == [409, 409, 422, 409]
+    assert [answer.status_code for answer in answers] == [409, 409, 409, 409]
     for answer in answers:
         assert "test.tsv: no such file" in answer.text
         assert str(top) not in answer.text
@@ -300,7 +290,6 @@ RUN_ROUTES = (
 async def test_a_run_whose_folder_is_a_link_that_leads_out_is_none(
     client: httpx.AsyncClient, top: Path, run: str, method: str, path: str
 ) -> None:
-    token = token_of(await client.get("/new"))
     linked, missing = ("20260101T000000000Z-x-00000000", "20260102T000000000Z-x-00000000")
     (top / "outside" / run).mkdir()
     for file in (top / "runs" / run).iterdir():
@@ -311,7 +300,7 @@ async def test_a_run_whose_folder_is_a_link_that_leads_out_is_none(
         if method == "POST" and path == "/v1/comparisons":
             answer = await client.post(path, json={"runs": [name]})
         elif method == "POST":
-            fields = {"token": token, "runs": name, "session": ""}
+            fields = {"runs": name, "session": ""}
             answer = await client.post(path.replace("{run}", name), data=fields)
         else:
             answer = await client.request(method, path.replace("{run}", name))
@@ -326,12 +315,11 @@ async def test_a_run_whose_folder_is_a_link_that_leads_out_is_none(
 async def test_a_session_that_is_no_folder_of_the_runs_is_none(
     client: httpx.AsyncClient, top: Path, run: str, name: str
 ) -> None:
-    form = await client.get(f"/judge?runs={run}")
     (top / "runs" / "judging").mkdir()
     (top / "outside" / "session").mkdir()
     (top / "outside" / "session" / "session.json").write_text("{}")
     (top / "runs" / "judging" / "linked").symlink_to(top / "outside" / "session")
-    measured = await client.post(f"/measure/{run}", data={"token": token_of(form), "session": name})
+    measured = await client.post(f"/measure/{run}", data={"session": name})
     opened = await client.get(f"/judge/{name}/outlook")
     assert "/judge/linked" not in (await client.get("/judge")).text
     assert (measured.status_code, opened.status_code) == (404, 404)

@@ -17,7 +17,7 @@ from evaluator.pages.step_page import StepPage
 from evaluator.replay.page import replay_page
 from evaluator.replay.report import ReplayReport
 from evaluator.runs.run_folder import RunFolder
-from services.chassis.access.page_headers import PAGE_HEADERS
+from services.chassis.page_headers import PAGE_HEADERS
 from services.contracts.pipelines import Pipeline
 from tests.support.attributed_runs import replayed_run
 from tests.support.charted_blocks import tables_of

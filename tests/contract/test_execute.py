@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from gateway.backends.replica import BUSY_S
-from services.chassis.server.logs import JsonFormatter
+from services.chassis.server.serve import JsonFormatter
 from tests.support.backends import DECLARATION, DOCUMENTS, PATIENCE_MS, Fault, Stack, opened_stack
 
 RETRIEVES = [

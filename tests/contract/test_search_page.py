@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from services.chassis.access.page_headers import ASSET_HEADERS, PAGE_HEADERS
+from services.chassis.page_headers import ASSET_HEADERS, PAGE_HEADERS
 from tests.support.backends import DOCUMENTS, Stack, opened_stack
 
 SCRIPT = "<script>alert('x')</script>"
@@ -187,7 +187,7 @@ async def test_a_request_that_is_refused_before_it_is_read_gets_a_page_too() -> 
         held = asyncio.create_task(stack.search("fruit", "hybrid", deadline_ms=800))
         await asyncio.sleep(0.1)
         await page(stack, query="fruit", collection="demo", left="hybrid", right="")
-        refusal = stack.app.state.early_refusals.of(scope)
+        refusal = stack.app.state.early_refusal(scope)
         await held
     assert (refusal.status_code, refusal.media_type) == (429, "text/html")
     assert int(refusal.headers["retry-after"]) >= 1

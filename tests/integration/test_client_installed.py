@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.access.key import KEY_SCOPES
 from services.chassis.settings.service_settings import ServiceSettings
+from services.keys.key import KEY_SCOPES
 from tests.support.certificates import Certificates
 from tests.support.environments import environment
 from tests.support.images import ROOT

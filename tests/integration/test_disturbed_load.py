@@ -13,8 +13,7 @@ import pytest
 
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.sending.drives import run_point
-from evaluator.load.sending.live import listening
+from evaluator.load.sending.drives import HEAD_START_S, run_point
 from evaluator.machine.environment_record import describe_machine
 from tests.soak.agreement import fixed_time_stub, stub_target
 from tests.support.load_points import reported_point
@@ -27,6 +26,8 @@ pytestmark = [
 PROC = Path("/proc")
 RATE, SECONDS = 100.0, 4.0
 STOPPED_S = 0.3
+# From opening its clock, a generator sends after its head start.
+WARM_S = 2 * HEAD_START_S
 # Ends by itself should nobody end it.
 BURN = "import time; end = time.monotonic() + 100\nwhile time.monotonic() < end: pass"
 # The shell ends at once: what it leaves is no descendant of this process, whose CPU time would count as measured.
@@ -35,17 +36,17 @@ LEAVE = '"$0" -c "$1" </dev/null >/dev/null 2>&1 & echo $!'
 
 async def driven(*, stop_the_generator: bool = False) -> LoadPointReport:
     """Returns the figures of a load of a server that answers after 5 ms, whose generator may be stopped meanwhile."""
-    began = asyncio.Event()
     plan = LoadPlan(rates=(RATE,), seconds=SECONDS, generators=1)
     async with fixed_time_stub() as url, asyncio.timeout(60):
         target = stub_target(url)
-        with listening(lambda _: began.set()):
-            load = asyncio.create_task(run_point(target, "bm25", RATE, SECONDS, plan, seed=1))
-            if stop_the_generator:
-                await began.wait()
-                with stopped(generator()):
-                    await asyncio.sleep(STOPPED_S)
-            loaded = await load
+        load = asyncio.create_task(run_point(target, "bm25", RATE, SECONDS, plan, seed=1))
+        if stop_the_generator:
+            while (process := sending_generator()) is None:  # noqa: ASYNC110  # another process opens it
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(WARM_S)
+            with stopped(process):
+                await asyncio.sleep(STOPPED_S)
+        loaded = await load
     assert all(sample.error is None for sample in loaded.samples)
     return reported_point("bm25", loaded, RATE, SECONDS, target)
 
@@ -59,14 +60,13 @@ def stopped(process: int) -> Iterator[None]:
         os.kill(process, signal.SIGCONT)
 
 
-def generator() -> int:
-    """Returns the id of the generator, a child of this process."""
-    (found,) = [
-        int(folder.name)
-        for folder in PROC.glob("[0-9]*")
-        if parent(folder) == os.getpid() and b"evaluator.load.sending.generator" in (folder / "cmdline").read_bytes()
-    ]
-    return found
+def sending_generator() -> int | None:
+    """Returns the id of the generator, a child of this process, once it has opened its clock."""
+    for folder in PROC.glob("[0-9]*"):
+        if parent(folder) == os.getpid() and b"evaluator.load.sending.generator" in (folder / "cmdline").read_bytes():
+            opened = [os.readlink(file) for file in (folder / "fd").iterdir()]
+            return int(folder.name) if "anon_inode:[timerfd]" in opened else None
+    return None
 
 
 def parent(process: Path) -> int | None:

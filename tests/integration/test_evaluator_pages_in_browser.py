@@ -184,7 +184,6 @@ async def test_every_page_of_judging_by_two_judges_is_sound(
                 await expect(page.get_by_text(f"{judge}: {at} graded")).to_be_visible()
         for path, title in (
             (session, "Judging workshop"),
-            (f"{session}/outlook", "Verdict by the judgments so far"),
             (f"{session}/pair?judge=cyd&order=impact", ""),
             (f"{session}/pair?judge=.cyd", "This is not possible"),
             (f"{address}/judge", "Judging"),

@@ -19,7 +19,7 @@ from gateway.families import STARTABLE
 from services.chassis.settings.service_settings import KeyedSettings, ServiceSettings
 from tests.support import secured
 from tests.support.gateway_stub import write_shop
-from tests.support.keys import bearing, made_keys
+from tests.support.keys import bearing, made_keys, typed
 from tests.support.planted_secrets import ROOT, PlantedSecrets, settings_of_processes
 from tests.support.processes import Process, free_port, gateway, services
 
@@ -172,8 +172,7 @@ async def test_a_stack_that_indexes_searches_fails_and_measures_shows_no_secret(
             answers += await ask(one.url, asked, [*callers(planted), *right])
             answers += await ask(one.url, asked[:3], [bearing(keys.secrets["revoked"])])
             for key in keys.secrets.values():
-                typed = [("POST", "/login", f"token=x&key={key}".encode()), ("GET", f"/v1/collections?key={key}", None)]
-                answers += await ask(one.url, typed, [{"content-type": "application/x-www-form-urlencoded"}])
+                answers += await ask(one.url, [("GET", "/", None), ("GET", f"/?key={key}", None)], [typed(key)])
         processes["lexical"].kill()
         answers += await ask(url, asked[:12], callers(planted))
         processes["lexical"].start(tmp_path / "logs" / "lexical.log")

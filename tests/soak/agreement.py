@@ -12,9 +12,9 @@ from pathlib import Path
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export import ExportedTraffic, exported_traffic, write_export
 from evaluator.load.points.figures import load_percentiles
+from evaluator.load.points.validity import MOST_LAG_MS
 from evaluator.load.sending.drives import run_point
 from evaluator.load.sending.traffic import LoadTarget
-from evaluator.load.statistics.validity import MOST_LAG_MS
 from tests.soak.outcome import Bar, Outcome
 from tests.support.go_programs import go_program
 from tests.support.processes import ROOT

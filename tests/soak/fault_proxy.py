@@ -7,7 +7,6 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -167,47 +166,6 @@ def _with_unknown_field(answer: bytes) -> bytes:
             part["added_by_a_later_release"] = {"x": 1}
     content = json.dumps(value).encode()
     return LENGTH.sub(b"content-length: %d" % len(content), head) + b"\r\n\r\n" + content
-
-
-class Balancer:
-    """One address for several targets: each new connection goes to a random one, as behind a Kubernetes Service.
-
-    It passes bytes on, those of TLS too.
-    """
-
-    def __init__(self, ports: Sequence[int], seed: str) -> None:
-        self.port = free_port()
-        self._ports = ports
-        self._rng = random.Random(seed)
-        self._server: asyncio.Server | None = None
-
-    @property
-    def url(self) -> str:
-        return f"{secured.scheme()}://127.0.0.1:{self.port}"
-
-    async def open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1_000)
-
-    async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            onward = await asyncio.open_connection("127.0.0.1", self._rng.choice(self._ports))
-            await asyncio.gather(_spliced(reader, onward[1]), _spliced(onward[0], writer))
-        except (OSError, asyncio.CancelledError):
-            wire.reset(writer)
-
-
-async def _spliced(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while part := await reader.read(2**16):
-            writer.write(part)
-            await writer.drain()
-        writer.close()
-    except OSError:
-        wire.reset(writer)
 
 
 async def opened(upstream: int, seed: str = "") -> FaultProxy:

@@ -9,14 +9,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tests.soak import fault_proxy, wire
 from tests.soak.disks import fill_disk, free_disk, is_small_disk
 from tests.soak.fault_proxy import LATENCY_S, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, LoadedStack, load, loaded_stack
-from tests.support.processes import ALL_FAMILIES, ROOT, STORING, Process, gateway
+from tests.support.processes import ALL_FAMILIES, STORING, Process, gateway
 
 DEADLINE_MS = 2_000
 LATE_S = 0.05
@@ -225,10 +224,10 @@ class ProxiedStack:
 
 
 @asynccontextmanager
-async def _proxied_stack(seed: int, root: Path) -> AsyncIterator[ProxiedStack]:
-    async with loaded_stack(seed, root, small_disks=True, families=ALL_FAMILIES) as stack:
+async def _proxied_stack(seed: int) -> AsyncIterator[ProxiedStack]:
+    async with loaded_stack(seed, small_disks=True, families=ALL_FAMILIES) as stack:
         proxies = {name: await fault_proxy.opened(stack.port(name)) for name in ALL_FAMILIES}
-        proxied = gateway({name: one.url for name, one in proxies.items()}, root)
+        proxied = gateway({name: one.url for name, one in proxies.items()})
         stack.processes["proxied gateway"] = proxied  # ended with the others
         proxied.start(stack.log("proxied gateway"))
         try:
@@ -251,11 +250,11 @@ MATRIX = (
 )
 
 
-async def run(seed: int, size: int = len(MATRIX), root: Path = ROOT) -> Outcome:
+async def run(seed: int, size: int = len(MATRIX)) -> Outcome:
     """Runs all faults in a seeded order, or the first `size` of them."""
     cells = list(MATRIX)
     random.Random(seed).shuffle(cells)
-    async with _proxied_stack(seed, root) as proxied:
+    async with _proxied_stack(seed) as proxied:
         done = []
         for fault, backend in cells[:size]:
             # Only a small disk may be filled; making one needs the right to mount.

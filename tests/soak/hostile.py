@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.soak import wire
 from tests.soak.hostile_requests import VALID, requests
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import LoadedStack, load, loaded_stack
 from tests.support import secured, vitals
-from tests.support.processes import ALL_FAMILIES, ROOT, STORING
+from tests.support.processes import ALL_FAMILIES, STORING
 
 AT_ONCE = 28
 # Silence after a possibly incomplete request; then the sender half-closes.
@@ -42,12 +41,12 @@ class HostileOutcome:
     seconds: float
 
 
-async def run(seed: int, size: int = 10_000, root: Path = ROOT) -> Outcome:
+async def run(seed: int, size: int = 10_000) -> Outcome:
     """Sends `size` hostile requests to every service."""
     ended: dict[str, list[HostileOutcome]] = {}
     growth: dict[str, float] = {}
     died: list[str] = []
-    async with loaded_stack(seed, root, evaluator=True, families=ALL_FAMILIES) as stack:
+    async with loaded_stack(seed, evaluator=True, families=ALL_FAMILIES) as stack:
         for service in VALID:
             process = stack.processes[service]
             # A new collection: the last one may differ between services after partly refused batches.

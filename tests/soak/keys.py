@@ -24,9 +24,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from evaluator.load.sending.generator_task import GeneratorTask
-from evaluator.load.sending.generators import run_generators
-from evaluator.load.sending.load_loop import SendRecord
+from evaluator.load.sending.drives import run_generators
+from evaluator.load.sending.load_loop import GeneratorTask, SendRecord
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import WORDS, documents
 from tests.soak.wrong_keys import SENDERS
@@ -75,13 +74,13 @@ class Stack:
         return sum(_cpu_s(one.pid) for one in self.processes)
 
 
-async def run(seed: int, size: int = ROUNDS, root: Path = ROOT) -> Outcome:
+async def run(seed: int, size: int = ROUNDS) -> Outcome:
     """Measures `size` rounds, with searches drawn by `seed`."""
     with secured.turned_off():  # its stacks have certificates and keys of their own, or none
-        return await _measured(seed, size, root)
+        return await _measured(seed, size)
 
 
-async def _measured(seed: int, size: int, root: Path) -> Outcome:
+async def _measured(seed: int, size: int) -> Outcome:
     rng = random.Random(seed)
     bodies = tuple(_search(rng) for _ in range(64))
     with tempfile.TemporaryDirectory() as directory:
@@ -90,7 +89,7 @@ async def _measured(seed: int, size: int, root: Path) -> Outcome:
             made = Certificates(Path(directory))
             opened.enter_context(_trusted_by_generators(made))
             stacks = [
-                await opened.enter_async_context(_stack(name, Path(directory), rng, keys, made, root))
+                await opened.enter_async_context(_stack(name, Path(directory), rng, keys, made))
                 for name in ("without keys", "keys", "keys and TLS")
             ]
             for _ in range(size):
@@ -124,7 +123,7 @@ def _trusted_by_generators(made: Certificates) -> Iterator[None]:
 async def _turn(stack: Stack, bodies: Sequence[bytes]) -> None:
     task = _task("closed", stack.url, stack.headers, bodies, in_flight=IN_FLIGHT)
     before = stack.cpu_s()
-    (result,) = await run_generators([task], stack.name)
+    (result,) = await run_generators([task])
     # The CPU of the warm-up counts too, so its searches do.
     stack.cpu_ms.append((stack.cpu_s() - before) * 1000 / len(result.records))
     stack.ms += _times_ms(result.records, 200)
@@ -133,7 +132,7 @@ async def _turn(stack: Stack, bodies: Sequence[bytes]) -> None:
 async def _right_keys(stack: Stack, bodies: Sequence[bytes]) -> float:
     """Returns the p95 of searches with a right key, in milliseconds."""
     (searched,) = await run_generators(
-        [_task("open", stack.url, stack.headers, bodies, rate=RIGHT_RATE, in_flight=256)], "right keys"
+        [_task("open", stack.url, stack.headers, bodies, rate=RIGHT_RATE, in_flight=256)]
     )
     return float(np.percentile(_times_ms(searched.records, 200), 95))
 
@@ -213,17 +212,17 @@ def _search(rng: random.Random) -> bytes:
 
 @asynccontextmanager
 async def _stack(
-    name: str, directory: Path, rng: random.Random, keys: Keys, made: Certificates, root: Path
+    name: str, directory: Path, rng: random.Random, keys: Keys, made: Certificates
 ) -> AsyncIterator[Stack]:
     own = directory / name.replace(" ", "-")
     own.mkdir()
-    lexical = services(own, root)["lexical"]
+    lexical = services(own)["lexical"]
     if name == "keys and TLS":
         lexical.trusts = made.context
         lexical.environment |= made.issue().variables("LEXICAL")
-    front = gateway({"lexical": lexical.url}, root)
+    front = gateway({"lexical": lexical.url})
     (own / "pipelines").mkdir()
-    (own / "pipelines" / "bm25.yaml").write_bytes((root / "gateway" / "pipelines" / "bm25.yaml").read_bytes())
+    (own / "pipelines" / "bm25.yaml").write_bytes((ROOT / "gateway" / "pipelines" / "bm25.yaml").read_bytes())
     front.environment["GATEWAY_PIPELINES"] = str(own / "pipelines")
     if name == "keys and TLS":
         front.trusts = made.context

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.soak import wire
 from tests.soak.acknowledged import Ledger, document
-from tests.support.processes import STORING
+from tests.support.processes import ROOT, STORING
 
 SHARED = "shared"
 LOADED = "loaded"
@@ -135,16 +135,13 @@ class Rebuilder:
         token: dict[str, object] = {"build": f"{self.name}-{self.builds}"}
         version = self.rng.randrange(1, 2**31)
         begun = await self.caller.ask("PUT", "", {**DECLARED, **token, "new_generation": True})
-        if begun is not None and begun.status == 422:
-            token = {}  # a release before builds had tokens
-            begun = await self.caller.ask("PUT", "", {**DECLARED, "new_generation": True})
         if begun is None or begun.status != 200:
             return None
         for start in range(0, REBUILT_IDS, 5):
             batch = [document(rebuilt(number), version) for number in range(start, start + 5)]
             if not await self._sent({**token, "documents": batch}):
                 return None
-        asked = {**token, "expected_documents": REBUILT_IDS} if token else None
+        asked = {**token, "expected_documents": REBUILT_IDS}
         if not await self._through("/publish", asked, b'"generation"'):
             return None
         self.acknowledged += 1
@@ -173,12 +170,11 @@ def rebuilt(number: int) -> str:
 class Loader:
     """The evaluator's loader over a corpus whose texts are new with every round."""
 
-    def __init__(self, directory: Path, gateway: str, root: Path) -> None:
+    def __init__(self, directory: Path, gateway: str) -> None:
         self.round = 0
         self._directory = directory / "corpus"
         self._environment = {**os.environ, "GATEWAY_URL": gateway, "EVALUATOR_RUNS": f"{directory}/runs"}
         self._log = directory / "loader.log"
-        self._root = root
         self._running: subprocess.Popen[bytes] | None = None
         (self._directory / "qrels").mkdir(parents=True)
         (self._directory / "queries.jsonl").write_text('{"_id": "q", "text": "tea"}\n', encoding="utf-8")
@@ -211,7 +207,7 @@ class Loader:
         with self._log.open("ab") as log:
             self._running = subprocess.Popen(
                 command + ["--rebuild"] * (self.round % 2),
-                cwd=self._root,
+                cwd=ROOT,
                 env=self._environment,
                 stdout=log,
                 stderr=log,

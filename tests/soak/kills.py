@@ -32,7 +32,7 @@ from tests.soak.kill_writers import (
 )
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import LoadedStack, build_of
-from tests.support.processes import ALL_FAMILIES, ROOT, STORING, VECTORS, gateway, started
+from tests.support.processes import ALL_FAMILIES, STORING, VECTORS, gateway, started
 
 CALM_AFTER = 10  # kills of each
 RECOVERED_WITHIN_S = 60.0
@@ -173,12 +173,11 @@ class Kills:
             self.broken.append(f"{at}: {live}: digests {digests}")
         return lost, differing
 
-    async def _digest(self, family: str, live: str) -> str | None:
-        """Returns a service's digest of ids and contents of a generation; None from releases without one."""
+    async def _digest(self, family: str, live: str) -> str:
+        """Returns a service's digest of ids and contents of a generation."""
         answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/finish")
         assert answer.status == 200, answer.body
-        digest = json.loads(answer.body).get("digest")
-        return None if digest is None else str(digest)
+        return str(json.loads(answer.body)["digest"])
 
     async def _live(self, collection: str) -> str | None:
         view = await wire.ask(self.stack.port("gateway"), "GET", f"/v1/collections/{collection}")
@@ -214,11 +213,11 @@ class Kills:
         return found
 
 
-async def run(seed: int, size: int = 50, root: Path = ROOT) -> Outcome:
+async def run(seed: int, size: int = 50) -> Outcome:
     """Kills the loader and each service that stores `size` times."""
     rng = random.Random(seed)
-    async with _running(seed, root) as stack:
-        loader = Loader(stack.directory, stack.processes["gateway"].url, root)
+    async with _running(seed) as stack:
+        loader = Loader(stack.directory, stack.processes["gateway"].url)
         kills = Kills(stack, loader, rng, seed)
         try:
             for begun in range(0, size, CALM_AFTER):
@@ -231,17 +230,17 @@ async def run(seed: int, size: int = 50, root: Path = ROOT) -> Outcome:
 
 
 @asynccontextmanager
-async def _running(seed: int, root: Path) -> AsyncIterator[LoadedStack]:
+async def _running(seed: int) -> AsyncIterator[LoadedStack]:
     """Yields two gateways over delaying proxies, with both collections published."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         directory = Path(name)
-        async with started(directory, root, families=ALL_FAMILIES) as processes:
+        async with started(directory, families=ALL_FAMILIES) as processes:
             stack = LoadedStack(processes, directory)
             proxies = {one: await fault_proxy.opened(stack.port(one), f"{seed} {one}") for one in ALL_FAMILIES}
             urls = {one: proxy.url for one, proxy in proxies.items()}
             processes["gateway"].kill()
             for one in ("gateway", "second gateway"):
-                processes[one] = gateway(urls, root)
+                processes[one] = gateway(urls)
                 processes[one].start(stack.log(one))
                 await processes[one].ready()
             await _published(stack, SHARED, [document("x", 1)])

@@ -5,9 +5,9 @@ import platform
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from evaluator.machine.environment_record import describe_machine, git_state
+from tests.support.processes import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def wrapped(paragraph: str) -> str:
     return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
 
 
-def page(outcome: Outcome, root: Path, seconds: float, command: str) -> str:
+def page(outcome: Outcome, seconds: float, command: str) -> str:
     """Renders the page of a run: bars, table, broken cases, machine and command."""
     bars = [(bar.promise, bar.measured, "yes" if bar.held else "**no**") for bar in outcome.bars]
     parts = [
@@ -69,7 +69,7 @@ def page(outcome: Outcome, root: Path, seconds: float, command: str) -> str:
         *map(wrapped, outcome.says.split("\n\n")),
         f"```bash\n{command}\n```",
         wrapped(
-            f"Seed {outcome.seed}, commit {commit(root)}, {machine()}, "
+            f"Seed {outcome.seed}, commit {commit()}, {machine()}, "
             f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {seconds:.0f} s."
         ),
         table(("bar", "measured", "held"), bars),
@@ -81,10 +81,10 @@ def page(outcome: Outcome, root: Path, seconds: float, command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def commit(root: Path) -> str:
-    """The commit of a checkout, marked when its files differ from it."""
-    name, changed = git_state(root)
-    assert name is not None, f"{root} is no git checkout"
+def commit() -> str:
+    """The commit of this checkout, marked when its files differ from it."""
+    name, changed = git_state(ROOT)
+    assert name is not None, f"{ROOT} has no git history"
     return name[:10] + (" with changes" if changed else "")
 
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.points.figures import load_percentiles
@@ -18,8 +17,6 @@ from services.contracts.query import SearchRequest
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import COLLECTION, LoadedStack, loaded_stack, text
-from tests.support import vitals
-from tests.support.processes import ROOT
 
 SECONDS = 30
 DEADLINE_MS = 1_000
@@ -36,10 +33,6 @@ AFTER = 0.5
 RECOVERY_S = 2.0
 DEEP, DEEP_IN_FLIGHT, DEEP_TOP = "hybrid", 16, 1_000
 MOST_SLOWER = 1.5
-# Of a long load at twice what is carried: the seconds of a part, whose samples are then dropped, and how much more
-# memory a process may have after the last part than after the first half.
-PART_S = 60
-MOST_MEMORY = 1.1
 PLAN = LoadPlan(rates=(1.0,), deadline_ms=DEADLINE_MS)
 SAYS = (
     "{engines}, and the default models. What a pipeline carries is found with "
@@ -164,12 +157,10 @@ def _counted(kinds: Counter[str]) -> str:
 async def run(
     seed: int,
     size: int = SECONDS,
-    root: Path = ROOT,
     pipelines: Sequence[str] = PIPELINES,
-    hold: int = 0,
     elasticsearch: str = "",
 ) -> Outcome:
-    """Drives every load for `size` seconds; with `hold` none of them, but for so long twice what is carried.
+    """Drives every load for `size` seconds.
 
     `elasticsearch`: the URL of one for the lexical service, in place of the embedded engine.
     """
@@ -185,11 +176,8 @@ async def run(
     rows: list[tuple[str, ...]] = []
     bars: list[Bar] = []
     broken: list[str] = []
-    async with loaded_stack(seed, root, models=True, lexical=lexical) as stack:
+    async with loaded_stack(seed, models=True, lexical=lexical) as stack:
         target = _target(stack, seed)
-        if hold:
-            rows, bars = await _held(stack, target, seed, size, hold)
-            return Outcome(name, says, seed, COLUMNS, tuple(rows), tuple(bars), ())
         for pipeline in pipelines:
             found_rows, found_bars, found_broken = await _overloaded(stack, target, pipeline, seed, size)
             rows += found_rows
@@ -249,26 +237,6 @@ async def _overloaded(
         )
     )
     return rows, bars, [f"{pipeline}, {count} times: {detail}" for detail, count in broken.most_common()]
-
-
-async def _held(
-    stack: LoadedStack, target: LoadTarget, seed: int, seconds: int, hold: int
-) -> tuple[list[tuple[str, ...]], list[Bar]]:
-    rate = 2 * await _carried(target, DEEP, seed, seconds)
-    before, rows = await _told(stack), []
-    memory: list[dict[str, float]] = []
-    for number in range(max(2, hold // PART_S)):
-        drive = await _driven(stack, target, DEEP, rate, seed + number, PART_S)
-        rows.append(drive.row(DEEP, f"2x, part {number + 1}", rate))
-        memory.append({name: vitals.rss_mib(process.pid) for name, process in stack.processes.items()})
-    opened = (await _told(stack)).since(before).opened
-    half, last = memory[(len(memory) - 1) // 2], memory[-1]
-    grown = {name: last[name] / half[name] for name in last}
-    told = ", ".join(f"{name} {last[name]:.0f} MiB ({ratio:.2f}x)" for name, ratio in grown.items())
-    return rows, [
-        Bar("no backend is set aside", _counted(opened), not opened, needs_cores=True),
-        Bar(f"memory grows by less than {MOST_MEMORY - 1:.0%}", told, max(grown.values()) < MOST_MEMORY),
-    ]
 
 
 async def _beside_deep_ones(

@@ -1,4 +1,4 @@
-"""Starts a stack of this or another checkout and loads a collection."""
+"""Starts a stack and loads a collection."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.soak import wire
 from tests.soak.disks import data_directory
-from tests.support.processes import FAMILIES, ROOT, STORING, Process, started
+from tests.support.processes import FAMILIES, STORING, Process, started
 
 COLLECTION = "demo"
 DOCUMENTS = 400
@@ -70,15 +70,14 @@ async def load(gateway: int, collection: str, batch: Sequence[dict[str, object]]
 
 
 def build_of(begun: wire.Reply) -> dict[str, object]:
-    """Returns the build that documents and publish must name; empty for gateways without builds."""
-    build = json.loads(begun.body).get("build")
+    """Returns the build that documents and publish must name; empty where the live generation continues."""
+    build = json.loads(begun.body)["build"]
     return {} if build is None else {"build": build}
 
 
 @asynccontextmanager
 async def loaded_stack(
     seed: int,
-    root: Path = ROOT,
     evaluator: bool = False,
     small_disks: bool = False,
     models: bool = False,
@@ -86,25 +85,24 @@ async def loaded_stack(
     families: Sequence[str] = FAMILIES,
     lexical: Mapping[str, str] | None = None,
 ) -> AsyncIterator[LoadedStack]:
-    """Yields the stack of the checkout `root` with the collection `demo`, in a temporary directory.
+    """Yields the stack with the collection `demo`, in a temporary directory.
 
     The collection holds `corpus`, or documents of random words, and lives on all of the `families` that store.
     `models`, `lexical`: as those of tests/support/processes.py.
     """
     storing = [one for one in STORING if one in families]
     with data_directory(storing if small_disks else ()) as directory:
-        async with started(directory, root, models, families, lexical) as processes:
+        async with started(directory, models=models, families=families, lexical=lexical) as processes:
             if evaluator:
                 environment = {
                     "EVALUATOR_RUNS": f"{directory}/runs",
                     "GATEWAY_URL": processes["gateway"].url,
                 }
-                one = Process("evaluator", environment, arguments=("serve",), root=root)
+                one = Process("evaluator", environment, arguments=("serve",))
                 processes["evaluator"] = one
                 one.start(directory / "evaluator.log")
                 await one.ready()
             batch = documents(random.Random(seed), DOCUMENTS) if corpus is None else corpus
-            # An earlier checkout knows no `backends`.
             try:
                 await load(processes["gateway"].port, COLLECTION, batch, () if families == FAMILIES else storing)
                 yield LoadedStack(processes, directory)

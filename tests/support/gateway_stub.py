@@ -111,7 +111,6 @@ class GatewayStub:
     highest_loading: int = 0
     most_searches_a_second: float | None = None  # of each drive of a load; refuses what is more, but for BURST of them
     batches: list[int] = field(default_factory=list)
-    others: dict[str, "GatewayStub"] = field(default_factory=dict)  # collections beside this one, by name
     searches: list[SearchRequest] = field(default_factory=list)
     _failed: int = 0
     _drives: set[str] = field(default_factory=set)
@@ -133,9 +132,6 @@ class GatewayStub:
     async def _readiness(self) -> tuple[Check, ...]:
         self.ready_after -= 1
         return (Check(name="lexical", ok=self.ready_after < 0, detail="still starting"),)
-
-    def named(self, name: str) -> "GatewayStub":
-        return self.others.get(name, self)
 
     def begin(self, name: str, body: BeginCollection) -> CollectionBegun:
         created = self.declaration is None
@@ -275,13 +271,13 @@ def _stub(request: Request) -> GatewayStub:
 @ROUTES.put(COLLECTION)
 @handled(scope="search")
 async def _put(request: Request, name: str, body: BeginCollection) -> CollectionBegun:
-    return _stub(request).named(name).begin(name, body)
+    return _stub(request).begin(name, body)
 
 
 @ROUTES.delete(COLLECTION, status_code=204)
 @handled(scope="search")
 async def _remove(request: Request, name: str) -> None:
-    held = _stub(request).named(name)
+    held = _stub(request)
     held.declaration = held.live = held.build = None
     held.documents = {}
 
@@ -295,7 +291,7 @@ async def _list() -> CollectionList:
 @ROUTES.get(COLLECTION)
 @handled(scope="search")
 async def _view(request: Request, name: str) -> CollectionView:
-    held = _stub(request).named(name)
+    held = _stub(request)
     if held.declaration is None:
         raise UnknownCollection(f"{name} is not here.")
     return held.view()
@@ -304,7 +300,7 @@ async def _view(request: Request, name: str) -> CollectionView:
 @ROUTES.post(f"{COLLECTION}/documents")
 @handled(scope="search")
 async def _load(request: Request, name: str, body: DocumentsRequest) -> FanOutReport:
-    held = _stub(request).named(name)
+    held = _stub(request)
     if held.loading == held.most_loading:
         raise Overloaded("too many batches", retry_after_s=held.retry_after_s)
     held.loading += 1
@@ -330,7 +326,7 @@ async def _get(request: Request, body: IdsRequest) -> DocumentsAnswer:
 @ROUTES.post(f"{COLLECTION}/publish")
 @handled(scope="search")
 async def _publish(request: Request, name: str, body: PublishRequest, answer: Response) -> Published | PublishJob:
-    held = _stub(request).named(name)
+    held = _stub(request)
     if held.publishing:
         held.publishing -= 1
         answer.status_code = 202

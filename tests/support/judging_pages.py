@@ -35,13 +35,6 @@ def write_judged_run(folder: Path) -> Path:
     return folder / "runs"
 
 
-def token_of(page: httpx.Response) -> str:
-    """Returns the token of a page's forms."""
-    found = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
-    assert found is not None, page.text
-    return found[1]
-
-
 def hidden(page: httpx.Response) -> dict[str, str]:
     """Returns the hidden fields of a page of one form."""
     fields = re.findall(r'<input type="hidden" name="([a-z]+)" value="([^"]*)">', page.text)

@@ -1,25 +1,20 @@
-"""A small app of the chassis with keys: a page, a form, a search and a removal, and what logs a browser in."""
+"""A small app of the chassis with keys: a page, a form, a search and a removal."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from urllib.parse import urlencode
 
 import httpx
 from fastapi import APIRouter, FastAPI, Response
 
-from services.chassis.access.sessions import Sessions
 from services.chassis.app import create_app, router
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.requests.handling import handled
 from services.chassis.settings.service_settings import KeyedSettings
 from services.contracts.health import Check
-from tests.support.callers import Caller
 from tests.support.keys import TOKEN, Keys, bearing
 
-SESSION = Sessions("small", 0).cookie  # its name
 PAGE = "/v1/collections/{collection}"
 
 
@@ -35,8 +30,13 @@ def small_app(settings: KeyedSettings, go_on: asyncio.Event | None = None) -> Fa
         async def page() -> Response:
             return Response("<h1>A page</h1>", media_type="text/html")
 
+        @routes.get("/style.css", include_in_schema=False)
+        @handled(scope="open")
+        async def style() -> Response:
+            return Response("", media_type="text/css")
+
         @routes.post("/form", include_in_schema=False)
-        @handled(scope="search", form=True, page=True)
+        @handled(scope="index", form=True, page=True)
         async def form() -> Response:
             return Response("taken")
 
@@ -57,7 +57,7 @@ def small_app(settings: KeyedSettings, go_on: asyncio.Event | None = None) -> Fa
 
         yield (routes,), ready
 
-    return create_app("small", settings, Instruments(), opened, page_style="/style.css")
+    return create_app("small", settings, Instruments(), opened)
 
 
 @asynccontextmanager
@@ -78,28 +78,3 @@ def keyed_settings(keys: Keys | None = None, **more: object) -> KeyedSettings:
 async def search(client: httpx.AsyncClient, secret: str | None, collection: str = "c") -> httpx.Response:
     """Searches with a secret."""
     return await client.post(f"/v1/collections/{collection}/search", json={}, headers=bearing(secret))
-
-
-async def log_in(client: httpx.AsyncClient, secret: str, page: str = "/login") -> httpx.Response:
-    """Loads the form of the login and sends it with a secret, as a browser does."""
-    form = (await client.get(page)).text.partition("</form>")[0]  # a second one logs out
-    fields = dict(re.findall(r'name="(token|next)" value="([^"]*)"', form))
-    return await client.post("/login", data={**fields, "next": fields["next"].replace("&amp;", "&"), "key": secret})
-
-
-def login_requests(caller: Caller, *secrets: str, goes_on: str = "/page") -> list[bytes]:
-    """Loads the form of the login over a connection, and returns the requests that send it with each secret.
-
-    `goes_on`: the path of the page to come back to.
-    """
-    status, headers, page = caller.send(b"GET /login HTTP/1.1\r\nHost: small\r\n\r\n").whole_answer()
-    assert status == 200
-    (token,) = re.findall(r'name="token" value="([^"]*)"', page.decode())
-    cookie = headers["set-cookie"].partition(";")[0]
-    bodies = [urlencode({"token": token, "next": goes_on, "key": secret}).encode() for secret in secrets]
-    return [
-        f"POST /login HTTP/1.1\r\nHost: small\r\nCookie: {cookie}\r\nContent-Length: {len(body)}\r\n"
-        "Content-Type: application/x-www-form-urlencoded\r\n\r\n".encode()
-        + body
-        for body in bodies
-    ]

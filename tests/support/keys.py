@@ -1,11 +1,12 @@
 """Files of API keys for tests: one key of each state, and the secrets that belong to them."""
 
+import base64
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from services.access.key import KEY_SCOPES, Key, KeyScope, new_key
-from services.access.key_file import change_keys
+from services.keys.key import KEY_SCOPES, Key, KeyScope, new_key
+from services.keys.key_file import change_keys
 
 TOKEN = "the-token-of-our-own-processes-in-tests"
 
@@ -60,6 +61,11 @@ def made_keys(directory: Path) -> Keys:
 
     change_keys(keys.file, lambda all_keys: tuple(aged(key) for key in all_keys))
     return keys
+
+
+def typed(secret: str, user: str = "ann") -> dict[str, str]:
+    """Returns the headers that a browser sends when its user has typed a secret as the password."""
+    return {"authorization": f"Basic {base64.b64encode(f'{user}:{secret}'.encode()).decode()}"}
 
 
 def bearing(secret: str | None) -> dict[str, str]:

@@ -6,19 +6,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evaluator.experiments.load_plan import LoadPlan
+from evaluator.load.load_report import LoadReport
 from evaluator.load.points.point_report import LoadPointReport, point_report
-from evaluator.load.report import LoadReport
-from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.sending.kinds import Traffic
-from evaluator.load.sending.time_slices import TimeSlice
-from evaluator.load.sending.traffic import LoadTarget
-from evaluator.load.statistics.validity import GeneratorUse
+from evaluator.load.sending.driven_traffic import TimeSlice
+from evaluator.load.sending.drives import GeneratorUse, LoadedPoint
+from evaluator.load.sending.traffic import LoadTarget, Traffic
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.steps.arms import Arm
 from services.contracts.pipelines import Pipeline
 from tests.support.load_samples import load_sample
 
-CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0, "pressure": 0.3, "frequency": 1}
+CLEAN = {"seconds": 60.0, "cores": 2, "foreign": 0.02, "steal": 0.0, "throttled": 0.0}
 FIRST_STAGES = [{"kind": "retrieve", "id": id, "backend": backend, "top": 20} for id, backend in
                 (("bm25", "lexical"), ("dense", "dense"))]  # fmt: skip
 
@@ -72,8 +70,8 @@ def reported_point(name: str, loaded: LoadedPoint, rate: float, seconds: float, 
     pipeline, traffic = two_input_pipeline(name), Traffic(f"{rate:g}", rate=rate)
     judgments = {query: {"good": 1} for query in target.queries}
     return point_report(
-        Arm(name, name, pipeline, None), traffic, [TimeSlice(traffic.label, name, loaded, 0, 0)],
-        LoadPlan(rates=(rate,), seconds=seconds), target, judgments, {}, restarted=False,
+        Arm(name, name, pipeline, None), traffic, [TimeSlice(traffic.name, name, loaded, 0, 0)],
+        LoadPlan(rates=(rate,), seconds=seconds), target, judgments, {},
     )  # fmt: skip
 
 

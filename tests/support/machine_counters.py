@@ -21,7 +21,6 @@ class CountedMachine:
     )
     periods: int = 100
     stopped: int = 2
-    waited_us: int = 5_000
 
     def __post_init__(self) -> None:
         self.pass_time()
@@ -29,9 +28,7 @@ class CountedMachine:
     @property
     def counters(self) -> MachineCounters:
         """Where the files lie, and the clock."""
-        return MachineCounters(
-            proc=self.root / "proc", cgroups=self.root / "cgroup", cores=self.root / "cpu", clock=lambda: self.now_s
-        )
+        return MachineCounters(proc=self.root / "proc", cgroups=self.root / "cgroup", clock=lambda: self.now_s)
 
     def pass_time(
         self,
@@ -42,7 +39,6 @@ class CountedMachine:
         other: float = 0.0,
         steal: float = 0.0,
         throttled: float = 0.0,
-        waiting: float = 0.0,
     ) -> None:
         """Lets time pass in which each took a share of the cores, and writes the files."""
         self.now_s += seconds
@@ -50,12 +46,11 @@ class CountedMachine:
             self.ticks[name] += share * CORES * seconds * os.sysconf("SC_CLK_TCK")
         self.periods += round(10 * seconds)
         self.stopped += round(10 * seconds * throttled)
-        self.waited_us += round(waiting * seconds * 1e6)
         self._write()
 
     def forget_everything(self) -> None:
         """Leaves nothing of what a machine need not tell."""
-        for file in ("proc/stat", "proc/pressure/cpu", "cgroup/cpu/cpu.stat", "cpu/cpu0/cpufreq/scaling_cur_freq"):
+        for file in ("proc/stat", "cgroup/cpu/cpu.stat"):
             (self.root / file).unlink()
 
     def _write(self) -> None:
@@ -68,10 +63,7 @@ class CountedMachine:
         self._process(SERVICE, 1, half, "tmux: (1) server")
         self._process(SERVICE_CHILD, SERVICE, round(self.ticks["service"]) - half, "java")
         self._process(5, 1, round(self.ticks["other"]), "kworker/0:1")
-        self._file("proc/pressure/cpu", f"some avg10=0.00 avg60=0.00 avg300=0.00 total={self.waited_us}\n")
         self._file("cgroup/cpu/cpu.stat", f"nr_periods {self.periods}\nnr_throttled {self.stopped}\nthrottled_time 9\n")
-        self._file("cpu/cpu0/cpufreq/scaling_cur_freq", "1500000\n")
-        self._file("cpu/cpu0/cpufreq/cpuinfo_max_freq", "3000000\n")
 
     def _process(self, number: int, parent: int, ticks: int, name: str) -> None:
         before_times = "0 " * 9

@@ -15,10 +15,10 @@ from evaluator.service.app import build_app as evaluator
 from evaluator.settings import EvaluatorSettings
 from gateway.app import build_app as gateway
 from gateway.settings import GatewaySettings
-from services.access.key import KeyScope
 from services.chassis.requests.handling import DEFAULT_HANDLING, declared_handling
 from services.dense.app import build_app as dense
 from services.dense.settings import DenseSettings
+from services.keys.key import KeyScope
 from services.late_interaction.app import build_app as late_interaction
 from services.late_interaction.settings import LateInteractionSettings
 from services.lexical.app import build_app as lexical
@@ -47,9 +47,10 @@ What each route answers to a caller, where callers need a key ([how to make one]
 by `tests/contract/test_route_keys.py`, which reads the routes off each service's OpenAPI document and the pages off its
 router, so that a new route cannot be missing here.
 
-`served`: the caller passes, whatever the route then answers. `login`: a browser is sent to log in. `internal` routes
-take the token of our own processes (`STACK_TOKEN`) and no key; the wrong scope is a key with all scopes. The lexical
-service knows the token alone: to it, every key is a wrong one. Each vendor's routes say the same in its own shape.
+`served`: the caller passes, whatever the route then answers. `401 Basic`: a browser asks its user for a key. `internal`
+routes take the token of our own processes (`STACK_TOKEN`) and no key; the wrong scope is a key with all scopes. The
+lexical service knows the token alone: to it, every key is a wrong one. Each vendor's routes say the same in its own
+shape.
 """
 
 
@@ -145,9 +146,8 @@ def _secrets(keys: Keys, scope: str, *, knows_keys: bool) -> Iterator[str | None
 async def _answer(http: httpx.AsyncClient, method: str, path: str, secret: str | None) -> str:
     headers = bearing(secret) | {"content-type": "application/json", "x-deadline-ms": "2000"}
     answer = await http.request(method, re.sub(r"\{[^}]*\}", "x", path), headers=headers)
-    if answer.status_code == 303 and answer.headers["location"].startswith("/login"):
-        return "login"
-    return str(answer.status_code) if "www-authenticate" in answer.headers else SERVED
+    challenge = answer.headers.get("www-authenticate")
+    return SERVED if challenge is None else f"{answer.status_code}{' Basic' * challenge.startswith('Basic')}"
 
 
 if __name__ == "__main__":

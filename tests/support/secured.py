@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.access.key import KEY_SCOPES
+from services.keys.key import KEY_SCOPES
 from tests.support.certificates import Certificates, Pair
 from tests.support.keys import TOKEN, Keys, bearing
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from evaluator.load.capacity.search import RateSample
+from evaluator.load.capacity import RateSample
 
 
 def sojourn_ms(rate: float, service_ms: float, count: int, dice: np.random.Generator) -> npt.NDArray[np.float64]:

@@ -3,7 +3,7 @@
 import math
 import random
 
-from evaluator.load.statistics.slice_pairs import SlicePair
+from evaluator.load.points.ratios import SlicePair
 
 PAIRS = 20
 REQUESTS = 60  # a slice

@@ -27,4 +27,4 @@ def texts(svg: str | None) -> list[str]:
             left = float(text.attrib["x"]) - {"start": 0.0, "middle": wide / 2, "end": wide}[text.attrib["text-anchor"]]
             assert left > -1, text.text
             assert left + wide < width + 1, text.text
-    return [text.text or "" for text in shown]
+    return [(text.text or "").strip() for text in shown]

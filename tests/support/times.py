@@ -8,8 +8,7 @@ from typing import ParamSpec
 
 import pytest
 
-from evaluator.machine.machine_conditions import condition_faults
-from evaluator.machine.machine_windows import ConditionsMeter
+from evaluator.machine.machine_conditions import ConditionsMeter, condition_faults
 
 TRIES = 3
 

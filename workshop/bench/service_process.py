@@ -3,6 +3,7 @@
 `python -m workshop.bench.service_process MODELS_FILE` is the service with another models.yaml than the repository's.
 """
 
+import asyncio
 import http.client
 import json
 import os
@@ -16,7 +17,7 @@ import psutil  # type: ignore[import-untyped]  # ships no types
 from pydantic import ValidationError
 
 from services.chassis.deadlines import DEADLINE_HEADER, MOST_MS
-from services.chassis.server.serve import serve
+from services.chassis.server.serve import build_server, open_and_serve
 from services.contracts.rerank import ScoreAnswer
 from services.inference.profiles import ROOT
 from services.reranker.app import build_app
@@ -125,4 +126,7 @@ def _scores(content: bytes) -> tuple[float, ...]:
 
 if __name__ == "__main__":
     settings = RerankerSettings()
-    serve("reranker", build_app(settings, Path(sys.argv[1])), settings)
+    app = build_app(settings, Path(sys.argv[1]))
+    server = build_server(app, settings)
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(open_and_serve(app, server))

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from evaluator.load.capacity.report import multiple_rows
-from evaluator.load.capacity.search import CapacityReport
+from evaluator.load.capacity import CapacityReport, multiple_rows
+from evaluator.load.load_report import LOAD, LoadReport
 from evaluator.load.page.charts import CHARTS_SHOWN, path_rows
 from evaluator.load.page.tables import (
     PERCENTILES,
@@ -15,7 +15,6 @@ from evaluator.load.page.tables import (
     repeat_rows,
 )
 from evaluator.load.points.best_under import BestUnder, best_under_rows
-from evaluator.load.report import LOAD, LoadReport
 from evaluator.pages.page_blocks import (
     Block,
     Caution,

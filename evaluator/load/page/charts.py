@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from evaluator.load.capacity.search import CapacityMultiple, CapacityReport
+from evaluator.load.capacity import CapacityMultiple, CapacityReport
+from evaluator.load.load_report import LoadReport
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import LoadReport
 from evaluator.pages.plotted_svg import LIGHT, WIDTH, PlottedImage, chart_number, logarithmic, plotted_svg, series_look
 from evaluator.pages.time_breakdown import PIECES, StackedTimes, piece_rows, stacked_times_chart
 from evaluator.runs.latency import DOUBTFUL

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 
-from evaluator.load.capacity.report import measured_rows
+from evaluator.load.capacity import measured_rows
+from evaluator.load.load_report import LoadReport
 from evaluator.load.page.blocks import capacity_blocks, capacity_file, figure_blocks, path_blocks, percentile_blocks
 from evaluator.load.page.charts import (
     Spectrum,
@@ -17,10 +18,9 @@ from evaluator.load.page.charts import (
 )
 from evaluator.load.page.tables import load_warnings, measured_point_rows, overview_rows
 from evaluator.load.points.best_under import best_rows
+from evaluator.load.points.figures import percentiles_ms, read_hlog
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import LoadReport
-from evaluator.load.statistics.histograms import percentiles_ms, read_hlog
-from evaluator.machine.cost_rows import process_rows
+from evaluator.machine.process_costs import process_rows
 from evaluator.pages.markdown_page import render_markdown
 from evaluator.pages.page_blocks import Block, Bullets, FoldedBlocks, Heading, Prose, Sentence, Table
 from evaluator.pages.step_page import write_charts
@@ -60,10 +60,6 @@ COSTS = (
     "background, which at a low rate is a large part. Memory: the resident set after the last point; of Elasticsearch, "
     "what the JVM has committed."
 )
-CONDITIONS = (
-    "Pressure: of the time, in which some process waited for a core. Frequency: of the cores, over the greatest that "
-    "they have. Neither has a limit: our own load raises the pressure, and no frequency is wrong in itself."
-)
 
 
 def write_page(folder: RunFolder, report: LoadReport) -> None:
@@ -99,7 +95,7 @@ def _blocks(report: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     yield from _titled("Failed requests", FAILED_WORDS, [header, *failed])
     yield Heading("How it was measured")
     if points:
-        yield from (_table(measured_point_rows(report)), Prose(CONDITIONS))
+        yield _table(measured_point_rows(report))
     yield Sentence(
         f"Seed {report.seed}. Plan: `{report.plan.model_dump_json(exclude_defaults=True)}`. Machine, versions, "
         "commit: [manifest.json](manifest.json). Every request: `load/*.jsonl`; all figures: [load.json](load.json)."

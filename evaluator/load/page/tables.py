@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from evaluator.load.capacity.report import BEYOND
-from evaluator.load.capacity.search import VERIFICATIONS, CapacityReport
-from evaluator.load.points.point_cost import missing_cpu
-from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import LoadReport
-from evaluator.machine.cost_rows import cpu_cells, process_names
-from evaluator.machine.machine_windows import joined_conditions
+from evaluator.load.capacity import BEYOND, VERIFICATIONS, CapacityReport
+from evaluator.load.load_report import LoadReport
+from evaluator.load.points.point_report import LoadPointReport, missing_cpu
+from evaluator.machine.machine_conditions import joined_conditions
+from evaluator.machine.process_costs import cpu_cells, process_names
 from evaluator.runs.latency import DOUBTFUL, MARKED, Timed
 
 HEADER = (
@@ -18,7 +16,7 @@ HEADER = (
 
 MEASURED_HEADER = (
     "pipeline", "traffic", "timing", "send lag p99 ms", "generator CPU", "priority", "foreign CPU", "steal",
-    "throttling", "pressure", "frequency", "busy windows",
+    "throttling", "busy windows",
 )  # fmt: skip
 PERCENTILES = f"p99 needs 662 requests, p99.9 needs 7,000. {DOUBTFUL}: times that do not hold."
 TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
@@ -65,8 +63,6 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
         if point.counts.degraded:
             stages = ", ".join(f"{stage} {count}" for stage, count in sorted(point.counts.degraded_by_stage.items()))
             yield f"{name}: {point.counts.degraded} answers were degraded ({stages})"
-        if point.cost_reason is not None:
-            yield f"{name}: no cost: {point.cost_reason}"
         if point.cost is not None and point.cost.cpu_ms is None:
             yield f"{name}: no CPU time in total: {missing_cpu(point.cost)}"
         for backend, use in point.cached.items():
@@ -141,7 +137,7 @@ def measured_point_rows(report: LoadReport) -> list[list[str]]:
     rows = [list(MEASURED_HEADER)]
     for point in report.points:
         lag, machine = point.generators.send_lag_p99_ms, joined_conditions(point.conditions)
-        shares = (machine.foreign, machine.steal, machine.throttled, machine.pressure, machine.frequency)
+        shares = (machine.foreign, machine.steal, machine.throttled)
         rows.append(
             [
                 point.pipeline,

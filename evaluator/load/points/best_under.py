@@ -1,4 +1,4 @@
-"""Says which pipeline has the best nDCG@10 under a bound of p99 at a rate, in a table and a sentence. Pure.
+"""Finds which pipeline has the best nDCG@10 under a bound of p99 at a rate, in a table and a sentence. Pure.
 
     sentence := pipeline [close] " has the highest nDCG@10 with " bound ": " ndcg ", p99 " ms " ms." [reduced]
               | "No pipeline keeps " bound "."
@@ -17,24 +17,66 @@ degraded answers. A pipeline that re-ranks less under load may so be the best; a
 """
 
 import math
-from collections.abc import Collection, Sequence
-from itertools import takewhile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations, takewhile
 from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.load.points.figures import LoadPercentiles
+from evaluator.comparison.paired_tests import bca_interval, differences, mean
+from evaluator.load.points.figures import LoadPercentiles, query_means
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.points.quality import QualityDifference, told_apart
+from evaluator.load.sending.samples import LoadSample
+from evaluator.metrics.quality import Grades
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99
 from evaluator.runs.order_statistics import Interval
-from services.contracts.base import Wire
+from services.contracts.base import Count, Wire
 
 # As --find-capacity bounds the share of requests lost or degraded (capacity/search.py).
 MOST_DEGRADED = 0.01
 BoundOutcome = Literal["kept", "exceeded", "cannot tell"]
 BestOutcome = Literal["best", "none", "cannot tell"]
 BOUNDS_MS = (50, 100, 250, 500, 1_000)
+RESAMPLES = 1_999
+
+
+class QualityDifference(Wire):
+    """How much higher nDCG@10 of `second` is than that of `first`, in one kind of traffic."""
+
+    traffic: str
+    first: str  # a pipeline
+    second: str
+    difference: FiniteFloat  # mean over the queries of both, each with the mean of its requests
+    interval: Interval | None  # 95 %, BCa bootstrap over queries; null for a single query
+    queries: Count
+
+
+def quality_differences(
+    traffic: str, samples: Mapping[str, Sequence[LoadSample]], judgments: Grades, seed: int
+) -> Iterator[QualityDifference]:
+    """Yields the difference of every two pipelines. `samples`: measured requests by pipeline."""
+    means = {name: query_means(judgments, requests) for name, requests in samples.items()}
+    for first, second in combinations(means, 2):
+        queries = sorted(means[first].keys() & means[second].keys())
+        if queries:
+            apart = differences(*([means[name][query] for query in queries] for name in (first, second)))
+            yield QualityDifference(
+                traffic=traffic,
+                first=first,
+                second=second,
+                difference=mean(apart),
+                interval=bca_interval(apart, seed, RESAMPLES) if len(apart) > 1 else None,
+                queries=len(apart),
+            )
+
+
+def told_apart(compared: Sequence[QualityDifference], traffic: str) -> frozenset[frozenset[str]]:
+    """Returns the pairs of pipelines whose interval excludes 0."""
+    return frozenset(
+        frozenset({pair.first, pair.second})
+        for pair in compared
+        if pair.traffic == traffic and pair.interval is not None and not pair.interval[0] <= 0 <= pair.interval[1]
+    )
 
 
 class PipelineUnderBound(Wire):
@@ -85,13 +127,13 @@ def best_under(
 
     `apart`: the pairs of pipelines whose nDCG@10 differs beyond chance.
     """
-    ordered = sorted(pipelines, key=lambda one: (-one.ndcg_at_10, one.p99_ms or math.inf, one.pipeline))
+    ordered = sorted(pipelines, key=lambda judged: (-judged.ndcg_at_10, judged.p99_ms or math.inf, judged.pipeline))
     # The first one that does not exceed the bound decides: those after it have a lower figure.
-    first = next((one for one in ordered if one.outcome != "exceeded"), None)
+    first = next((judged for judged in ordered if judged.outcome != "exceeded"), None)
     outcome: BestOutcome = "none" if first is None else "best" if first.outcome == "kept" else "cannot tell"
     best = first.pipeline if first is not None and outcome == "best" else None
-    kept = [one.pipeline for one in ordered if one.outcome == "kept" and one.pipeline != best]
-    found = BestUnder(
+    kept = [judged.pipeline for judged in ordered if judged.outcome == "kept" and judged.pipeline != best]
+    named = BestUnder(
         rate=rate,
         bound_ms=bound_ms,
         pipelines=tuple(ordered),
@@ -100,16 +142,17 @@ def best_under(
         not_told_apart=() if best is None else tuple(name for name in kept if frozenset({best, name}) not in apart),
         sentence="",
     )
-    return found.model_copy(update={"sentence": _sentence(found)})
+    return named.model_copy(update={"sentence": _sentence(named)})
 
 
-def best_under_rows(found: BestUnder) -> list[list[str]]:
+def best_under_rows(best: BestUnder) -> list[list[str]]:
     """Returns a header and a row a pipeline."""
-    rows = [["pipeline", "nDCG@10", "p99 ms", "95 % interval", "degraded", f"p99 <= {found.bound_ms:g} ms"]]
-    for one in found.pipelines:
-        interval = "–" if one.p99_interval is None else "{:.1f} to {:.1f}".format(*one.p99_interval)
-        p99 = "–" if one.p99_ms is None else f"{one.p99_ms:.1f}"
-        rows.append([one.pipeline, f"{one.ndcg_at_10:.4f}", p99, interval, f"{one.degraded_share:.1%}", one.outcome])
+    rows = [["pipeline", "nDCG@10", "p99 ms", "95 % interval", "degraded", f"p99 <= {best.bound_ms:g} ms"]]
+    for judged in best.pipelines:
+        interval = "–" if judged.p99_interval is None else "{:.1f} to {:.1f}".format(*judged.p99_interval)
+        p99 = "–" if judged.p99_ms is None else f"{judged.p99_ms:.1f}"
+        figures = [f"{judged.ndcg_at_10:.4f}", p99, interval, f"{judged.degraded_share:.1%}"]
+        rows.append([judged.pipeline, *figures, judged.outcome])
     return rows
 
 
@@ -129,13 +172,13 @@ def _missing(latency: LoadPercentiles, interval: Interval | None) -> str:
     return "its times are not valid"
 
 
-def _sentence(found: BestUnder) -> str:
-    bound = f"p99 <= {found.bound_ms:g} ms at {found.rate:g}/s"
-    match found.outcome:
+def _sentence(named: BestUnder) -> str:
+    bound = f"p99 <= {named.bound_ms:g} ms at {named.rate:g}/s"
+    match named.outcome:
         case "best":
-            best = next(one for one in found.pipelines if one.pipeline == found.best)
+            best = next(judged for judged in named.pipelines if judged.pipeline == named.best)
             figures = f"{best.ndcg_at_10:.4f}, p99 {best.p99_ms:.1f} ms"
-            close = f", not told apart from {', '.join(found.not_told_apart)}," if found.not_told_apart else ""
+            close = f", not told apart from {', '.join(named.not_told_apart)}," if named.not_told_apart else ""
             reduced = (
                 f" Of its answers {best.degraded_share:.1%} were degraded."
                 if best.degraded_share > MOST_DEGRADED
@@ -146,9 +189,9 @@ def _sentence(found: BestUnder) -> str:
             return f"No pipeline keeps {bound}."
         case "cannot tell":
             # Those after the first one that keeps the bound cannot change the answer.
-            better = takewhile(lambda one: one.outcome != "kept", found.pipelines)
-            unknown = ", ".join(f"{one.pipeline} ({one.reason})" for one in better if one.outcome == "cannot tell")
-            return f"This run cannot tell the best pipeline with {bound}: {unknown} might keep it."
+            better = takewhile(lambda judged: judged.outcome != "kept", named.pipelines)
+            unknown = [f"{judged.pipeline} ({judged.reason})" for judged in better if judged.outcome == "cannot tell"]
+            return f"This run cannot tell the best pipeline with {bound}: {', '.join(unknown)} might keep it."
 
 
 def best_at(
@@ -174,9 +217,9 @@ def best_rows(
     return [header, *rows] if rows else []
 
 
-def _words(found: BestUnder) -> str:
-    if found.best is None:
-        return found.outcome
-    figures = {one.pipeline: one.ndcg_at_10 for one in found.pipelines}
-    close = f", not told apart from {', '.join(found.not_told_apart)}" if found.not_told_apart else ""
-    return f"{found.best} ({figures[found.best]:.4f}){close}"
+def _words(named: BestUnder) -> str:
+    if named.best is None:
+        return named.outcome
+    figures = {judged.pipeline: judged.ndcg_at_10 for judged in named.pipelines}
+    close = f", not told apart from {', '.join(named.not_told_apart)}" if named.not_told_apart else ""
+    return f"{named.best} ({figures[named.best]:.4f}){close}"

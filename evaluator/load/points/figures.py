@@ -1,17 +1,35 @@
-"""Computes the figures of load: percentiles with their intervals, rates, and what became of the requests. Pure."""
+"""Computes figures of the requests of a load: percentiles with intervals, HDR histograms, counts, nDCG@10.
 
+Pure but for `.hlog` files, which it writes and reads. Histograms are merged, never averaged.
+"""
+
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
-from pydantic import ConfigDict
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
+from hdrh.log import HistogramLogReader, HistogramLogWriter  # type: ignore[import-untyped]
+from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.load.sending.samples import LoadSample
+from evaluator.metrics.quality import Grades, measure
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Timed, percentile
 from evaluator.runs.order_statistics import Interval, percentile_interval
+from evaluator.steps.reranked_candidates import candidates_scored, mean_scored, share_scored
 from services.contracts.base import Count, Wire
+from services.files.disk_writes import whole_file
 
 # The same rule a nine further (about 7,000 samples).
 MIN_SAMPLES_FOR_P99_9 = 7_000
+# The range and the digits of a histogram.
+LEAST_US = 1
+MOST_US = 3_600_000_000
+DIGITS = 3
+# The span of one line of a .hlog file. It is short enough to see a stall; each line costs a few hundred bytes.
+INTERVAL_S = 1.0
+METRIC = "nDCG@10"
 
 
 class LoadPercentiles(Wire):
@@ -61,13 +79,13 @@ def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
     if n >= MIN_SAMPLES_FOR_P99_9:
         shares["p99_9"] = 0.999
     # Not from the histogram: hdrh rounds the rank, so that more than 1 in 100 could exceed p99.
-    found = {name: percentile(ordered, share) for name, share in shares.items()}
+    values = {name: percentile(ordered, share) for name, share in shares.items()}
     return LoadPercentiles(
-        p50=found["p50"],
-        p90=found["p90"],
-        p95=found["p95"],
-        p99=found.get("p99"),
-        p99_9=found.get("p99_9"),
+        p50=values["p50"],
+        p90=values["p90"],
+        p95=values["p95"],
+        p99=values.get("p99"),
+        p99_9=values.get("p99_9"),
         max=ordered[-1],
         n=n,
         intervals={name: percentile_interval(ordered, share) for name, share in shares.items()},
@@ -90,3 +108,105 @@ def request_counts(samples: Sequence[LoadSample]) -> RequestCounts:
         degraded_by_stage=dict(degradations),
         no_hits=sum(not sample.ranking for sample in answered),
     )
+
+
+def new_histogram() -> HdrHistogram:
+    """Returns an empty histogram."""
+    return HdrHistogram(LEAST_US, MOST_US, DIGITS)
+
+
+def histogram_of(values_ms: Iterable[float]) -> HdrHistogram:
+    """Returns a histogram of these values. Values outside its range count as its bounds."""
+    histogram = new_histogram()
+    for value_ms in values_ms:
+        histogram.record_value(min(MOST_US, max(LEAST_US, round(value_ms * 1000))))
+    return histogram
+
+
+def percentiles_ms(histogram: HdrHistogram, percents: Sequence[float]) -> list[float]:
+    """Returns the greatest values, to three digits, that equal those of these percentiles; reads the counts once."""
+    values_us = histogram.get_percentile_to_value_dict(percents)
+    return [float(values_us[percent]) / 1000 for percent in percents]
+
+
+def write_hlog(path: Path, began: datetime, timed: Sequence[tuple[float, float]]) -> None:
+    """Writes a histogram a second. `timed`: pairs of seconds since the beginning and milliseconds."""
+    with whole_file(path) as file:
+        writer = HistogramLogWriter(file)
+        writer.output_log_format_version()
+        writer.output_comment("[Unit of values: microseconds]")
+        # `output_start_time` of 0.10.8 calls a method that datetime does not have.
+        file.write(f"#[StartTime: {began.timestamp():f} (seconds since epoch), {began.astimezone(UTC).isoformat()}]\n")
+        writer.output_legend()
+        intervals: dict[int, list[float]] = {}
+        for at_s, value_ms in timed:
+            intervals.setdefault(int(at_s // INTERVAL_S), []).append(value_ms)
+        for number in sorted(intervals):
+            start_s = number * INTERVAL_S
+            # The writer takes 0 for "not given", and then a time of the histogram itself, which is 0 too.
+            writer.output_interval_histogram(histogram_of(intervals[number]), start_s, start_s + INTERVAL_S)
+
+
+def read_hlog(path: Path) -> HdrHistogram:
+    """Returns all intervals of a file, merged."""
+    merged = new_histogram()
+    reader = HistogramLogReader(str(path), merged)
+    try:
+        while reader.add_next_interval_histogram() is not None:
+            pass
+    finally:
+        reader.close()
+    return merged
+
+
+class AnswerQuality(Wire):
+    """Quality of the requests of a point, each as it was answered."""
+
+    ndcg_at_10: FiniteFloat | None  # late, failed and dropped requests count as 0; null without requests
+    degraded_share: FiniteFloat  # of the answers in time
+    # Candidates re-ranked an answer in time; null: nothing re-ranks, or nothing came in time.
+    reranked: FiniteFloat | None  # mean number; null too where an answer shows fewer hits than may be re-ranked
+    reranked_share: FiniteFloat | None = None  # mean share; degraded answers report it, all others count as 1
+
+
+def answer_quality(
+    judgments: Grades, samples: Sequence[LoadSample], reranks: Mapping[str, int], asked: int
+) -> AnswerQuality:
+    """Returns the quality. `reranks`: candidates that the pipeline re-ranks, by stage; `asked`: hits a request."""
+    in_time = [sample for sample in samples if sample.outcome == "answered"]
+    reranked = in_time if reranks else []
+    return AnswerQuality(
+        ndcg_at_10=mean_ndcg(judgments, samples),
+        degraded_share=sum(bool(sample.degraded) for sample in in_time) / max(1, len(in_time)),
+        reranked=mean_scored([candidates_scored(sample.degraded, sample.hits, reranks, asked) for sample in reranked]),
+        reranked_share=math.fsum(share_scored(sample.degraded, reranks) for sample in reranked) / len(reranked)
+        if reranked
+        else None,
+    )
+
+
+def mean_ndcg(judgments: Grades, samples: Sequence[LoadSample]) -> float | None:
+    """Returns the mean nDCG@10 over requests; None without any."""
+    return math.fsum(request_values(judgments, samples)) / len(samples) if samples else None
+
+
+def query_means(judgments: Grades, samples: Sequence[LoadSample]) -> dict[str, float]:
+    """Returns the mean nDCG@10 of the requests of each query."""
+    values: dict[str, list[float]] = {}
+    for sample, value in zip(samples, request_values(judgments, samples) if samples else [], strict=True):
+        values.setdefault(sample.query, []).append(value)
+    return {query: math.fsum(of_query) / len(of_query) for query, of_query in values.items()}
+
+
+def request_values(judgments: Grades, samples: Sequence[LoadSample]) -> list[float]:
+    """Returns nDCG@10 of each request. Equal rankings of one query are measured once."""
+    shown = [(sample.query, sample.ids if sample.outcome == "answered" else ()) for sample in samples]
+    # One name for each ranking of a query, because `measure` takes one ranking a query.
+    names = {key: str(number) for number, key in enumerate(dict.fromkeys(shown))}
+    values = measure(
+        {name: judgments[query] for (query, _), name in names.items()},
+        {name: ranking for (_, ranking), name in names.items()},
+        list(names.values()),
+        (METRIC,),
+    )[METRIC]
+    return [values[names[key]] or 0.0 for key in shown]

@@ -1,4 +1,7 @@
-"""Defines a point of load.json and builds its figures from samples. Pure."""
+"""Builds the points of load.json from their slices: figures, costs and validity of a pipeline in one kind of traffic.
+
+Sends nothing; writes only the histograms beside the samples.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,21 +9,25 @@ from pydantic import FiniteFloat, model_validator
 
 from evaluator.client.cached_results import CacheUse, cache_faults, sum_cached_results
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.points.figures import LoadPercentiles, RequestCounts, load_percentiles, request_counts
-from evaluator.load.points.first_answers import FirstAnswers, first_answers
-from evaluator.load.points.point_cost import point_cost
-from evaluator.load.points.quality import AnswerQuality, answer_quality, mean_ndcg
-from evaluator.load.sending.kinds import Traffic
+from evaluator.load.points.figures import (
+    AnswerQuality,
+    LoadPercentiles,
+    RequestCounts,
+    answer_quality,
+    load_percentiles,
+    mean_ndcg,
+    request_counts,
+    write_hlog,
+)
+from evaluator.load.points.ratios import PercentileRatio, RepeatedFigure, percentile_ratios, repeated_figure
+from evaluator.load.points.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
+from evaluator.load.sending.driven_traffic import PreparedLoad, SampleFiles, TimeSlice
+from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.load_loop import LoopKind
-from evaluator.load.sending.loading_figures import LoadingFigures, loading_faults, loading_figures
-from evaluator.load.sending.samples import LoadSample, counted_slices
-from evaluator.load.sending.time_slices import TimeSlice
-from evaluator.load.sending.traffic import LoadTarget
-from evaluator.load.statistics.ratios import RepeatedFigure, repeated_figure
-from evaluator.load.statistics.stationarity import HalfMedians, half_medians
-from evaluator.load.statistics.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
+from evaluator.load.sending.samples import DROPPED, LoadSample, counted_slices
+from evaluator.load.sending.traffic import LoadTarget, Traffic
 from evaluator.machine.machine_conditions import MachineConditions
-from evaluator.machine.process_costs import PipelineCost
+from evaluator.machine.process_costs import PipelineCost, mean_cost, summed_costs
 from evaluator.metrics.quality import Grades
 from evaluator.runs.breakdown import (
     FailedRequest,
@@ -33,6 +40,7 @@ from evaluator.runs.breakdown import (
 )
 from evaluator.runs.critical_path import mean_path
 from evaluator.runs.latency import carry_validity
+from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm
 from services.contracts.base import Count, Wire
 
@@ -45,7 +53,7 @@ class LoadPointReport(Wire):
     pipeline: str
     fingerprint: str
     loop: LoopKind
-    traffic: str  # the rate (`20-loading`: while loading), or how many in flight, as in the files
+    traffic: str  # the rate, or how many in flight, as in the files
     rate: FiniteFloat | None  # planned requests a second; null: the loop is closed
     in_flight: Count | None  # of a closed loop
     seconds: FiniteFloat  # of planned sending, without the warm-up
@@ -57,7 +65,6 @@ class LoadPointReport(Wire):
     refusal_ms: LoadPercentiles | None = None  # from sending to the last byte of a 429; null: nothing was refused
     quality: AnswerQuality
     generators: GeneratorFigures
-    halves: HalfMedians | None  # null: too few requests
     conditions: tuple[MachineConditions, ...]  # of each slice
     cached: dict[str, CacheUse]  # by backend that looked results up in a cache
     # They are of all answers, late ones too, as `PipelineReport` has them.
@@ -66,15 +73,12 @@ class LoadPointReport(Wire):
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
     slowest: tuple[SlowAnswer, ...] = ()
     failed: tuple[FailedRequest, ...] = ()  # the first of each kind of error
-    cost: PipelineCost | None = None  # of one request (point_cost.py); null: no process was named
-    cost_reason: str | None = None  # why there is none although processes were named
-    loading: LoadingFigures | None = None  # null: the corpus was not loaded meanwhile
+    cost: PipelineCost | None = None  # of one request; null: no process was named
     timing_valid: bool
     timing_faults: tuple[str, ...]
     # By figure (p50, p95, p99, nDCG@10, goodput): its values in the repeats; empty where nothing was repeated.
     repeats: dict[str, RepeatedFigure] = {}
     warmup: Count  # labelled requests, in no figure
-    first_answers: tuple[FirstAnswers, ...] = ()  # of them, by repeat
     files: dict[str, str]  # `samples` and `histogram`, relative to the run's folder
 
     @property
@@ -84,7 +88,7 @@ class LoadPointReport(Wire):
             return f"{self.in_flight} in flight (capacity)"
         if self.rate is None:
             return self.traffic
-        return f"{self.rate:g}/s" if self.loading is None else f"{self.rate:g}/s while loading"
+        return f"{self.rate:g}/s"
 
 
 def point_report(
@@ -95,42 +99,33 @@ def point_report(
     target: LoadTarget,
     judgments: Grades,
     files: Mapping[str, str],
-    *,
-    restarted: bool,
 ) -> LoadPointReport:
-    """Computes the figures of a pipeline in one kind of traffic. `slices`: those in which it was asked.
-
-    `restarted`: whether a command ran between the repeats.
-    """
-    loaded = [one.loaded for one in slices]
-    samples = [sample for part in loaded for sample in part.samples if sample.pipeline == arm.name]
+    """Computes the figures of a pipeline in one kind of traffic, from its slices."""
+    loaded = [part.loaded for part in slices]
+    samples = [sample for part in loaded for sample in part.samples]
     seconds = plan.seconds * plan.repeat
     measured = [sample for sample in samples if sample.phase == "measured"]
     answers = [sample for sample in measured if sample.error is None]
     counts = request_counts(measured)
     latency = load_percentiles([sample.counted_ms for sample in measured])
-    service = load_percentiles([sample.service_ms for sample in measured if sample.service_ms is not None])
+    service = [sample.service_ms for sample in measured if sample.service_ms is not None]
     refusals = [sample.refused_ms for sample in measured if sample.refused_ms is not None]
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
     shares = cpu_shares([part.generators for part in loaded])
     generators = generator_figures(shares, lags, real_time=all(part.real_time for part in loaded))
-    halves = half_medians(counted_slices(measured))
     conditions = tuple(part.conditions for part in loaded)
     cached = sum_cached_results(sample.cached for sample in measured)
-    loading = [part.loading for part in loaded if part.loading is not None]
     faults = (
         *([] if measured else [f"no request was {'planned' if traffic.loop == 'open' else 'sent'}"]),
-        *load_faults(generators, latency.p50.unchecked_ms, halves, conditions, counts.dropped),
+        *load_faults(generators, latency.p50.unchecked_ms, conditions, counts.dropped),
         *cache_faults(target.caches, {arm.name: cached}),
-        *loading_faults(loading),
     )
     tail = traffic.loop == "open"
-    cost, cost_reason = point_cost(loaded)
     return LoadPointReport(
         pipeline=arm.name,
         fingerprint=arm.pipeline.fingerprint,
         loop=traffic.loop,
-        traffic=traffic.label,
+        traffic=traffic.name,
         rate=traffic.rate,
         in_flight=traffic.in_flight,
         seconds=seconds,
@@ -138,35 +133,29 @@ def point_report(
         offered=counts.requests / seconds,
         goodput=_goodput(samples, seconds),
         latency_ms=latency if tail else latency.without_tail(),
-        service_ms=service if tail else service.without_tail(),
-        refusal_ms=_refusal_percentiles(refusals, tail=tail),
+        service_ms=_percentiles(service, tail=tail),
+        refusal_ms=_percentiles(refusals, tail=tail) if refusals else None,
         quality=answer_quality(judgments, measured, target.reranks[arm.name], target.top),
         generators=generators,
-        halves=halves,
         conditions=conditions,
         cached=cached,
-        stages_ms=stage_times(answers, [one.id for one in arm.pipeline.identified]),
+        stages_ms=stage_times(answers, [item.id for item in arm.pipeline.identified]),
         gap_ms=gap_time(answers),
         path_ms=mean_path(answers, arm.pipeline.identified),
         slowest=slowest_answers(answers),
-        failed=failed_requests([one for one in measured if one.outcome == "failed"]),
-        cost=cost,
-        cost_reason=cost_reason,
-        loading=loading_figures(loading),
+        failed=failed_requests([sample for sample in measured if sample.outcome == "failed"]),
+        cost=point_cost(loaded),
         timing_valid=not faults,
         timing_faults=faults,
         repeats=_repeats(samples, judgments, seconds, tail=tail),
         warmup=len(samples) - len(measured),
-        first_answers=first_answers(slices, arm.name, between=restarted),
         files=dict(files),
     )
 
 
-def _refusal_percentiles(refusals_ms: Sequence[float], *, tail: bool) -> LoadPercentiles | None:
-    if not refusals_ms:
-        return None
-    found = load_percentiles(refusals_ms)
-    return found if tail else found.without_tail()
+def _percentiles(values_ms: Sequence[float], *, tail: bool) -> LoadPercentiles:
+    times = load_percentiles(values_ms)
+    return times if tail else times.without_tail()
 
 
 def _goodput(samples: Sequence[LoadSample], seconds: float) -> float:
@@ -191,5 +180,61 @@ def _repeats(
         values["p99"].append(latency.p99.unchecked_ms if tail else None)
         values["nDCG@10"].append(mean_ndcg(judgments, run))
         values["goodput"].append(_goodput(sent, seconds / len(runs)))
-    known_values = {name: [value for value in found if value is not None] for name, found in values.items()}
-    return {name: repeated_figure(found) for name, found in known_values.items() if len(found) == len(runs)}
+    known = {name: [value for value in of_runs if value is not None] for name, of_runs in values.items()}
+    return {name: repeated_figure(of_runs) for name, of_runs in known.items() if len(of_runs) == len(runs)}
+
+
+def point_cost(slices: Sequence[LoadedPoint]) -> PipelineCost | None:
+    """Returns the mean cost of a request over all slices; None where no process was named.
+
+    Every request that was sent counts, those of the warm-up too: the readings stand around whole slices. So do the
+    start of the generators (the processes are idle meanwhile) and the answer to a reading, once a slice.
+    """
+    if not all(part.costs for part in slices):
+        return None
+    samples = [sample for part in slices for sample in part.samples]
+    sent = [sample for sample in samples if sample.error != DROPPED]
+    lost = sum(sample.error is not None for sample in sent)
+    seconds = sum(part.seconds for part in slices)
+    return mean_cost(summed_costs([part.costs for part in slices]), len(sent), lost, seconds)
+
+
+def missing_cpu(cost: PipelineCost) -> str:
+    """Returns which processes have no CPU time, and why."""
+    return "; ".join(f"{name}: {process.reason}" for name, process in cost.processes.items() if process.cpu_ms is None)
+
+
+def written_points(
+    folder: RunFolder,
+    files: SampleFiles,
+    ready: PreparedLoad,
+    traffic: Traffic,
+    slices: Sequence[TimeSlice],
+    arms: Sequence[Arm],
+) -> tuple[list[LoadPointReport], tuple[PercentileRatio, ...]]:
+    """Returns the points of one kind of traffic and the ratios between them; writes histograms beside the samples."""
+    points, times_ms = [], {}
+    for arm in arms:
+        own = [part for part in slices if part.traffic == traffic.name and part.pipeline == arm.name]
+        samples = files.path(arm.name, traffic.name)
+        paths = {"samples": samples, "histogram": samples.with_suffix(".hlog")}
+        times_ms[arm.name] = counted_slices(
+            sample for part in own for sample in part.loaded.samples if sample.phase == "measured"
+        )
+        write_hlog(paths["histogram"], own[0].loaded.began, on_one_clock(own))
+        names = {name: path.relative_to(folder.path).as_posix() for name, path in paths.items()}
+        points.append(point_report(arm, traffic, own, ready.plan, ready.target, ready.judgments, names))
+    if traffic.loop == "closed":
+        return points, ()
+    doubtful = {point.pipeline for point in points if not point.timing_valid}
+    return points, percentile_ratios(traffic.name, times_ms, ready.seed, doubtful)
+
+
+def on_one_clock(slices: Sequence[TimeSlice]) -> list[tuple[float, float]]:
+    """Returns the measured requests: seconds since the first slice began, and counted milliseconds."""
+    return [
+        (part.loaded.began_s - slices[0].loaded.began_s + sample.planned_s, sample.counted_ms)
+        for part in slices
+        for sample in part.loaded.samples
+        if sample.phase == "measured"
+    ]

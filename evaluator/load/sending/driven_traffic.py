@@ -1,22 +1,53 @@
-"""Drives kinds of traffic through pipelines, repeat by repeat, and keeps each slice's requests when it ends.
+"""Drives all traffic of a plan slice by slice, the pipelines in turn, and writes each slice's requests when it ends.
 
-Leaves the figures of the slices to points/group_points.py.
+Leaves the figures of the slices to points.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
+from evaluator.client.client import GatewayClient
+from evaluator.errors import EvaluationError
+from evaluator.experiments.load_plan import LoadPlan
 from evaluator.experiments.turn_orders import balanced_turns
-from evaluator.load.sending.corpus_loader import CorpusLoader
-from evaluator.load.sending.kinds import Traffic, slice_count
-from evaluator.load.sending.prepared_load import PreparedLoad
-from evaluator.load.sending.process_watch import ProcessWatch
-from evaluator.load.sending.sample_files import SampleFiles
-from evaluator.load.sending.time_slices import Pids, TimeSlice, driven_slices
-from evaluator.progress import progress
+from evaluator.load.sending.drives import LoadedPoint, drive, run_closed
+from evaluator.load.sending.samples import write_samples
+from evaluator.load.sending.traffic import LoadTarget, PlannedSlice, Traffic, load_target, open_slices, slice_count
+from evaluator.machine.process_costs import Reader, costs_between
+from evaluator.metrics.quality import Grades
+from evaluator.progress import progress, say
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.steps.arms import Arm
+from evaluator.steps.prepared_run import prepare_run
 from evaluator.thread_work import in_thread
+
+Pids = tuple[int, ...] | None
+
+
+class PreparedLoad(NamedTuple):
+    """What a load needs of the experiment and the gateway."""
+
+    plan: LoadPlan
+    seed: int
+    arms: tuple[Arm, ...]
+    target: LoadTarget
+    judgments: Grades
+    manifest: Manifest
+
+
+async def prepare_load(client: GatewayClient, folder: RunFolder) -> PreparedLoad:
+    """Checks that the gateway has corpus and pipelines, and builds the requests. Sends no traffic."""
+    experiment = folder.experiment
+    if experiment.load is None:
+        raise EvaluationError(f"{folder.path}: the experiment has no `load`; give one, or --rate")
+    ready = await prepare_run(client, folder)
+    queries = ready.queries.measured
+    target = load_target(client.url, experiment, ready.arms, ready.dataset, queries, experiment.load)
+    return PreparedLoad(experiment.load, experiment.seed, ready.arms, target, ready.dataset.judgments, ready.manifest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,35 +56,120 @@ class LoadSurroundings:
 
     measured: Callable[[], Pids]  # the processes of the system under test now
     between: Callable[[], Awaitable[None]] | None  # called before every repeat but the first
-    watch: ProcessWatch
-    loader: CorpusLoader | None  # of a plan that searches while loading
+    read: Reader  # reads CPU time and memory of the named processes
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlice:
+    """A drive and its place in the run."""
+
+    traffic: str  # its name
+    pipeline: str  # that was asked, or would have been if a request had been planned
+    loaded: LoadedPoint
+    number: int
+    repeat: int
+
+    @classmethod
+    def labelled(cls, traffic: Traffic, pipeline: str, loaded: LoadedPoint, number: int, repeat: int) -> "TimeSlice":
+        """Returns a slice whose samples hold their place in the run."""
+        samples = tuple(sample.model_copy(update={"slice": number, "repeat": repeat}) for sample in loaded.samples)
+        return cls(traffic.name, pipeline, replace(loaded, samples=samples), number, repeat)
+
+
+class SampleFiles:
+    """Writes `load/<pipeline>-<traffic>.jsonl` of one load, anew, slice by slice, so that no later fault loses them."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder.path / "load"
+        self._begun: set[Path] = set()
+        self._last: TimeSlice | None = None
+        self._drives = 0
+
+    def path(self, pipeline: str, traffic: str) -> Path:
+        """Returns the file of a point. `traffic`: its name."""
+        return self._folder / f"{pipeline}-{traffic}.jsonl"
+
+    def keep(self, part: TimeSlice) -> None:
+        """Appends the requests of a slice. The first slice of a point replaces the file of an earlier load."""
+        path = writable(self.path(part.pipeline, part.traffic))
+        write_samples(path, part.loaded.samples, append=path in self._begun)
+        self._begun.add(path)
+        self._last = part
+        self._drives += 1
+
+    @contextmanager
+    def telling(self, missing: str = "load.json") -> Iterator[None]:
+        """Says what is there, and the file that is not, when the block ends with an error or an interruption."""
+        whole = False
+        try:
+            yield
+            whole = True
+        finally:
+            if not whole and self._last is not None:
+                last = f"{self._last.pipeline} at {self._last.traffic}, repeat {self._last.repeat + 1}"
+                say(
+                    f"the load ended early, without {missing}: {self._folder}/*.jsonl hold what was sent "
+                    f"(drives: {self._drives}, the last one of {last})"
+                )
 
 
 async def driven_traffic(
-    groups: Sequence[Sequence[Traffic]],
+    kinds: Sequence[Traffic],
     arms: Sequence[Arm],
     ready: PreparedLoad,
     beside: LoadSurroundings,
     files: SampleFiles,
 ) -> list[TimeSlice]:
-    """Drives every group in every repeat; returns the slices in the order in which they were sent."""
+    """Drives every kind of traffic in every repeat; returns the slices in the order in which they were sent."""
     slices: list[TimeSlice] = []
     # One order for everything: begun anew, each pipeline would follow the same one at every rate and repeat.
     turns = balanced_turns(len(arms), ready.seed)
-    total = sum(map(len, groups)) * len(arms) * slice_count(ready.plan, len(arms)) * ready.plan.repeat
+    count = slice_count(ready.plan, len(arms))
+    total = len(kinds) * len(arms) * count * ready.plan.repeat
     with files.telling(), progress("Load", total, "drive" if total == 1 else "drives") as advance:
         for repeat in range(ready.plan.repeat):
             if repeat and beside.between is not None:
                 await beside.between()
-            place = 0
-            for group in groups:
-                drives = driven_slices(
-                    group, ready, arms, turns, repeat, beside.measured(), beside.watch, beside.loader
-                )
-                async with aclosing(drives):
-                    async for part in drives:
-                        await in_thread(files.keep, part)
-                        slices.append(replace(part, place=place))
-                        place += 1
-                        advance(1, sum(sample.error is not None for sample in part.loaded.samples))
+            for traffic in kinds:
+                measured = beside.measured()
+                planned = _planned_slices(traffic, ready, count, repeat)
+                for number, (planned_slice, turn) in enumerate(zip(planned, turns, strict=False)):
+                    for at in turn:
+                        pipeline, part = arms[at].name, f"{repeat} {number}"
+                        sending = _drive_slice(traffic, ready, pipeline, planned_slice, part, count, measured)
+                        loaded = await _with_costs(beside.read, sending)
+                        slices.append(TimeSlice.labelled(traffic, pipeline, loaded, number, repeat))
+                        await in_thread(files.keep, slices[-1])
+                        advance(1, sum(sample.error is not None for sample in loaded.samples))
     return slices
+
+
+def _planned_slices(traffic: Traffic, ready: PreparedLoad, count: int, repeat: int) -> Iterator[PlannedSlice]:
+    """Yields the plan of each slice, the same for all pipelines; of a closed loop the warm-up alone."""
+    plan = ready.plan
+    if traffic.in_flight is not None:
+        return (PlannedSlice(0.0 if number else plan.warmup_seconds, []) for number in range(count))
+    rate, seconds = traffic.rate or 0.0, plan.seconds / count
+    return open_slices(ready.target.queries, rate, seconds, count, plan, ready.seed, repeat)
+
+
+async def _drive_slice(
+    traffic: Traffic, ready: PreparedLoad, pipeline: str, planned: PlannedSlice, part: str, count: int, measured: Pids
+) -> LoadedPoint:
+    """Drives one pipeline in one slice. `part`: what a closed loop draws its queries as; its requests have no plan."""
+    target, plan, warmup_s = ready.target, ready.plan, planned.warmup_s
+    if traffic.in_flight is not None:
+        seconds = plan.seconds / count
+        return await run_closed(
+            target, pipeline, traffic.in_flight, seconds, plan,
+            seed=ready.seed, part=part, warmup_seconds=warmup_s, measured=measured,
+        )  # fmt: skip
+    requests = planned.through(pipeline)
+    return await drive(target, requests, plan, traffic.rate or 0.0, warmup_seconds=warmup_s, measured=measured)
+
+
+async def _with_costs(read: Reader, sending: Awaitable[LoadedPoint]) -> LoadedPoint:
+    """Awaits a drive and adds what it cost each process, from its start to its last answer."""
+    before = await read()
+    loaded = await sending
+    return replace(loaded, costs=costs_between(before, await read()))

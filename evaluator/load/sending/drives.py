@@ -1,24 +1,46 @@
-"""Drives one point of load (a pipeline at a rate, or so many requests in flight) and reads the answers; no files."""
+"""Drives one point of load (a pipeline at a rate, or so many requests in flight) and reads the answers.
 
+Starts a process for each generator, gives all a common start time, and reads the answers after they have ended.
+"""
+
+import asyncio
+import math
+import pickle
+import sys
+import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
 
+from evaluator.errors import EvaluationError
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.sending.generator_task import GeneratorResult, GeneratorTask
-from evaluator.load.sending.generators import generators_for, run_generators
-from evaluator.load.sending.loading_figures import SliceLoading
+from evaluator.load.sending.generator import READY, RESULT, TASK
+from evaluator.load.sending.load_loop import GeneratorResult, GeneratorTask
 from evaluator.load.sending.samples import LoadSample, read_sample
 from evaluator.load.sending.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
-from evaluator.load.statistics.validity import GeneratorUse
-from evaluator.machine.machine_conditions import MachineConditions
-from evaluator.machine.machine_windows import metered
+from evaluator.machine.machine_conditions import MachineConditions, metered
 from evaluator.machine.process_costs import ProcessCost
 from evaluator.thread_work import in_thread
+from services.files.disk_writes import naming
 
 # A late answer is still read for so long, so that it is known how late it was.
 GRACE_MS = 2_000
+# At 1,000 requests a second one generator used 0.34 to 0.39 of a core (shared x86-64 machine of two cores).
+RATE_A_GENERATOR = 800
+# Within it every generator reads the start time.
+HEAD_START_S = 0.2
+
+
+class GeneratorUse(NamedTuple):
+    """CPU seconds that a generator used, and the seconds in which it sent: 0 where nothing was planned."""
+
+    cpu_s: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +53,8 @@ class LoadedPoint:
     real_time: bool  # whether every generator ran with real-time priority
     began: datetime
     seconds: float  # from the first planned send time to the last answer
-    costs: Mapping[str, ProcessCost] = field(
-        default_factory=dict
-    )  # of named processes meanwhile, all requests together
-    loading: SliceLoading | None = None  # what was loaded meanwhile, if anything was to be
+    # Of named processes meanwhile, all requests together.
+    costs: Mapping[str, ProcessCost] = field(default_factory=dict)
     began_s: float = 0.0  # `began` by time.monotonic: seconds between two slices, whatever was done to the clock
 
 
@@ -58,30 +78,25 @@ async def run_point(
     generator ends without a result.
     """
     requests = open_requests(target, pipeline, rate, warmup_seconds + seconds, plan, seed, part)
-    label = f"{pipeline} at {rate:g}/s"
-    return await drive(target, requests, plan, label, rate, warmup_seconds=warmup_seconds, measured=measured)
+    return await drive(target, requests, plan, rate, warmup_seconds=warmup_seconds, measured=measured)
 
 
 async def drive(
     target: LoadTarget,
     requests: Sequence[PlannedRequest],
     plan: LoadPlan,
-    label: str,
     rate: float,
     *,
     warmup_seconds: float = 0.0,
     measured: Collection[int] | None = (),
 ) -> LoadedPoint:
-    """Sends planned requests, open loop.
-
-    `label`: names them while they run. `rate`: decides how many generators there are.
-    """
+    """Sends planned requests, open loop. `rate`: decides how many generators there are."""
     count = min(plan.generators or generators_for(rate), max(1, len(requests)))
     # Round robin: each generator gets the same rate, and the cap is shared.
     shares = [requests[number::count] for number in range(count)]
     caps = _even_parts(plan.most_in_flight, count)
     tasks = [generator_task(target, share, cap) for share, cap in zip(shares, caps, strict=True)]
-    return await _loaded(target, shares, tasks, label, warmup_seconds, measured)
+    return await _loaded(target, shares, tasks, warmup_seconds, measured)
 
 
 async def run_closed(
@@ -106,7 +121,12 @@ async def run_closed(
         generator_task(target, share, flight, closed_seconds=warmup_seconds + seconds)
         for share, flight in zip(shares, _even_parts(in_flight, count), strict=True)
     ]
-    return await _loaded(target, shares, tasks, f"{pipeline}, {in_flight} in flight", warmup_seconds, measured)
+    return await _loaded(target, shares, tasks, warmup_seconds, measured)
+
+
+def generators_for(rate: float) -> int:
+    """Returns how many processes a rate needs, so that each uses less than half of a core."""
+    return max(1, math.ceil(rate / RATE_A_GENERATOR))
 
 
 def _even_parts(whole: int, count: int) -> list[int]:
@@ -118,8 +138,8 @@ def generator_task(
     target: LoadTarget, requests: Sequence[PlannedRequest], in_flight: int, closed_seconds: float | None = None
 ) -> GeneratorTask:
     """Returns what a generator sends: these requests, with the headers and the timeout of every request."""
-    asked = list(dict.fromkeys((request.pipeline, request.query) for request in requests))
-    number_of = {key: number for number, key in enumerate(asked)}
+    searches = list(dict.fromkeys((request.pipeline, request.query) for request in requests))
+    number_of = {search: number for number, search in enumerate(searches)}
     headers = {"content-type": "application/json", "x-deadline-ms": str(target.deadline_ms)}
     return GeneratorTask(
         loop="open" if closed_seconds is None else "closed",
@@ -127,7 +147,7 @@ def generator_task(
         opens_gateway=True,
         # no-store: a cached answer would be timed instead of the search.
         headers=headers if target.caches else headers | {"cache-control": "no-store"},
-        bodies=tuple(target.bodies[key] for key in asked),
+        bodies=tuple(target.bodies[search] for search in searches),
         picks=tuple(number_of[request.pipeline, request.query] for request in requests),
         planned_s=tuple(request.at_s for request in requests) if closed_seconds is None else (),
         in_flight=in_flight,
@@ -136,17 +156,58 @@ def generator_task(
     )
 
 
+async def run_generators(tasks: Sequence[GeneratorTask]) -> list[GeneratorResult]:
+    """Runs one process a task, all from the same start, and returns their results in the order of the tasks.
+
+    Raises EvaluationError where one of them ended without a result.
+    """
+    async with AsyncExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="load-"))) for _ in tasks]
+        for folder, task in zip(folders, tasks, strict=True):
+            with naming(folder / TASK):
+                (folder / TASK).write_bytes(pickle.dumps(task))
+        processes = [await stack.enter_async_context(_started(folder)) for folder in folders]
+        for process in processes:
+            assert process.stdout is not None  # PIPE
+            if await process.stdout.readline() != READY:
+                raise EvaluationError(f"a load generator ended with status {await process.wait()} before it began")
+        start_s = time.monotonic() + HEAD_START_S
+        for process in processes:
+            assert process.stdin is not None  # PIPE
+            process.stdin.write(f"{start_s!r}\n".encode())
+        for process in processes:
+            if await process.wait() != 0:
+                raise EvaluationError(f"a load generator ended with status {process.returncode}: nothing was measured")
+        return [await in_thread(_result, folder) for folder in folders]
+
+
+@asynccontextmanager
+async def _started(folder: Path) -> AsyncIterator[Process]:
+    command = (sys.executable, "-m", "evaluator.load.sending.generator", str(folder))
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def _result(folder: Path) -> GeneratorResult:
+    result: GeneratorResult = pickle.loads((folder / RESULT).read_bytes())
+    return result
+
+
 async def _loaded(
     target: LoadTarget,
     shares: Sequence[Sequence[PlannedRequest]],
     tasks: Sequence[GeneratorTask],
-    label: str,
     warmup_seconds: float,
     measured: Collection[int] | None,
 ) -> LoadedPoint:
     """Runs the generators, reads the conditions of the machine meanwhile, and then the answers."""
     began, began_s = datetime.now(UTC), time.monotonic()
-    results, conditions = await metered(run_generators(tasks, label), measured)
+    results, conditions = await metered(run_generators(tasks), measured)
     read = await in_thread(_read, target, shares, tasks, results, conditions, began, warmup_seconds)
     return replace(read, began_s=began_s)
 
@@ -168,7 +229,7 @@ def _read(
             for share, task, result in zip(shares, tasks, results, strict=True)
             for record in result.records
         ),
-        key=lambda one: one[0].planned_s,
+        key=lambda request: request[0].planned_s,
     )
     samples = tuple(
         read_sample(

@@ -1,35 +1,39 @@
-"""A process that sends requests over HTTP: `python -m evaluator.load.sending.generator FOLDER` (generators.py).
+"""A process that sends requests over HTTP: `python -m evaluator.load.sending.generator FOLDER` (drives.py).
 
-Reads a GeneratorTask from the folder, reports that it is ready, reads the start time from standard input, prints a
-line a second (live.py), and writes a GeneratorResult into the folder after the last answer.
-Answers stay bytes: nothing is parsed while requests are under way.
+Reads a GeneratorTask from the folder, reports that it is ready, reads the start time from standard input, and writes a
+GeneratorResult into the folder after the last answer. Answers stay bytes: nothing is parsed while requests are under
+way.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import os
 import pickle
 import resource
 import sys
 import time
-from bisect import bisect_right
-from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 from urllib.parse import urlsplit
 
 import uvloop
 
 from evaluator.client.gateway_access import GatewayAccess, read_access
-from evaluator.load.sending.generator_task import READY, RESULT, TASK, GeneratorResult, GeneratorTask
-from evaluator.load.sending.live import write_counts
-from evaluator.load.sending.load_loop import Reply, SendRecord, closed_loop, open_loop
-from evaluator.load.sending.precise_clock import PreciseClock
+from evaluator.load.sending.load_loop import GeneratorResult, GeneratorTask, Reply, closed_loop, open_loop
 from services.chassis.calls.sockets import SocketTransport
 from services.chassis.calls.transport import CACHED_RESULTS, RETRY_AFTER, ConnectTimedOut, Outgoing, TransportError
 
+READY = b"ready\n"
+# Files of a generator's folder.
+TASK = "task.pickle"
+RESULT = "result.pickle"
 # Seconds for one connection before the load begins.
 CONNECT_S = 1.0
+CLOCK_MONOTONIC = 1  # the clock of time.monotonic
+TFD_TIMER_ABSTIME = 1
 
 
 async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> GeneratorResult:
@@ -53,22 +57,17 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
             return Reply(0, b"", "timeout")
         except TransportError as error:
             return Reply(0, str(error).encode(), "unreachable")
-        found = answer.headers
-        return Reply(answer.status, answer.content, None, found.get(RETRY_AFTER, ""), found.get(CACHED_RESULTS, ""))
+        retry_after, cached = answer.headers.get(RETRY_AFTER, ""), answer.headers.get(CACHED_RESULTS, "")
+        return Reply(answer.status, answer.content, None, retry_after, cached)
 
     try:
         with PreciseClock(start_s) as clock:
             await clock.until(0.0)
             began_s, began_cpu_s = time.monotonic(), time.process_time()
-            records: list[SendRecord] = []
-            async with asyncio.TaskGroup() as group:
-                planned = partial(planned_until, task)
-                telling = group.create_task(write_counts(records, planned, clock, sys.stdout.fileno()))
-                if task.loop == "open":
-                    await open_loop(task.planned_s, send, clock, task.in_flight, records)
-                else:
-                    await closed_loop(task.in_flight, task.seconds, send, clock, records)
-                telling.cancel()
+            if task.loop == "open":
+                records = await open_loop(task.planned_s, send, clock, task.in_flight)
+            else:
+                records = await closed_loop(task.in_flight, task.seconds, send, clock)
             return GeneratorResult(records, time.process_time() - began_cpu_s, time.monotonic() - began_s, real_time)
     finally:
         await calls.aclose()
@@ -91,12 +90,63 @@ async def reached(url: str) -> str:
     return host
 
 
-def planned_until(task: GeneratorTask, now_s: float, done: int) -> tuple[int, int]:
-    """Returns how many requests were planned until a time, and how many are in flight when `done` have ended."""
-    if task.loop == "closed":
-        return done, task.in_flight
-    planned = bisect_right(task.planned_s, now_s)
-    return planned, max(0, planned - done)
+class _Timespec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class _Itimerspec(ctypes.Structure):
+    _fields_ = (("interval", _Timespec), ("value", _Timespec))
+
+
+class PreciseClock:
+    """Counts seconds since a moment of the monotonic clock, which all processes of a machine share.
+
+    Wakes a task with microseconds of delay: event loops round their timers to milliseconds. Owns a timer of the kernel
+    (timerfd_create(2), Linux). One task at a time may wait.
+    """
+
+    def __init__(self, start_s: float) -> None:
+        self._start_s = start_s
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._timer: int = self._libc.timerfd_create(CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._timer < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._timer, self._fired)
+        self._waiter: asyncio.Future[None] | None = None
+
+    def now(self) -> float:
+        """Returns the present time."""
+        return time.monotonic() - self._start_s
+
+    async def until(self, at_s: float) -> None:
+        """Returns at that time or right after it. Lets other tasks run in any case."""
+        if at_s <= self.now():
+            await asyncio.sleep(0)
+            return
+        nanoseconds = int((self._start_s + at_s) * 1e9)
+        spec = _Itimerspec(_Timespec(0, 0), _Timespec(*divmod(nanoseconds, 1_000_000_000)))
+        self._waiter = self._loop.create_future()
+        if self._libc.timerfd_settime(self._timer, TFD_TIMER_ABSTIME, ctypes.byref(spec), None) < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+        await self._waiter
+
+    def _fired(self) -> None:
+        try:
+            os.read(self._timer, 8)
+        except BlockingIOError:  # the loop saw it twice
+            return
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.remove_reader(self._timer)
+        os.close(self._timer)
 
 
 def main(folder: Path) -> None:

@@ -1,10 +1,13 @@
 """Sends requests at planned times (open loop) or keeps N in flight (closed loop), and records when each was answered.
 
-Knows no protocol: what sends, and what keeps time, are given.
+Knows no protocol: what sends, and what keeps time, are given. Defines also what a generator process receives and
+returns; both are pickled, between processes of one program.
 """
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 LoopKind = Literal["open", "closed"]
@@ -45,19 +48,43 @@ class SendRecord(NamedTuple):
 Send = Callable[[int], Awaitable[Reply]]
 
 
-async def open_loop(
-    planned: Sequence[float],
-    send: Send,
-    clock: SendClock,
-    most_in_flight: int,
-    records: list[SendRecord] | None = None,
-) -> list[SendRecord]:
+@dataclass(frozen=True, slots=True)
+class GeneratorTask:
+    """What a generator sends. Request n has the body `bodies[picks[n]]`; the closed loop begins again at their end."""
+
+    loop: LoopKind
+    url: str
+    headers: dict[str, str]
+    bodies: tuple[bytes, ...]
+    picks: tuple[int, ...]
+    planned_s: tuple[float, ...]  # open loop: of each of `picks`
+    in_flight: int  # open loop: at most; closed loop: exactly
+    seconds: float  # closed loop: how long
+    timeout_s: float  # from sending to the last byte
+    opens_gateway: bool = False  # the generator adds the key of its environment: no task holds one, as it is on disk
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)  # begins the X-Request-Id of its requests
+
+    def request_id(self, number: int) -> str:
+        """Returns the X-Request-Id of a request: by it the logs of the services find also those without an answer."""
+        return f"{self.name}-{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorResult:
+    """What a generator saw: its requests, and its CPU time within `seconds` on the clock."""
+
+    records: list[SendRecord]
+    cpu_s: float
+    seconds: float
+    real_time: bool  # whether it ran with real-time priority
+
+
+async def open_loop(planned: Sequence[float], send: Send, clock: SendClock, most_in_flight: int) -> list[SendRecord]:
     """Sends request n at `planned[n]`, whether or not earlier ones were answered, and waits for all answers.
 
     A request that would be one more than `most_in_flight` is dropped. Returns the records in the order of completion.
-    `records`: where they are appended meanwhile.
     """
-    records = [] if records is None else records
+    records: list[SendRecord] = []
     in_flight = 0
 
     async def exchange(number: int, planned_s: float) -> None:
@@ -78,15 +105,12 @@ async def open_loop(
     return records
 
 
-async def closed_loop(
-    in_flight: int, seconds: float, send: Send, clock: SendClock, records: list[SendRecord] | None = None
-) -> list[SendRecord]:
+async def closed_loop(in_flight: int, seconds: float, send: Send, clock: SendClock) -> list[SendRecord]:
     """Keeps `in_flight` requests under way until `seconds` have passed: each answer is followed by the next request.
 
     A request is planned for the moment at which it is sent. Returns the records in the order of completion.
-    `records`: where they are appended meanwhile.
     """
-    records = [] if records is None else records
+    records: list[SendRecord] = []
     numbers = iter(range(10**12))
 
     async def caller(numbers: Iterator[int]) -> None:

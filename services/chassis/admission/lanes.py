@@ -6,9 +6,8 @@ from ipaddress import IPv6Address
 
 from starlette.types import Scope
 
-from services.chassis.admission.adaptive_limit import AdaptiveLimit
 from services.chassis.admission.cores import available_cores
-from services.chassis.admission.limits import Limiter
+from services.chassis.admission.limits import AdaptiveLimit, Limiter
 from services.chassis.instruments import Instruments
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import Lane

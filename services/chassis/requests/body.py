@@ -30,10 +30,6 @@ LEAST_BYTES_S = 32_768
 # searches to be refused.
 MOST_TOTAL_BYTES = 64_000_000
 UNCOUNTED_BYTES = 65_536
-# The bound of a route that is open to all. The form of a login is 6.2 KB at most: a key, a token and an address of
-# 2,001 characters, each of which may be encoded in three bytes. The bound is less than UNCOUNTED_BYTES, so such a body
-# takes nothing of the total.
-OPEN_BODY_BYTES = 8_192
 # Seconds after the last large body: loading in batches must not cause page faults again with every batch.
 TRIM_AFTER_S = 1.0
 
@@ -52,7 +48,9 @@ class Bodies:
 
         Raises BodyTooLarge, ClientGone, Overloaded, RequestTimeout or UnsupportedMedia.
         """
-        headers, most_bytes = headers_of(scope), self._most_bytes_of(scope, handling)
+        # Of a caller who needs no key nothing is read; of a probe neither, by any method: it has no route then.
+        takes_body = handling.scope != "open" and scope["path"] not in PROBES
+        headers, most_bytes = headers_of(scope), self.most_bytes if takes_body else 0
         declared = headers.get("content-length", "0").strip()  # trailing blanks are not part of the value (RFC 9112, 5)
         if not declared.isdigit() or int(declared) > most_bytes:
             raise _too_large(most_bytes)
@@ -71,12 +69,6 @@ class Bodies:
         self._counted_bytes -= counted.size
         if counted.size:
             self._trimmer.schedule()
-
-    def _most_bytes_of(self, scope: Scope, handling: Handling) -> int:
-        """Returns how much is read of a body: of a caller who needs no key, next to nothing."""
-        if scope["path"] in PROBES:  # by any method: access_check.py asks for no key there
-            return 0
-        return min(OPEN_BODY_BYTES, self.most_bytes) if handling.scope == "open" else self.most_bytes
 
     async def _read_in_time(self, receive: Receive, counted: "CountedBytes", most_bytes: int) -> bytes:
         try:
@@ -125,7 +117,7 @@ class CountedBytes:
 
 def _too_large(most_bytes: int) -> BodyTooLarge:
     if not most_bytes:
-        return BodyTooLarge("A probe takes no body; send it without one.")
+        return BodyTooLarge("This route takes no body; send the request without one.")
     return BodyTooLarge(f"A body may have at most {most_bytes} bytes here; send a smaller one, or smaller batches.")
 
 
@@ -140,9 +132,12 @@ def _check_media(headers: Mapping[str, str], handling: Handling) -> None:
 
 
 async def run_until_disconnect(
-    app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send, is_answered: Callable[[], bool]
+    app: ASGIApp, scope: Scope, body: bytes, send: Send, is_answered: Callable[[], bool]
 ) -> None:
-    """Runs the app and cancels it when the caller disconnects, which Starlette does not do. Then raises ClientGone."""
+    """Runs the app and cancels it when the caller disconnects, which Starlette does not do. Then raises ClientGone.
+
+    Our server reports a disconnect (WATCHES); under another one the app runs to its end.
+    """
     handler = asyncio.current_task()
     assert handler is not None
     gone = asyncio.Event()
@@ -161,15 +156,8 @@ async def run_until_disconnect(
         if not is_answered():
             handler.cancel()
 
-    async def wait() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        leave()
-
-    watch: Callable[[Callable[[], None] | None], None] | None = scope.pop(WATCHES, None)
-    watcher = asyncio.create_task(wait()) if watch is None else None
-    if watch is not None:
-        watch(leave)
+    watch: Callable[[Callable[[], None] | None], None] = scope.pop(WATCHES, lambda _: None)
+    watch(leave)
     try:
         await app(scope, replay, send)
     except asyncio.CancelledError:
@@ -178,10 +166,7 @@ async def run_until_disconnect(
             raise ClientGone("The caller hung up.") from None
         raise
     finally:
-        if watch is not None:
-            watch(None)
-        if watcher is not None:
-            watcher.cancel()
+        watch(None)
 
 
 class HeapTrimmer:

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 from starlette.types import Scope
 
-from services.access.key import Scope as AccessScope
+from services.keys.key import Scope as CallerScope
 
 # The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
 # may delay them. `write`: writes wait for each other while an index is finished, and would take every slot that
@@ -33,14 +33,14 @@ class Handling:
     indexes, or serves a vendor's clients, which do not send the header and wait for minutes. Without `logged`,
     successes are only counted, because a gateway calls the route every second. `form`: the body is that of an HTML form
     (application/x-www-form-urlencoded), and the route checks where it comes from. `scope`: what a caller needs, where
-    callers need a key; every route declares it. `page`: a browser asks for it, which may have logged in by a key.
+    callers need a key; every route declares it. `page`: a browser asks for it, and its user for a key (HTTP Basic).
     """
 
     lane: Lane = "work"
     slow: bool = False
     logged: bool = True
     form: bool = False
-    scope: AccessScope | None = None
+    scope: CallerScope | None = None
     page: bool = False
 
 
@@ -59,7 +59,7 @@ DEFAULT_HANDLING = Handling(scope="search")
 def handled(
     lane: Lane = "work",
     *,
-    scope: AccessScope,
+    scope: CallerScope,
     slow: bool = False,
     logged: bool = True,
     form: bool = False,

@@ -33,6 +33,10 @@ ROUTING = {
 }
 
 
+# What a browser asks its user for. Some show the realm in their dialog.
+BASIC = 'Basic realm="any user name, an API key as the password", charset="UTF-8"'
+
+
 def render(error: Exception, wording: Wording | None = None, asked: object = None) -> Response:
     """Renders any error as problem+json or in the `wording` of its path. `asked` is the model of the request's body."""
     problem, headers = _describe(error, asked)
@@ -83,7 +87,8 @@ def _headers_of(error: ProblemError) -> dict[str, str]:
     if error.closes:
         headers["connection"] = "close"
     if isinstance(error, Unauthenticated):
-        headers["www-authenticate"] = "Bearer" + (' error="invalid_token"' if error.wrong else "")
+        challenge = "Bearer" + (' error="invalid_token"' if error.wrong else "")
+        headers["www-authenticate"] = BASIC if error.challenges_browser else challenge
     elif isinstance(error, Forbidden):
         headers["www-authenticate"] = 'Bearer error="insufficient_scope"'
     return headers

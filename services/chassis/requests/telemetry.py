@@ -1,4 +1,7 @@
-"""Owns the id and the timed stages of the current request, and what its scope keeps for the connection."""
+"""Keeps the id, the timed stages and the cache hits of a request, and what its scope holds for the connection.
+
+Reads `Cache-Control: no-store`; stores no results.
+"""
 
 import re
 import secrets
@@ -12,17 +15,23 @@ from starlette.types import Scope
 REQUEST_ID_HEADER = "x-request-id"
 # Key of the scope: when the head of the request was read (time.monotonic). A task of a busy event loop begins later.
 RECEIVED_AT = "received_at"
-# Keys of the scope: whether the connection is not read for a moment after the answer, whether the key that came with
-# the request is wrong, and whether its body may hold one.
+# Keys of the scope: whether the connection is not read for a moment after the answer, and whether the key that came
+# with the request is wrong.
 PAUSES = "pauses"
 WRONG_KEY = "wrong_key"
-KEY_IN_BODY = "key_in_body"
 # Key of the scope: how to hear at once that the caller has left, where the server offers it.
 WATCHES = "watches"
 _HEADERS = "headers_by_name"  # key of the scope
 _ACCEPTABLE_ID = re.compile(r"^[A-Za-z0-9_.-]{1,64}$")
 _request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _timings_ms: ContextVar[dict[str, float] | None] = ContextVar("timings_ms", default=None)
+
+CACHED_HEADER = "x-cached-results"
+NO_STORE = "no-store"
+_no_store: ContextVar[bool] = ContextVar("fresh", default=False)
+# By backend that reported them, "" for a cache of this process: hits, and results looked up.
+_lookups: ContextVar[dict[str, tuple[int, int]] | None] = ContextVar("looked_up", default=None)
+_COUNTS = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
 PROBES = ("/livez", "/readyz", "/metrics")
 
@@ -97,3 +106,38 @@ def begin_stages() -> Mapping[str, float]:
     timings: dict[str, float] = {}
     _timings_ms.set(timings)
     return timings
+
+
+def no_store_requested() -> bool:
+    """Returns whether the current request has `Cache-Control: no-store`."""
+    return _no_store.get()
+
+
+def record_lookups(hits: int, of: int, backend: str = "") -> None:
+    """Records for the current request that `hits` of `of` results came from a cache: this process's or a backend's."""
+    lookups = _lookups.get()
+    if lookups is not None:
+        hits_before, of_before = lookups.get(backend, (0, 0))
+        lookups[backend] = (hits_before + hits, of_before + of)
+
+
+def pass_on_lookups(backend: str, header: str | None) -> None:
+    """Records the counts in `X-Cached-Results` of a backend's answer. Ignores a header of another form."""
+    counts = _COUNTS.fullmatch(header or "")
+    if counts is not None and int(counts[1]) <= int(counts[2]):
+        record_lookups(int(counts[1]), int(counts[2]), backend)
+
+
+def begin_lookups(cache_control: str) -> Mapping[str, tuple[int, int]]:
+    """Reads the header Cache-Control of a request. Returns what will be recorded of its lookups."""
+    _no_store.set(NO_STORE in (directive.strip() for directive in cache_control.lower().split(",")))
+    lookups: dict[str, tuple[int, int]] = {}
+    _lookups.set(lookups)
+    return lookups
+
+
+def lookups_header(lookups: Mapping[str, tuple[int, int]]) -> str:
+    """Returns `<hits>/<of>`, or `<backend>=<hits>/<of>, …` where backends reported it."""
+    return ", ".join(
+        f"{backend}={hits}/{of}" if backend else f"{hits}/{of}" for backend, (hits, of) in sorted(lookups.items())
+    )

@@ -5,15 +5,17 @@ httptools itself bounds nothing: it keeps a header of 200 MB, and copies all of 
 
 import asyncio
 import contextvars
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
+from weakref import WeakMethod
 
 import httptools
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from services.chassis.errors import HeadTooLarge, Malformed, Overloaded, ProblemError, UrlTooLong
@@ -21,7 +23,6 @@ from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import drop_trailing_slash
 from services.chassis.requests.rendering import render
 from services.chassis.requests.telemetry import (
-    KEY_IN_BODY,
     PAUSES,
     PROBES,
     RECEIVED_AT,
@@ -30,17 +31,46 @@ from services.chassis.requests.telemetry import (
     WRONG_KEY,
     assign_request_id,
 )
-from services.chassis.server.answers import LastAnswer, head_of, in_one_piece
 from services.chassis.server.connections import Connections
-from services.chassis.server.key_pauses import KeyPause
 
 # A client that sends deep searches without pause reads a refusal and sends the next one within a millisecond. A full
 # core would refuse it; so it is refused ten times a second on each connection.
 PAUSE_S = 0.1
+# On one connection the second of two wrong keys is answered this long after the first one, and each further one after
+# twice as long. It may be a proxy's, with the requests of many callers: right keys are never held back.
+KEY_PAUSE_S = 0.1
+MOST_KEY_PAUSE_S = 3.2
 
 
 class TooManyPipelined(Exception):
     """Too many pipelined requests. Those before are answered, then the connection is closed."""
+
+
+class KeyPause:
+    """The pause of one connection. Times are seconds of the event loop's clock.
+
+    A right key begins anew. So does the end of MOST_KEY_PAUSE_S without a wrong one: rarer ones gain nothing by it.
+    """
+
+    def __init__(self) -> None:
+        self._pause_s = KEY_PAUSE_S
+        self._until = -math.inf
+
+    def wait_s(self, now: float) -> float:
+        """Returns the seconds for which a wrong key is not answered yet."""
+        return max(0.0, self._until - now)
+
+    def note_wrong(self, now: float) -> None:
+        """Begins a pause: a wrong key was answered."""
+        if now > self._until + MOST_KEY_PAUSE_S:
+            self._pause_s = KEY_PAUSE_S
+        self._until = now + self._pause_s
+        self._pause_s = min(2 * self._pause_s, MOST_KEY_PAUSE_S)
+
+    def note_right(self, now: float) -> None:
+        """Shortens the pause to the first one: a right key was answered. Wrong keys between right ones are slow too."""
+        self._pause_s = KEY_PAUSE_S
+        self._until = min(self._until, now + KEY_PAUSE_S)
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -65,7 +95,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._has_left = False
         self._only_probes = False
         self._key_pause = KeyPause()
-        self._held: asyncio.TimerHandle | None = None  # ends with the answer to a key that may be wrong
+        self._held: asyncio.TimerHandle | None = None  # ends with the answer to a wrong key
         self._answered: RequestResponseCycle | None = None  # or being answered; later ones may have been read since
         self._when_lost: Callable[[], None] | None = None
 
@@ -235,7 +265,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._answered = cycle
         self._owner.forwarded(scope)
         refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
-        if scope.get(WRONG_KEY, False) or scope.get(KEY_IN_BODY, False):
+        if scope.get(WRONG_KEY, False):
             now = self.loop.time()
             if wait_s := self._key_pause.wait_s(now):
                 self.flow.pause_reading()
@@ -346,3 +376,74 @@ def probes_only(app: ASGIApp) -> ASGIApp:
         await response(scope, receive, send)
 
     return serve
+
+
+def head_of(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns the head of an answer. Raises ValueError for a header that would end its line."""
+    lines = [STATUS_LINE[status], *(b"%s: %s\r\n" % header for header in headers), b"\r\n"]
+    head = b"".join(lines)
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+        raise ValueError("a header of the answer holds a line end")
+    return head
+
+
+def in_one_piece(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
+    """Returns an app whose usual answers are written at once. uvicorn writes head and body apart, which wakes the
+    reader twice."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        held: Message | None = None
+
+        async def join(message: Message) -> None:
+            nonlocal held
+            if message["type"] == "http.response.start" and _is_usual(message["headers"], cycle):
+                held = message
+                return
+            start, held = held, None
+            if start is not None:
+                if not (message.get("more_body", False) or cycle.disconnected or cycle.flow.write_paused):
+                    _write_answer(cycle, start, message["body"])
+                    return
+                await send(start)
+            await send(message)
+
+        try:
+            await app(scope, receive, join)
+        finally:
+            scope.pop(WATCHES, None)  # the connection has the scope: a circle would keep both until a full collection
+
+    return serve
+
+
+def _is_usual(headers: Iterable[tuple[bytes, bytes]], cycle: RequestResponseCycle) -> bool:
+    """Returns whether an answer has a length, and leaves the connection open."""
+    names = {name for name, _ in headers}
+    return b"content-length" in names and b"connection" not in names and cycle.keep_alive
+
+
+def _write_answer(cycle: RequestResponseCycle, start: Message, body: bytes) -> None:
+    head = head_of(start["status"], [*cycle.default_headers, *start["headers"]])
+    cycle.response_started = cycle.response_complete = True
+    cycle.transport.write(head if cycle.scope["method"] == "HEAD" else head + body)
+    cycle.message_event.set()
+    cycle.on_response()
+
+
+class LastAnswer:
+    """The transport of the last request that a connection answers: closing it takes leave."""
+
+    def __init__(self, take_leave: Callable[[], None], transport: asyncio.Transport) -> None:
+        # The protocol knows its requests: a circle would keep them until a full garbage collection.
+        self._take_leave = WeakMethod(take_leave)
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        take_leave = self._take_leave()
+        if take_leave is not None:
+            take_leave()

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import httpx
-import pytest
 
 from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub
 from tests.support.held_files import held_back
-from tests.support.judging_pages import begun, judged, session_of, token_of
+from tests.support.judging_pages import begun, judged, session_of
 from tests.support.served import on_a_port
 
 
@@ -24,11 +23,10 @@ async def there(client: httpx.AsyncClient, address: str) -> httpx.Response:
 
 
 async def test_the_page_of_a_run_that_is_measured_says_so(client: httpx.AsyncClient, run: str, runs: Path) -> None:
-    token = token_of(await client.get(f"/judge?runs={run}"))
     quality = runs / run / "quality.json"
     fresh = quality.read_text()
     with held_back(runs / run / "answers" / "good.jsonl"):
-        waiting = await client.post(f"/measure/{run}", data={"token": token, "session": ""})
+        waiting = await client.post(f"/measure/{run}", data={"session": ""})
         before = await client.get(f"/runs/{run}")
         quality.write_text(fresh + "\n")  # as between the figures and the report
         between = await client.get(f"/runs/{run}")
@@ -49,9 +47,8 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
         await judged(client, path, "1")
         session = session_of(path)
         await there(client, f"/compare?runs={run}")
-        await there(client, f"/judge/{session}/outlook")
         paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", "/pages/style.css"]
-        paths += [f"/compare?runs={run}", "/judge", f"/judge/{session}", path, f"/judge/{session}/outlook"]
+        paths += [f"/compare?runs={run}", "/judge", f"/judge/{session}", path]
         paths += [f"/measure/{run}", "/runs/none"]
         answers = [(await client.get(one), await client.head(one)) for one in paths]
     kept = ("content-type", "content-length", "location", "content-security-policy")
@@ -62,13 +59,3 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
     async with app.router.lifespan_context(app), on_a_port(app) as address, httpx.AsyncClient() as browser:
         over_http = await browser.head(f"{address}/pages/style.css")
     assert (over_http.status_code, over_http.content, int(over_http.headers["content-length"]) > 0) == (200, b"", True)
-
-
-@pytest.mark.parametrize("written", ["abc", "-1", "1.5", "٣", "9" * 30])
-async def test_an_address_that_was_typed_wrong_is_told_on_a_page(
-    client: httpx.AsyncClient, run: str, written: str
-) -> None:
-    answer = await client.get(f"/measure/{run}", params={"written": written})
-    assert (answer.status_code, answer.headers["content-type"]) == (422, "text/html; charset=utf-8")
-    assert 'role="alert"' in answer.text
-    assert written[:20] in answer.text

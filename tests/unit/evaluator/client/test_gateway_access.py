@@ -16,8 +16,8 @@ from evaluator.errors import EvaluationError
 from evaluator.evaluation import wait_until_ready
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export import exported_files, exported_traffic
-from evaluator.load.sending.generator_task import GeneratorTask
-from evaluator.load.sending.generators import run_generators
+from evaluator.load.sending.drives import run_generators
+from evaluator.load.sending.load_loop import GeneratorTask
 from evaluator.load.sending.traffic import LoadTarget
 from evaluator.settings import EvaluatorSettings
 from services.chassis.settings.configuration import BadSettings, read_settings
@@ -99,8 +99,8 @@ async def test_a_generator_sends_the_key_to_the_gateway_alone_and_no_file_or_com
 
     async with recording(body=READY) as gateway, recording() as other:
         looking = asyncio.create_task(keep_looking())
-        await run_generators([closed_task(f"{gateway.url}/search")], "load")
-        await run_generators([closed_task(f"{other.url}/", opens_gateway=False)], "another server")
+        await run_generators([closed_task(f"{gateway.url}/search")])
+        await run_generators([closed_task(f"{other.url}/", opens_gateway=False)])
         looking.cancel()
     assert gateway.authorizations() == {f"Bearer {KEY}"}
     assert other.authorizations() == {None}
@@ -117,7 +117,7 @@ async def test_the_gateway_is_checked_by_the_stacks_authority_alone(
     async with recording(body=READY, context=server_context(made.issue())) as gateway:
         async with connected(gateway.url) as client:
             assert (await client.health()).status == "ready"
-        (result,) = await run_generators([closed_task(f"{gateway.url}/search")], "load")
+        (result,) = await run_generators([closed_task(f"{gateway.url}/search")])
         assert {record.reply.status for record in result.records if record.reply} == {200}
     for pair, fault in (
         (made.issue("other.example"), "ip address mismatch"),

@@ -1,13 +1,21 @@
 """Which systems may be the best: error rate by simulation, agreement with the test of a pair, degenerate samples."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from evaluator.comparison.contenders import contenders
 from evaluator.comparison.paired_tests import differences, sign_flip_p
-from tests.soak.power import drawn_scores
 
 SEED = 20_261_126
+
+
+def drawn_scores(dice: np.random.Generator, queries: int, shifts: Sequence[float]) -> list[list[float]]:
+    """Draws queries and returns nDCG@10 of each system, by query. Its shift moves its relevant documents up."""
+    difficulty = dice.normal(0.8, 1.2, queries)
+    ranks = [np.ceil(np.exp(difficulty + dice.normal(0.0, 0.7, queries) - moved)) for moved in shifts]
+    return [np.where(rank <= 10, 1 / np.log2(rank + 1), 0.0).tolist() for rank in ranks]
 
 
 def test_the_truly_best_of_five_is_seldom_ruled_out_and_a_clearly_worse_one_is() -> None:

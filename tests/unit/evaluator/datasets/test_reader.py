@@ -17,7 +17,7 @@ from evaluator.datasets.metadata_schema import sendable_metadata
 from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import MOST_LINE_BYTES
 from evaluator.errors import DatasetError
-from services.chassis.requests import json_shape
+from services.chassis.requests import json_route
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document
@@ -150,8 +150,8 @@ def test_metadata_that_the_gateway_refuses_is_found_while_reading(
 
 def test_the_bounds_of_a_document_are_within_those_of_a_body() -> None:
     assert ServiceSettings(port=0).max_body_bytes > MOST_DOCUMENT_BYTES + 1_000
-    assert json_shape.MOST_VALUES > MOST_DOCUMENT_VALUES + MOST_METADATA_KEYS
-    assert (json_shape.MOST_KEYS, json_shape.MOST_DIGITS) == (MOST_METADATA_KEYS, MOST_DIGITS)
+    assert json_route.MOST_VALUES > MOST_DOCUMENT_VALUES + MOST_METADATA_KEYS
+    assert (json_route.MOST_KEYS, json_route.MOST_DIGITS) == (MOST_METADATA_KEYS, MOST_DIGITS)
 
 
 @pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl"])

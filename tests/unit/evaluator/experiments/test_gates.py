@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from evaluator.commands.exit_status import end_status
 from evaluator.experiments.gates import GatedFigures, Gates, judge_gates
 from evaluator.experiments.load_plan import LoadPlan
-from evaluator.load.report import gated_point, unjudged_gates
+from evaluator.load.load_report import gated_point, unjudged_gates
 from tests.support.load_points import load_point
 
 BOUNDS = Gates(p99_ms=500, ndcg_at_10=0.7, errors=0.01, degraded=0.05, cpu_ms=40)

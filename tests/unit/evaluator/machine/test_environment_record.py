@@ -1,10 +1,10 @@
-"""What the record of a machine tells of GPUs, frequency and CPU limit, and that earlier records are read."""
+"""What the record of a machine holds of GPUs and CPU limit."""
 
 from pathlib import Path
 
 import pytest
 
-from evaluator.machine.environment_record import Gpu, Machine, describe_machine
+from evaluator.machine.environment_record import Gpu, describe_machine
 from evaluator.machine.machine_conditions import MachineCounters
 
 ASKED = "--query-gpu=name,memory.total --format=csv,noheader,nounits"
@@ -12,7 +12,7 @@ ASKED = "--query-gpu=name,memory.total --format=csv,noheader,nounits"
 
 @pytest.fixture
 def counters(tmp_path: Path) -> MachineCounters:
-    return MachineCounters(proc=tmp_path / "proc", cgroups=tmp_path / "cgroup", cores=tmp_path / "cpu")
+    return MachineCounters(proc=tmp_path / "proc", cgroups=tmp_path / "cgroup")
 
 
 def write(file: Path, content: str) -> None:
@@ -47,34 +47,20 @@ def test_where_nvidia_smi_fails_hangs_or_names_none_there_is_no_gpu(
     assert describe_machine().gpus == ()
 
 
-def test_without_nvidia_smi_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert describe_machine().gpus == ()
-
-
-def test_the_governor_and_the_least_limit_of_the_cgroups_are_recorded(
+def test_the_least_limit_of_the_cgroups_is_recorded(
     counters: MachineCounters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    write(counters.cores / "cpu0" / "cpufreq" / "scaling_governor", "performance\n")
     write(counters.proc / "self" / "cgroup", "4:memory:/a\n0::/pod/run\n")
     write(counters.cgroups / "pod" / "run" / "cpu.max", "max 100000\n")
     write(counters.cgroups / "pod" / "cpu.max", "150000 100000\n")
     write(counters.cgroups / "cpu.max", "200000 100000\n")
     found = describe_machine(2, counters)
-    assert (found.governor, found.cpu_limit) == ("performance", 1.5)
-    assert found.in_words == f"{found.cpu}, 2 cores, CPU limit 1.5 cores, governor performance"
+    assert found.cpu_limit == 1.5
+    assert found.in_words == f"{found.cpu}, 2 cores, CPU limit 1.5 cores"
 
 
 @pytest.mark.parametrize("groups", ["4:cpu:/a\n", "0::/\n"])
-def test_what_the_machine_does_not_tell_is_null(groups: str, counters: MachineCounters) -> None:
+def test_a_limit_that_the_machine_does_not_report_is_null(groups: str, counters: MachineCounters) -> None:
     write(counters.proc / "self" / "cgroup", groups)
-    found = describe_machine(counters=counters)
-    assert (found.governor, found.cpu_limit) == (None, None)
-
-
-def test_the_record_of_an_earlier_release_equals_one_of_a_machine_that_tells_nothing_more() -> None:
-    told = {"system": "Linux", "cpu": "x", "cores": 2, "memory_bytes": 1}
-    old = Machine.model_validate_json('{"system": "Linux", "cpu": "x", "cores": 2, "memory_bytes": 1}')
-    assert old == Machine(**told, gpus=(), governor=None, cpu_limit=None)
-    assert (old.extras, old.in_words) == ((), "x, 2 cores")
+    assert describe_machine(counters=counters).cpu_limit is None

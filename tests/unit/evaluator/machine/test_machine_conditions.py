@@ -1,20 +1,24 @@
 """The shares of a machine that others took during a measurement: from counters that the test writes, and live ones."""
 
+import asyncio
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evaluator.machine.machine_conditions import (
+    ConditionsMeter,
     MachineConditions,
     condition_faults,
     conditions_between,
+    joined_conditions,
+    metered,
     read_conditions,
     unchecked_foreign,
+    window_faults,
 )
 from tests.support.load_points import CLEAN
 from tests.support.machine_counters import SERVICE, CountedMachine
@@ -63,12 +67,10 @@ def test_foreign_time_is_not_told_once_a_measured_process_has_ended(machine: Cou
     assert conditions_between(before, read_conditions((SERVICE,), machine.counters)).foreign is None
 
 
-def test_steal_throttling_pressure_and_frequency_are_shares_of_what_the_kernel_counts(machine: CountedMachine) -> None:
-    found = during(machine, steal=0.05, throttled=0.25, waiting=0.4)
+def test_steal_and_throttling_are_shares_of_what_the_kernel_counts(machine: CountedMachine) -> None:
+    found = during(machine, steal=0.05, throttled=0.25)
     assert found.steal == pytest.approx(0.05, abs=1e-3)
     assert found.throttled == 0.25
-    assert found.pressure == pytest.approx(0.4)
-    assert found.frequency == 0.5
     assert found.foreign == 0.0
 
 
@@ -77,16 +79,9 @@ def test_what_the_machine_does_not_tell_is_null_and_no_fault(machine: CountedMac
     before = read_conditions((), machine.counters)
     found = conditions_between(before, read_conditions((), machine.counters))
     assert found.model_dump(exclude={"seconds", "cores", "windows", "busy_windows"}) == dict.fromkeys(
-        ("foreign", "steal", "throttled", "pressure", "frequency")
+        ("foreign", "steal", "throttled")
     )
     assert not list(condition_faults(found))
-
-
-def test_a_machine_without_any_of_these_files_tells_nothing(tmp_path: Path) -> None:
-    counters = CountedMachine(tmp_path).counters
-    nowhere = replace(counters, proc=tmp_path / "a", cgroups=tmp_path / "b", cores=tmp_path / "c")
-    found = conditions_between(read_conditions((), nowhere), read_conditions((), nowhere))
-    assert set(found.model_dump(exclude={"seconds", "cores", "windows", "busy_windows"}).values()) == {None}
 
 
 def test_a_cgroup_of_version_2_counts_with_every_group_above_it(machine: CountedMachine) -> None:
@@ -127,7 +122,7 @@ def test_each_condition_beyond_its_limit_is_a_fault_in_every_case(
 def test_clean_counters_are_a_fault_in_no_case(tmp_path: Path) -> None:
     for case in range(0, 20, 4):
         machine = CountedMachine(tmp_path / str(case))
-        busy = during(machine, own=case / 40, service=(20 - case) / 40, other=0.09, steal=0.005, waiting=0.9)
+        busy = during(machine, own=case / 40, service=(20 - case) / 40, other=0.09, steal=0.005)
         assert not list(condition_faults(busy))
 
 
@@ -144,3 +139,72 @@ def test_the_time_of_a_child_counts_as_own_on_this_machine_while_it_runs_and_whe
     assert running.own_s is not None
     assert ended.own_s is not None
     assert 0.18 <= running.own_s - before.own_s <= ended.own_s - before.own_s + 0.02
+
+
+BUSY = {"foreign": {"other": 0.9}, "steal": {"steal": 0.05}, "throttled": {"throttled": 0.2}}
+
+
+def measured_minutes(machine: CountedMachine, busy: dict[str, float], busy_windows: int) -> list[str]:
+    """Returns the faults of five minutes, of which the middle windows are busy."""
+    meter = ConditionsMeter((SERVICE,), machine.counters)
+    for window in range(60):
+        machine.pass_time(5.0, service=0.5, **(busy if 30 <= window < 30 + busy_windows else {}))
+        found = meter.read()
+    return list(window_faults(found))
+
+
+@pytest.mark.parametrize("counter", BUSY)
+def test_a_busy_twelfth_of_the_time_is_found(counter: str, tmp_path: Path) -> None:
+    (fault,) = measured_minutes(CountedMachine(tmp_path), BUSY[counter], 5)
+    assert "5 of 60 windows" in fault or "limit 10%" in fault or "limit 1%" in fault
+
+
+def test_a_busy_sixtieth_of_the_time_is_none(tmp_path: Path) -> None:
+    assert measured_minutes(CountedMachine(tmp_path), BUSY["foreign"], 1) == []
+
+
+def part(seconds: float, foreign: float = 0.0, windows: int = 0, busy: int = 0) -> MachineConditions:
+    return MachineConditions(
+        seconds=seconds, cores=2, foreign=foreign, steal=0.0, throttled=None,
+        windows=windows, busy_windows=busy,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("slices", [1, 2, 4, 20])
+def test_the_limits_are_as_strict_in_many_slices_as_in_one(slices: int) -> None:
+    windows = 60 // slices
+    even = [part(5.0 * windows, foreign=0.09, windows=windows) for _ in range(slices)]
+    assert list(window_faults(joined_conditions(even))) == []
+    few = [part(5.0 * windows, windows=windows, busy=3 if number == 0 else 0) for number in range(slices)]
+    assert list(window_faults(joined_conditions(few))) == []
+    more = [part(5.0 * windows, windows=windows, busy=3 if number == 0 else 0) for number in range(slices - 1)]
+    more.append(part(5.0 * windows, windows=windows, busy=4 if slices == 1 else 1))
+    assert "in 4 of 60 windows" in next(iter(window_faults(joined_conditions(more))))
+
+
+def test_a_slice_shorter_than_a_window_is_one() -> None:
+    slices = [part(2.0, foreign=0.5 if number < 2 else 0.0) for number in range(20)]
+    joined = joined_conditions(slices)
+    assert (joined.windows, joined.busy_windows, joined.foreign) == (20, 2, pytest.approx(0.05))
+    assert len(list(window_faults(joined))) == 1
+
+
+async def test_work_is_metered_and_its_error_is_raised(tmp_path: Path) -> None:
+    machine = CountedMachine(tmp_path)
+
+    async def work() -> int:
+        machine.pass_time(6.0, other=0.5)
+        return 7
+
+    async def broken() -> None:
+        raise ValueError("broken")
+
+    answer, conditions = await metered(work(), (SERVICE,), machine.counters)
+    assert (answer, conditions.windows, conditions.busy_windows) == (7, 1, 1)
+    with pytest.raises(ValueError, match="broken"):
+        await metered(broken(), (SERVICE,), machine.counters)
+    waiting = asyncio.create_task(metered(asyncio.sleep(60), (SERVICE,), machine.counters))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

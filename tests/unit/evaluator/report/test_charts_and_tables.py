@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from evaluator.load.load_report import LoadReport
 from evaluator.load.page.blocks import load_blocks
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.report import LoadReport
 from evaluator.pages.page_blocks import ChartImage
 from evaluator.report.report_page import STEPS
 from evaluator.report.run_report import Report

@@ -10,7 +10,7 @@ from evaluator.runs.latency import summarise
 from evaluator.runs.timing_validity import ConditionsLog, conditions_of, timing_faults
 from tests.support.machine_counters import SERVICE, CountedMachine
 
-QUIET = MachineConditions(seconds=60, cores=2, foreign=0.09, steal=0.009, throttled=0.009, pressure=0.9, frequency=0.5)
+QUIET = MachineConditions(seconds=60, cores=2, foreign=0.09, steal=0.009, throttled=0.009)
 
 
 def samples(drift: float, n: int = 200) -> dict[str, list[float]]:

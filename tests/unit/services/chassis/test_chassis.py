@@ -20,7 +20,8 @@ from services.chassis.errors import BadInput, NotFound
 from services.chassis.instruments import Instruments
 from services.chassis.requests.handling import handled
 from services.chassis.requests.rendering import render
-from services.chassis.requests.telemetry import timed
+from services.chassis.requests.telemetry import WATCHES, timed
+from services.chassis.server.connections import ConnectionBounds
 from services.chassis.server.serve import DrainingServer, open_and_serve
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.health import Check
@@ -229,20 +230,23 @@ async def test_metrics_count_by_route_and_status(client: httpx.AsyncClient) -> N
 async def test_a_disconnect_cancels_the_work() -> None:
     app = small_app()
     async with app.router.lifespan_context(app):
-        messages: asyncio.Queue[Message] = asyncio.Queue()
         sent: list[Message] = []
+        leaving: list[Any] = []
         scope = {
             "type": "http", "method": "GET", "path": "/sleep", "raw_path": b"/sleep", "query_string": b"",
             "headers": [], "scheme": "http", "server": ("small", 80), "root_path": "", "http_version": "1.1",
+            WATCHES: leaving.append,
         }  # fmt: skip
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await messages.put({"type": "http.request", "body": b"", "more_body": False})
-        call = asyncio.create_task(app(scope, messages.get, send))
+        call = asyncio.create_task(app(scope, receive, send))
         await asyncio.sleep(0.05)
-        await messages.put({"type": "http.disconnect"})
+        leaving[0]()
         await asyncio.wait_for(call, 0.1)
         assert sent[0]["status"] == 499
 
@@ -256,7 +260,7 @@ async def test_objects_made_at_the_start_are_excluded_from_garbage_collection() 
 
     app = small_app()
     gc.unfreeze()  # tests/conftest.py has frozen what was there before
-    await open_and_serve(app, Looking(uvicorn.Config(app), app, 0.0), ServiceSettings(port=0))
+    await open_and_serve(app, Looking(uvicorn.Config(app), app, 0.0, ConnectionBounds()))
     assert frozen[0] > 10_000
 
 

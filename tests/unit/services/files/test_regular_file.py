@@ -25,8 +25,6 @@ from evaluator.runs.run_folder import RunFolder, StepFile
 from gateway.search.catalog import read_pipelines
 from gateway.search.plan import PipelineError
 from gateway.settings import DEFAULT_BACKENDS
-from services.access.key_file import KeyFileError, read_keys
-from services.access.key_ring import KeyRing
 from services.chassis.instruments import Instruments
 from services.chassis.server.tls import Certificate
 from services.chassis.settings.configuration import ConfigurationError
@@ -36,6 +34,8 @@ from services.files.regular_file import open_lock, open_regular, read_regular
 from services.inference.digests import file_sha256
 from services.inference.profiles import ModelError, load_profiles
 from services.inference.session import read_config
+from services.keys.key_file import KeyFileError, read_keys
+from services.keys.key_ring import KeyRing
 from services.lexical.settings import LexicalSettings
 from services.storage.edge_files import lock_directory, read_pointers
 from tests.support.certificates import Certificates

@@ -2,8 +2,7 @@
 
 import functools
 
-from evaluator.load.capacity.report import capacity_report
-from evaluator.load.capacity.search import CapacityReport, FoundCapacity, MeasuredRate
+from evaluator.load.capacity import CapacityReport, FoundCapacity, MeasuredRate, capacity_report
 from evaluator.load.page.blocks import load_blocks
 from evaluator.load.page.charts import capacity_chart
 from evaluator.load.page.load_page import render_load_page

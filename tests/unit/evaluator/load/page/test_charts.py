@@ -2,12 +2,11 @@
 
 import pytest
 
+from evaluator.load.load_report import LoadReport
 from evaluator.load.page.charts import drawn_share, rates_chart, spectrum_chart, stages_chart
 from evaluator.load.page.load_page import render_load_page
-from evaluator.load.points.best_under import best_rows
+from evaluator.load.points.best_under import QualityDifference, best_rows
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.load.points.quality import QualityDifference
-from evaluator.load.report import LoadReport
 from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import texts
 

@@ -5,12 +5,10 @@ import subprocess
 import sys
 import time
 
-import pytest
 from fastapi import FastAPI, Request, Response
 
-from evaluator.load.sending.generator import generate, planned_until
-from evaluator.load.sending.generator_task import GeneratorTask
-from evaluator.load.statistics.validity import GeneratorUse, cpu_shares
+from evaluator.load.sending.generator import generate
+from evaluator.load.sending.load_loop import GeneratorTask
 from services.chassis.requests.telemetry import assign_request_id
 from tests.support.served import served
 
@@ -23,7 +21,6 @@ ASKS = "print(take_real_time_priority(), os.sched_getscheduler(0) == os.SCHED_RR
 async def test_an_open_loop_without_requests_starts_no_callers_and_uses_no_cpu() -> None:
     result = await generate(EMPTY, time.monotonic(), real_time=False)
     assert (result.records, result.cpu_s, result.seconds) == ([], 0.0, 0.0)
-    assert planned_until(EMPTY, 1.0, 0) == (0, 0)
 
 
 async def test_a_request_without_an_answer_has_the_id_that_the_services_log() -> None:
@@ -56,17 +53,6 @@ async def test_answers_that_are_faults_open_no_new_connections() -> None:
         result = await generate(task, time.monotonic(), real_time=False)
     assert len(result.records) > 1
     assert len(ports) == 1
-
-
-def test_the_cpu_of_a_generator_counts_over_all_slices_so_that_a_short_one_says_little() -> None:
-    # The second slice had one request right at its start; the third had none.
-    slices = [
-        [GeneratorUse(0.2, 3.0), GeneratorUse(0.1, 3.0)],
-        [GeneratorUse(0.01, 0.01)],
-        [GeneratorUse(0.0, 0.0)],
-    ]
-    assert cpu_shares(slices) == pytest.approx([0.21 / 3.01, 0.1 / 3.0])
-    assert cpu_shares(slices[2:]) == [0.0]
 
 
 def test_the_answer_is_what_the_kernel_says_and_a_process_that_may_not_have_it_is_told_so() -> None:

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from evaluator.load.sending.arrivals import arrival_times
 from evaluator.load.sending.load_loop import SendRecord, closed_loop, open_loop
+from evaluator.load.sending.traffic import arrival_times
 from tests.support.virtual_time import QueueingServer, StallingServer, VirtualClock, in_virtual_time
 
 SERVICE_S = 0.01

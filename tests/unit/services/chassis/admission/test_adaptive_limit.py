@@ -1,7 +1,6 @@
 """The limit grows while requests end in time and others wait, and shrinks where they meet overload."""
 
-from services.chassis.admission.adaptive_limit import AdaptiveLimit
-from services.chassis.admission.limits import SLOW_SHARE
+from services.chassis.admission.limits import SLOW_SHARE, AdaptiveLimit
 
 HAD_S = 1.0
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from services.chassis.admission.adaptive_limit import AdaptiveLimit
-from services.chassis.admission.limits import Limiter, Rest
+from services.chassis.admission.limits import AdaptiveLimit, Limiter, Rest
 from services.chassis.deadlines import Deadline, set_deadline
 from services.chassis.errors import Overloaded
 from services.chassis.instruments import Instruments

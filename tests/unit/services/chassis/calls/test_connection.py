@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import uvloop
 
-from services.chassis.calls.connection import PeerConnection
-from services.chassis.calls.sockets import SocketTransport
+from services.chassis.calls.sockets import PeerConnection, SocketTransport
 from services.chassis.calls.transport import AnswerBroken, ConnectionLost, Outgoing, TransportError
 
 OK = b"HTTP/1.1 200 OK\r\nretry-after: 3\r\n"

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from services.chassis.calls import connection
+from services.chassis.calls import sockets
 from services.chassis.calls.sockets import SocketTransport
 from services.chassis.calls.transport import AnswerBroken, Outgoing
 
@@ -44,7 +44,7 @@ async def endless(head: bytes, chunk: bytes) -> AsyncIterator[tuple[str, list[in
     ids=["chunked", "declared", "until closed"],
 )
 async def test_an_answer_without_end_is_broken_off(head: bytes, chunk: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST_ANSWER_BYTES", MIB)
+    monkeypatch.setattr(sockets, "MOST_ANSWER_BYTES", MIB)
     transport = SocketTransport("127.0.0.1")
     try:
         async with endless(head, chunk) as (url, sent), asyncio.timeout(5.0):

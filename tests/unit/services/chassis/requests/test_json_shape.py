@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.chassis.errors import BadInput, Malformed
-from services.chassis.requests.json_shape import DEEPEST, MOST_KEYS, MOST_VALUES, parse_json
+from services.chassis.requests.json_route import DEEPEST, MOST_KEYS, MOST_VALUES, parse_json
 
 REFUSED = {
     "65 levels": (b"[" * 65 + b"]" * 65, Malformed, "nested too deeply"),

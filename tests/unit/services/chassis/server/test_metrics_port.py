@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from services.chassis.server.metrics_port import serving_metrics
+from services.chassis.server.connections import ConnectionBounds
 from services.chassis.server.serve import build_server, open_and_serve
 from services.chassis.settings.configuration import BadSettings, read_settings
 from services.chassis.settings.service_settings import ServiceSettings
@@ -18,7 +18,7 @@ from services.lexical.settings import LexicalSettings
 from tests.support.certificates import Certificates
 from tests.support.chassis_app import small_app
 from tests.support.processes import free_port
-from tests.support.served import port_of
+from tests.support.served import bounded, port_of
 
 
 @asynccontextmanager
@@ -26,7 +26,7 @@ async def started(settings: ServiceSettings) -> AsyncIterator[str]:
     """Yields the address of an app that is opened and served as a process does it."""
     app = small_app(settings)
     server = build_server(app, settings)
-    serving = asyncio.create_task(open_and_serve(app, server, settings))
+    serving = asyncio.create_task(open_and_serve(app, server))
     while not server.started:
         assert not serving.done()
         await asyncio.sleep(0.01)
@@ -58,12 +58,9 @@ async def test_without_a_port_of_their_own_metrics_are_on_the_main_port() -> Non
 
 async def test_a_slow_scraper_is_ended() -> None:
     settings = ServiceSettings(port=0, metrics_port=0)
-    app = small_app(settings)
-    async with serving_metrics(app.state.instruments, settings) as server:
-        assert server is not None
-        server.server_state.bounds = type(server.server_state.bounds)(head_s=0.3)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with bounded(small_app(settings), ConnectionBounds(), settings=settings) as server:
+        server.metrics_state.bounds = ConnectionBounds(head_s=0.3)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.servers[1].sockets[0].getsockname()[1])
         writer.write(b"GET /metr")
         assert (await asyncio.wait_for(reader.read(), 5.0)).startswith(b"HTTP/1.1 408 ")
         writer.close()

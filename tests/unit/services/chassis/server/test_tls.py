@@ -14,8 +14,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.server.connections import ConnectionBounds
 from services.chassis.server.http_protocol import BoundedHttp
 from services.chassis.server.serve import DrainingServer
-from services.chassis.server.tls import certificate_of
-from services.chassis.server.tls_connection import TlsConnection
+from services.chassis.server.tls import TlsConnection, certificate_of
 from services.chassis.settings.configuration import BadSettings, ConfigurationError, read_settings
 from services.chassis.settings.service_settings import ServiceSettings
 from services.chassis.settings.trust import caller_context, context_for

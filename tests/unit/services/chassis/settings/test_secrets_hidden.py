@@ -18,7 +18,7 @@ from services.chassis.errors import ProblemError
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.requests.handling import handled
-from services.chassis.server.logs import JsonFormatter
+from services.chassis.server.serve import JsonFormatter
 from services.chassis.settings.configuration import (
     BadSettings,
     read_settings,

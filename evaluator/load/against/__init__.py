@@ -1,1 +1,0 @@
-"""Compares two gateways that take turns within one run."""

@@ -1,0 +1,260 @@
+"""Defines against.json, builds its figures from the samples of two stacks that took turns, and renders it. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import ConfigDict, FiniteFloat, model_validator
+
+from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
+from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.load_plan import LoadPlan
+from evaluator.load.points.figures import (
+    METRIC,
+    LoadPercentiles,
+    RequestCounts,
+    load_percentiles,
+    query_means,
+    request_counts,
+    request_values,
+)
+from evaluator.load.points.ratios import LEAST_PAIRS, SlicePair, SpeedVerdict, judge_speed
+from evaluator.load.points.validity import (
+    GeneratorFigures,
+    cpu_shares,
+    generator_faults,
+    generator_figures,
+    machine_remarks,
+)
+from evaluator.load.sending.drives import LoadedPoint
+from evaluator.load.sending.samples import LoadSample
+from evaluator.machine.machine_conditions import MachineConditions, condition_faults
+from evaluator.metrics.quality import Grades
+from evaluator.pages.markdown_table import aligned
+from evaluator.runs.latency import MARKED, carry_validity
+from evaluator.runs.run_folder import StepFile
+from services.contracts.base import Count, Wire
+
+# Below it the machine was busy for most of the comparison.
+LEAST_QUIET = 0.5
+HEADER = (
+    "pipeline", "rate", "gateway", "p50 ms", "p95 ms", "p99 ms",
+    "nDCG@10", "requests", "late", "failed", "dropped",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DrivenPair:
+    """The same planned requests at the stack compared with, and at the one that is judged."""
+
+    baseline: LoadedPoint
+    judged: LoadedPoint
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the machine was free for both."""
+        return not any(True for part in (self.baseline, self.judged) for _ in condition_faults(part.conditions))
+
+
+class StackFigures(Wire):
+    """Figures of one stack, of the pairs of slices that were judged."""
+
+    model_config = ConfigDict(revalidate_instances="always")
+
+    url: str
+    fingerprint: str  # of the pipeline
+    counts: RequestCounts
+    latency_ms: LoadPercentiles
+    ndcg_at_10: FiniteFloat  # over requests
+    generators: GeneratorFigures
+    conditions: tuple[MachineConditions, ...]  # of all slices, those that were left out too
+
+
+class AgainstPoint(Wire):
+    """One pipeline at one rate. Null verdicts: the times are not valid, or no request was judged."""
+
+    _carries_validity = model_validator(mode="wrap")(carry_validity)
+
+    pipeline: str
+    rate: FiniteFloat
+    baseline: StackFigures | None
+    judged: StackFigures | None
+    speed: SpeedVerdict | None
+    quality: PairedComparison | None  # of the means of each query
+    pairs: Count  # of slices
+    left_out: Count  # pairs in which the machine was busy
+    timing_valid: bool
+    timing_faults: tuple[str, ...]
+    files: dict[str, str]  # samples by stack, relative to the run's folder
+
+
+class AgainstReport(StepFile):
+    """against.json, the last file of `load --against`."""
+
+    plan: LoadPlan
+    seed: Count
+    baseline: str
+    judged: str
+    margin: FiniteFloat
+    points: tuple[AgainstPoint, ...]
+    remarks: tuple[str, ...] = ()  # what a reader should know although the times are valid, and what is not judged
+
+    @property
+    def slower(self) -> bool:
+        """Whether a pipeline is slower beyond the margin."""
+        return any(point.speed is not None and point.speed.slower for point in self.points)
+
+    @property
+    def told(self) -> bool:
+        """Whether every point has a judgment of every percentile."""
+        return all(point.speed is not None and point.speed.told for point in self.points)
+
+    @property
+    def timing_valid(self) -> bool:
+        """Whether the times of all points may be trusted."""
+        return all(point.timing_valid for point in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedStacks:
+    """What a point compares: URLs and pipelines' fingerprints, the baseline first; and how."""
+
+    urls: tuple[str, str]
+    fingerprints: tuple[str, str]
+    pipeline: str
+    rate: float
+    margin: float
+    seed: int
+
+
+def against_point(
+    stacks: ComparedStacks, pairs: Sequence[DrivenPair], judgments: Grades, files: dict[str, str]
+) -> AgainstPoint:
+    """Judges one pipeline at one rate. Pairs in which the machine was busy are left out, both slices of each."""
+    quiet = [pair for pair in pairs if pair.quiet]
+    measured = [(_measured(pair.baseline), _measured(pair.judged)) for pair in quiet]
+    sides = [[sample for pair in measured for sample in pair[at]] for at in (0, 1)]
+    driven = [[pair.baseline for pair in quiet], [pair.judged for pair in quiet]]
+    conditions = [
+        tuple(part.conditions for part in parts)
+        for parts in ([pair.baseline for pair in pairs], [pair.judged for pair in pairs])
+    ]
+    figures = [_figures(stacks, at, sides[at], driven[at], conditions[at], judgments) for at in (0, 1)]
+    faults = tuple(_faults(len(pairs), len(quiet), figures))
+    speed = None
+    if not faults:
+        slices = [SlicePair(*([sample.counted_ms for sample in side] for side in pair)) for pair in measured]
+        speed = judge_speed(*stacks.urls, slices, stacks.margin, stacks.seed)
+    return AgainstPoint(
+        pipeline=stacks.pipeline,
+        rate=stacks.rate,
+        baseline=figures[0],
+        judged=figures[1],
+        speed=speed,
+        quality=_quality(stacks, sides, judgments),
+        pairs=len(pairs),
+        left_out=len(pairs) - len(quiet),
+        timing_valid=not faults,
+        timing_faults=faults,
+        files=files,
+    )
+
+
+def against_remarks(experiment: Experiment, urls: Sequence[str], points: Sequence[AgainstPoint]) -> Iterator[str]:
+    """Yields what a reader should know of the machines, and what of the experiment a comparison does not judge."""
+    stacks = [side for point in points for side in (point.baseline, point.judged) if side is not None]
+    yield from machine_remarks(urls, [part for stack in stacks for part in stack.conditions])
+    if experiment.gates is not None:
+        yield "gates of the experiment are not judged here: --against judges the ratios of the two gateways"
+    if experiment.load is not None and experiment.load.best_under_ms is not None:
+        yield "best_under_ms of the experiment is not used: --against names no best pipeline"
+    if experiment.caches:
+        yield "caches were on, and hit rates are not judged here: each request in load/*.jsonl has its own (`cached`)"
+    else:
+        yield "that no cache answered is not checked here: every request said `Cache-Control: no-store`"
+
+
+def _measured(loaded: LoadedPoint) -> list[LoadSample]:
+    return [sample for sample in loaded.samples if sample.phase == "measured"]
+
+
+def _figures(
+    stacks: ComparedStacks,
+    at: int,
+    samples: Sequence[LoadSample],
+    driven: Sequence[LoadedPoint],
+    conditions: tuple[MachineConditions, ...],
+    judgments: Grades,
+) -> StackFigures | None:
+    if not samples:
+        return None
+    values = request_values(judgments, samples)
+    lags = [sample.send_lag_ms for sample in samples if sample.send_lag_ms is not None]
+    return StackFigures(
+        url=stacks.urls[at],
+        fingerprint=stacks.fingerprints[at],
+        counts=request_counts(samples),
+        latency_ms=load_percentiles([sample.counted_ms for sample in samples]),
+        ndcg_at_10=sum(values) / len(values),
+        generators=generator_figures(
+            cpu_shares([part.generators for part in driven]),
+            lags,
+            real_time=all(part.real_time for part in driven),
+        ),
+        conditions=conditions,
+    )
+
+
+def _faults(pairs: int, quiet: int, figures: Sequence[StackFigures | None]) -> list[str]:
+    """Returns why the times are not judged. A drift is no reason: it meets both stacks alike."""
+    if quiet < max(LEAST_PAIRS, pairs * LEAST_QUIET):
+        return [f"the machine was busy in {pairs - quiet} of {pairs} pairs of slices ({LEAST_PAIRS} must be left)"]
+    return [
+        f"{stack.url}: {fault}"
+        for stack in figures
+        if stack is not None
+        for fault in generator_faults(stack.generators, stack.latency_ms.p50.unchecked_ms, stack.counts.dropped)
+    ]
+
+
+def _quality(
+    stacks: ComparedStacks, sides: Sequence[Sequence[LoadSample]], judgments: Grades
+) -> PairedComparison | None:
+    means = [query_means(judgments, samples) for samples in sides]
+    # Both were asked the same queries.
+    queries = sorted(means[0])
+    if not queries:
+        return None
+    first, second = ([mean[query] for query in queries] for mean in means)
+    return compare_pairs([ScoredPair(*stacks.urls, first, second)], METRIC, stacks.seed)[0]
+
+
+def render_against(report: AgainstReport) -> str:
+    """Renders the table and, beneath it, what follows from it and what a reader should know beside it."""
+    rows = [row for point in report.points for row in _rows(point)]
+    sentences = [sentence for point in report.points for sentence in _sentences(point)]
+    return "\n\n".join([aligned([HEADER, *rows]), *sentences, *report.remarks])
+
+
+def _rows(point: AgainstPoint) -> Iterator[list[str]]:
+    for stack in (point.baseline, point.judged):
+        if stack is not None:
+            yield [point.pipeline, f"{point.rate:g}/s", stack.url, *_cells(stack)]
+
+
+def _cells(stack: StackFigures) -> Iterator[str]:
+    for time in (stack.latency_ms.p50, stack.latency_ms.p95, stack.latency_ms.p99):
+        yield time.cell()
+    yield f"{stack.ndcg_at_10:.4f}"
+    for count in (stack.counts.requests, stack.counts.late, stack.counts.failed, stack.counts.dropped):
+        yield str(count)
+
+
+def _sentences(point: AgainstPoint) -> Iterator[str]:
+    name = f"{point.pipeline} at {point.rate:g}/s"
+    for fault in point.timing_faults:
+        yield f"{name}: times {MARKED}, because {fault}"
+    if point.speed is not None:
+        left_out = f" {point.left_out} of {point.pairs} pairs of slices left out: the machine was busy."
+        yield f"{name}: {point.speed.sentence}{left_out if point.left_out else ''}"
+    if point.quality is not None:
+        yield f"{name}: {point.quality.sentence}"

@@ -1,1 +1,0 @@
-"""Searches the highest rate that a pipeline carries within a bound of p99."""
