@@ -95,25 +95,12 @@ def compare_pairs(
 ) -> tuple[PairedComparison, ...]:
     """Compares each pair; all of them are one family. Every pair has at least one query."""
     per_pair = [differences(pair.first_values, pair.second_values) for pair in pairs]
-    ps, adjusted, same = _tested(per_pair, seed, margin)
+    ps = [sign_flip_p(values, seed) for values in per_pair]
+    adjusted, same = holm(ps), holm([equivalence_p(values, margin) for values in per_pair])
     return tuple(
         _compared(pair, values, metric, seed, margin, (p, p_holm, p_same), len(pairs))
         for pair, values, p, p_holm, p_same in zip(pairs, per_pair, ps, adjusted, same, strict=True)
     )
-
-
-def outcomes_of(per_pair: Sequence[Sequence[float]], seed: int, margin: float = MARGIN) -> tuple[Outcome, ...]:
-    """Returns the outcome of each comparison by its differences of queries alone; all of them are one family."""
-    _, adjusted, same = _tested(per_pair, seed, margin)
-    return tuple(_outcome(values, p, p_same) for values, p, p_same in zip(per_pair, adjusted, same, strict=True))
-
-
-def _tested(
-    per_pair: Sequence[Sequence[float]], seed: int, margin: float
-) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-    """Returns p of each comparison, p adjusted for the family, and the adjusted p of being the same."""
-    ps = [sign_flip_p(values, seed) for values in per_pair]
-    return ps, holm(ps), holm([equivalence_p(values, margin) for values in per_pair])
 
 
 def _compared(
