@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment
 
 from evaluator.comparison.comparing import ComparisonReport
-from evaluator.comparison.comparison_page import comparison_blocks, example_scores, example_table, examples_shown
+from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.metrics.metric_table import DEFAULT_METRICS
 from evaluator.pages.html_page import page_sections
@@ -129,13 +129,6 @@ class ServicePages:
         if chart is not None:
             after = next(at for at, block in enumerate(blocks) if isinstance(block, Table))
             blocks.insert(after - 1, ChartImage("differences", "Differences, query by query"))
-        examples, number = [], 0
-        for title, pair, found in examples_shown(report):
-            shown, first, second = [], pair.verdict.first, pair.verdict.second
-            for example in found:
-                number += 1
-                shown.append((example, example_scores(example), example_table(first, second, example, number)))
-            examples.append((title, shown))
         return self._rendered(
             "compare.html",
             here="",
@@ -144,8 +137,7 @@ class ServicePages:
             metric=metric,
             metrics=dict.fromkeys([*METRICS, metric]),
             runs=dict.fromkeys(word.partition(":")[0] for word in words),
-            sections=page_sections(blocks, {"differences": chart or ""}),
-            examples=examples,
+            sections=page_sections([*blocks, *example_blocks(report)], {"differences": chart or ""}),
         )
 
     def comparing(self, runs: Sequence[str]) -> str:

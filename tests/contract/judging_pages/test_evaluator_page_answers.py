@@ -59,5 +59,3 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
     async with app.router.lifespan_context(app), on_a_port(app) as address, httpx.AsyncClient() as browser:
         over_http = await browser.head(f"{address}/pages/style.css")
     assert (over_http.status_code, over_http.content, int(over_http.headers["content-length"]) > 0) == (200, b"", True)
-
-
