@@ -47,7 +47,7 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
             encoder = TextEncoder(
                 load_encoder(MODELS_FILE, settings.model),
                 settings.models / settings.model,
-                Engine(settings.device, settings.threads, library=settings.engine, arithmetic=settings.arithmetic),
+                Engine(settings.device, settings.threads),
             )
     if not settings.query_cache_mb:
         return encoder

@@ -35,12 +35,6 @@ class DenseSettings(VectorServiceSettings):
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
     threads: int | None = Field(None, ge=1, description="Threads that encode; all available cores when not set.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
-    engine: Literal["onnxruntime", "openvino"] = Field(
-        "onnxruntime", description="What runs the graph; `openvino` needs the extra `openvino`."
-    )
-    arithmetic: Literal["f32", "bf16"] = Field(
-        "f32", description="Of floating-point operations; `bf16` needs the engine `openvino` and a CPU that has it."
-    )
     hnsw_m: int = Field(
         HNSW_M,
         ge=4,

@@ -18,7 +18,6 @@ from services.chassis.admission.cores import available_cores
 from services.chassis.deadlines import Deadline
 from services.inference.deadline_tiers import batch_cap, count_reachable, split_into_tiers
 from services.inference.glibc_memory import trim_memory
-from services.inference.graph import Arithmetic, Library, Provider, Runtime
 from services.inference.micro_batches import (
     MAX_PADDED_TOKENS,
     Batch,
@@ -28,6 +27,7 @@ from services.inference.micro_batches import (
     in_request_order,
 )
 from services.inference.model_tokenizer import ModelTokenizer, Row
+from services.inference.prepared_graphs import Provider
 from services.inference.profiles import GRAPH, TOKENIZER, FileName, ModelError, ModelProfile
 from services.inference.session import Session
 from services.inference.token_time import TokenTime
@@ -52,8 +52,6 @@ class Engine:
     threads: int | None = None  # None: one per available core
     max_padded_tokens: int = MAX_PADDED_TOKENS  # rows times longest row of a batch; bounds the memory of a call
     max_pending: int = MAX_PENDING  # batches that may wait before those of a new request
-    library: Library = "onnxruntime"
-    arithmetic: Arithmetic = "f32"
 
 
 class OpenModel:
@@ -76,9 +74,7 @@ class OpenModel:
         """
         self._profile = profile
         # The session first: it verifies the files, and its error states how to get a missing one.
-        workers = (engine.threads or available_cores()) + 1  # one more for urgent requests
-        runtime = Runtime(engine.library, engine.provider, engine.arithmetic, workers)
-        self._session = Session(profile, folder, runtime, graph)
+        self._session = Session(profile, folder, engine.provider, graph)
         self.tokenizer = ModelTokenizer(folder / TOKENIZER, profile.max_tokens)
         self.weights_sha256 = self._session.weights_sha256
         self._max_padded_tokens = engine.max_padded_tokens

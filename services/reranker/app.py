@@ -53,18 +53,10 @@ def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> 
 
             set_process_options()
             profile = load_cross_encoder(models_file, settings.model)
-            engine = Engine(
-                settings.device,
-                settings.threads,
-                settings.max_batch_tokens,
-                settings.max_waiting_batches,
-                settings.engine,
-                settings.arithmetic,
-            )
+            engine = Engine(settings.device, settings.threads, settings.max_batch_tokens, settings.max_waiting_batches)
             folder = settings.models / settings.model
             scorer = PairScorer(profile, folder, engine, passage_bytes=settings.passage_cache_mb * MB)
-            made = (profile.computation(settings.arithmetic), settings.engine)
-            stamp = f"{made} {profile.files[TOKENIZER]} {profile.max_tokens}"
+            stamp = f"{profile.computation()} {profile.files[TOKENIZER]} {profile.max_tokens}"
     if not settings.score_cache_mb:
         return scorer
     return CachedScorer(scorer, ScoreCache(f"{scorer.model} {stamp}", settings.score_cache_mb * MB))

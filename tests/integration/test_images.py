@@ -30,7 +30,6 @@ for module in sys.argv[1:]:
 """
 # With a setting or a model for which the images tested here lack the library.
 IMPORTED_ON_REQUEST = {
-    "services.inference.graph_openvino",
     "evaluator.expansion.llama_generator",
     "evaluator.expansion.t5_generator",
 }
