@@ -30,9 +30,9 @@ class SourcesAnswer(SearchedAnswer):
 
 
 class SizeOnly(ElasticsearchAnswer):
-    """The bytes of a stored document in an answer; None if it was stored before sizes were."""
+    """The bytes of a stored document in an answer."""
 
-    size: int | None = None
+    size: int
 
 
 class IdHit(ElasticsearchAnswer):

@@ -40,15 +40,11 @@ class IndexMeta(GenerationMeta):
     """The `_meta` in the mapping of an index of this service."""
 
     # This release cannot read another layout: it ignores such an index like a foreign one.
-    # 1 and none: documents without the parts of their digest, of earlier releases.
-    layout: Literal[1, 2] = 1
+    layout: Literal[2]
 
 
 def stamp_of_new(declaration: CollectionDeclaration, shards: int) -> dict[str, str]:
-    """Returns the stamp of a new index.
-
-    It names more than one shard: an earlier release would score each by its own term statistics, and so refuses it.
-    """
+    """Returns the stamp of a new index. It names more than one shard."""
     return {**stamp_of(declaration, analysis_version), **({} if shards == 1 else {_SHARDS: str(shards)})}
 
 
@@ -63,7 +59,7 @@ def stamp_beside(there: Mapping[str, str], declaration: CollectionDeclaration) -
 
 
 def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
-    """Returns `settings` and `mappings` of a new index, of layout 2, which is not refreshed until it is published."""
+    """Returns `settings` and `mappings` of a new index, which is not refreshed until it is published."""
     presets = declared_presets(meta.declaration)
     expanded: list[str] = sorted(meta.declaration.expansions)
     return {

@@ -8,7 +8,7 @@ from services.chassis.errors import AnswerTooLarge
 from services.contracts.documents import Document, FetchedDocuments
 from services.contracts.retrieval import RetrievalRequest
 from services.contracts.scored import Ranking, paired
-from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits, wire_bytes
+from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits
 from services.lexical.elasticsearch_answers import LargestAnswer, SizeOnly, Source, SourcesAnswer
 from services.storage.elasticsearch.answers import FetchedAnswer
 from services.storage.elasticsearch.client import within_deadline
@@ -17,12 +17,10 @@ from services.storage.elasticsearch.indices import Json
 from services.storage.elasticsearch.searching import ORDER, search_all
 
 PART_BYTES = 8_000_000
-# For documents stored before sizes were: 16 make a part until some of them have been read.
-ASSUMED_BYTES = PART_BYTES // 16
 
 
 async def largest_document(client: AsyncElasticsearch, index: str) -> int | None:
-    """Reads the size of the largest document visible to searches; None if no document has a size."""
+    """Reads the size of the largest document visible to searches; None without documents."""
     with elasticsearch_errors():
         answer = await within_deadline(client).search(
             index=index,
@@ -42,12 +40,12 @@ async def get_documents(
     """Reads documents by realtime get, also unrefreshed ones. `largest` bounds the size of each document, if known."""
     collector = DocumentCollector(ids, reading)
     if largest is not None and largest * len(collector.ids) <= PART_BYTES:
-        sizes: dict[str, int | None] = dict.fromkeys(collector.ids, largest)
+        sizes = dict.fromkeys(collector.ids, largest)
     else:
         sizes = await _sizes(client, index, collector.ids)
-    left, assumed = list(sizes), ASSUMED_BYTES
+    left = list(sizes)
     while left:
-        count = _part_length([assumed if size is None else size for size in map(sizes.get, left)])
+        count = _part_length([sizes[one] for one in left])
         part, left = left[:count], left[count:]
         with elasticsearch_errors():
             answer = await within_deadline(client).mget(index=index, ids=part, source_includes=list(reading.include))
@@ -55,12 +53,7 @@ async def get_documents(
         raise_failed(one.error for one in fetched)
         for one in fetched:
             if one.source is not None:
-                source = one.source
-                document = Document(id=one.id, **dict(source))
-                collector.add(document)
-                if sizes[one.id] is None:
-                    seen = 4 * wire_bytes(document)  # the next ones may be longer, but few of them by more
-                    assumed = seen if one.id == part[0] else max(assumed, seen)
+                collector.add(Document(id=one.id, **dict(one.source)))
     return collector.answer()
 
 
@@ -96,7 +89,7 @@ def _part_length(sizes: Sequence[int]) -> int:
     return len(sizes)
 
 
-async def _sizes(client: AsyncElasticsearch, index: str, ids: Sequence[str]) -> dict[str, int | None]:
+async def _sizes(client: AsyncElasticsearch, index: str, ids: Sequence[str]) -> dict[str, int]:
     with elasticsearch_errors():
         answer = await within_deadline(client).mget(index=index, ids=list(ids), source_includes=["size"])
         fetched = FetchedAnswer[SizeOnly].model_validate(answer.body).docs

@@ -122,7 +122,7 @@ class ElasticsearchEngine:
         with self._indices.forget_if_gone(generation):
             return await index_documents(
                 self._clients,
-                held.writing,
+                self._indices.writing(generation),
                 documents,
                 held.declaration,
                 version=version,
@@ -134,7 +134,9 @@ class ElasticsearchEngine:
         held = await self._usable(generation)
         with self._indices.forget_if_gone(generation):
             refresh = self._indices.refresh_of_writes(held)
-            return await delete_documents(self._clients, held.writing, ids, version=version, refresh=refresh)
+            return await delete_documents(
+                self._clients, self._indices.writing(generation), ids, version=version, refresh=refresh
+            )
 
     async def get(self, generation: str, ids: Sequence[str], reading: ReadOptions = WHOLE) -> FetchedDocuments:
         """Reads by realtime get, in parts of bounded size."""
@@ -161,9 +163,9 @@ class ElasticsearchEngine:
 
     async def digest(self, generation: str) -> str:
         """Computes the digest of the documents visible to searches."""
-        held = await self._usable(generation)
+        await self._usable(generation)
         with self._indices.forget_if_gone(generation):
-            return await self._indices.digest(generation, summed=held.meta.layout != 1)
+            return await self._indices.digest(generation)
 
     async def publish(self, generation: str, publication: int | None = None) -> CollectionState:
         """Records time and number, then moves the alias atomically."""

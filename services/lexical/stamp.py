@@ -23,7 +23,7 @@ def stamp_of(declaration: CollectionDeclaration, version: Callable[[Language], s
 
 
 def _parameters(preset: LexicalPreset) -> str:
-    """Returns all that a preset sets; what it leaves at `english` and without boosts reads as in earlier releases."""
+    """Returns all that a preset sets; but no language where that is `english`, nor boosts of 1."""
     return " ".join(
         (
             f"{preset.match} k1={preset.k1} b={preset.b} tie_breaker={preset.tie_breaker}",

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +108,7 @@ class EdgeGeneration:
             for left in folder.glob("shard*"):  # left by an interrupted optimisation
                 if left.name != record.shard and left.is_dir():
                     shutil.rmtree(left)
-            shard = _load(folder / record.shard, schema, record)
+            shard = Shard.load(str(folder / record.shard))
             indexes = schema.indexes(record)
             if len(shard.info().payload_schema) < len(indexes):  # damaged: searches that need a missing one would fail
                 for index in indexes:
@@ -322,7 +321,7 @@ class EdgeGeneration:
         try:
             await asyncio.to_thread(shutil.rmtree, new, ignore_errors=True)  # left by a failed optimisation
             if await edge_subprocess.optimise(old, new):
-                served = await self._run(lambda: self._switch_to(new, schema))
+                served = await self._run(lambda: self._switch_to(new))
         finally:
             await self._wait_for_threads()
             if self.record.shard != new.name:
@@ -334,13 +333,13 @@ class EdgeGeneration:
             if not self._unsynced:
                 await asyncio.to_thread(shutil.rmtree, old, ignore_errors=True)
 
-    def _switch_to(self, new: Path, schema: ShardSchema) -> Shard:
+    def _switch_to(self, new: Path) -> Shard:
         """Opens the new shard, names it in the record, then switches to it. Returns the old shard.
 
         On any failure the shard in use is the one that the record names: writes to another would be lost.
         """
         sync_folder(self._folder)
-        shard = _load(new, schema, self.record)
+        shard = Shard.load(str(new))
         try:
             self._update_record(shard=new.name)
         except BaseException:
@@ -368,14 +367,6 @@ class EdgeGeneration:
         if self._unsynced:
             sync_folder(self._folder)
             self._unsynced = False
-
-
-def _load(path: Path, schema: ShardSchema, record: GenerationRecord) -> Shard:
-    # Passing a configuration writes it to the disk, which may be full: done only where it changes something.
-    held = json.loads(read_regular(path / "edge_config.json"))
-    if held.get("max_search_threads") == SEARCH_THREADS:
-        return Shard.load(str(path))
-    return Shard.load(str(path), schema.config(record))
 
 
 def _payload_page(

@@ -158,15 +158,14 @@ def expect_sortable(field: str, declared: Declared) -> None:
 
 
 def _operand_span(value: Operand, field: str, kind: FieldKind) -> tuple[float, float]:
-    """Returns the least and the greatest number that an operand stands for."""
+    """Returns the least and the greatest number that an operand stands for: they differ of a day."""
     if kind == "date":
         return _as(date_span_of, value, field)
     number = _as(number_of, value, field)
     if isinstance(value, int) and number != value:
         # Compared as doubles, it would equal its neighbours, and a deletion would remove theirs.
         raise BadInput(f"{field}: an integer beyond 2^53 is not exact; declare the field as a keyword.")
-    given = value if isinstance(value, float) else number  # earlier releases stored all digits
-    return min(number, given), max(number, given)
+    return number, number
 
 
 def _as(convert: Callable[[Operand], Converted], value: Operand, field: str) -> Converted:

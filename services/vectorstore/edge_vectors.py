@@ -31,8 +31,8 @@ INDEXING_THRESHOLD_KB = 1_000
 
 
 def kept_representation(representation: Representation) -> tuple[int, dict[str, str | int] | None]:
-    """Returns `dimension` and `representation` of a record: for dense vectors by dot product only the dimension is set,
-    as in earlier releases."""
+    """Returns `dimension` and `representation` of a record: of dense vectors by dot product only the dimension
+    is set."""
     match representation:
         case Dense(dimension=dimension, distance="dot"):
             return dimension, None

@@ -37,9 +37,9 @@ class _CollectionMetadata(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     layout: Literal["1"]
-    # Prefix of the service that created it. Collections of earlier releases have none: only their names differ.
-    prefix: str | None = None
-    # One of the two is set: `dimension` for dense vectors by dot product (as in earlier releases), or `representation`.
+    # Prefix of the service that created it.
+    prefix: str
+    # One of the two is set: `dimension` for dense vectors by dot product, or `representation`.
     dimension: int | None = None
     representation: dict[str, str | int] | None = None
     stamp: dict[str, str]
@@ -62,7 +62,6 @@ def metadata_of(spec: GenerationSpec, prefix: str) -> dict[str, object]:
         "stamp": dict(spec.stamp),
         "declaration": spec.declaration.model_dump_json(),
         "build": spec.build,
-        # As earlier releases wrote it, where nobody owns it.
         **({} if spec.owner is None else {"owner": spec.owner}),
     }
 
@@ -77,7 +76,7 @@ def spec_of(generation: str, info: models.CollectionInfo, prefix: str) -> Genera
         declaration = CollectionDeclaration.model_validate_json(kept.declaration, extra="ignore")
     except ValidationError:
         return None
-    if kept.prefix not in (None, prefix):
+    if kept.prefix != prefix:
         return None
     return GenerationSpec(generation, representation, kept.stamp, declaration, kept.build, kept.owner)
 
@@ -147,7 +146,7 @@ def contents_filter(contents: Mapping[str, str], before: int) -> models.Filter:
 
 
 def older_filter(before: int | None) -> models.Filter | None:
-    """Returns the filter for documents below a version; those of earlier releases have none. None: of any."""
+    """Returns the filter for documents below a version. None: of any."""
     if before is None:
         return None
     # Half a step below: over REST the server reads numbers of 16 digits, such as these, with an error.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-# Of HNSW, as in every collection of earlier releases.
+# Of HNSW.
 HNSW_M, HNSW_EF_CONSTRUCT = 16, 128
 
 
@@ -23,7 +23,7 @@ class QdrantParameters:
 
     @property
     def stamp(self) -> Mapping[str, str]:
-        """What changes the hits, where it is not as in earlier releases."""
+        """What changes the hits, where it is not the default."""
         changed = {
             "m": self.hnsw_m if self.hnsw_m != HNSW_M else None,
             "ef_construct": self.hnsw_ef_construct if self.hnsw_ef_construct != HNSW_EF_CONSTRUCT else None,

@@ -58,7 +58,7 @@ class MultiVector:
     MaxSim is the sum, over the query's tokens, of the largest dot product with any token of the document. With a query
     of one vector and one per passage, that is the best passage's score (MaxP).
 
-    Storage "fp32" is that of passages, and of earlier releases: an HNSW graph over the vectors. The others round token
+    Storage "fp32" is that of passages: an HNSW graph over the vectors. The others round token
     vectors to fp16 and keep a pooled vector beside them, by which an approximate search finds its candidates. "int8"
     and "bits" also keep codes of 8 bits or 1 bit a component (TurboQuant, Zandieh et al. 2026) in memory, and the
     rounded vectors on the disk.
@@ -98,7 +98,7 @@ _REPRESENTATION: TypeAdapter[Representation] = TypeAdapter(Annotated[Representat
 def dump_representation(representation: Representation) -> dict[str, str | int]:
     """Returns the form that is stored with a generation, for example `{"kind": "multi-vector", "dimension": 128}`.
 
-    Storage "fp32" is left out, so that an earlier release opens the generation.
+    Storage "fp32" is left out.
     """
     fp32 = isinstance(representation, MultiVector) and not representation.pooled
     return dict(_REPRESENTATION.dump_python(representation, exclude={"storage"} if fp32 else None))

@@ -58,8 +58,7 @@ _GRAPH, _SCANNED = "vector", "scanned"
 class VectorIndexMeta(GenerationMeta):
     """The `_meta` in the mapping of an index of vectors."""
 
-    # `vectors 1`: documents without the parts of their digest, of earlier releases.
-    layout: Literal["vectors 1", "vectors 2"] = "vectors 1"
+    layout: Literal["vectors 2"]
     representation: Dense
 
 
@@ -248,9 +247,9 @@ class ElasticsearchStore:
 
     async def digest(self, generation: str) -> str:
         """Computes the digest of all documents."""
-        held = await self._visible(generation)
+        await self._visible(generation)
         with self._indices.forget_if_gone(generation):
-            return await self._indices.digest(generation, summed=held.meta.layout != "vectors 1")
+            return await self._indices.digest(generation)
 
     async def drop(self, generation: str) -> None:
         """Deletes the index with its aliases."""
@@ -288,7 +287,9 @@ class ElasticsearchStore:
         at least `version`. Raises Overloaded or UpstreamFailed if one failed: all can be sent again."""
         with self._indices.forget_if_gone(held.generation):
             refresh = self._indices.refresh_of_writes(held)
-            results = await send_bulk(self._clients.writing, held.writing, operations, refresh=refresh)
+            results = await send_bulk(
+                self._clients.writing, self._indices.writing(held.generation), operations, refresh=refresh
+            )
         late: list[str] = []
         for operation, result in zip(operations, results, strict=True):
             if is_rejected(result):

@@ -136,7 +136,7 @@ class QdrantStore:
             there = await self.spec(spec.generation)
         except UnknownCollection as error:
             raise StampMismatch(
-                f"The collection {collection} on the Qdrant server is not ours (or a newer release made it): remove "
+                f"The collection {collection} on the Qdrant server is not ours (or another release made it): remove "
                 "it, or set another prefix (a setting such as DENSE_PREFIX)."
             ) from error
         refuse_other_spec(there, spec)
@@ -348,7 +348,7 @@ class QdrantStore:
         await self._connection.close()
 
     async def _versions(self, generation: str, ids: Sequence[str]) -> dict[str, int]:
-        """Returns the stored versions by id; 0 of documents of earlier releases."""
+        """Returns the stored versions by id."""
         await self.spec(generation)
         async with self._within(generation) as seconds:
             records = await self._reading.retrieve(
@@ -357,7 +357,7 @@ class QdrantStore:
                 with_payload=["id", "version"],
                 timeout=seconds,
             )
-        return {record.payload["id"]: record.payload.get("version", 0) for record in records if record.payload}
+        return {record.payload["id"]: record.payload["version"] for record in records if record.payload}
 
     async def _query(self, generation: str, search: SearchArguments) -> Ranking:
         async with self._within(generation) as seconds:

@@ -138,29 +138,6 @@ async def test_token_vectors_are_sent_in_requests_that_a_server_takes() -> None:
     await store.close()
 
 
-async def test_token_vectors_of_earlier_releases_are_searched_as_they_were() -> None:
-    client = AsyncQdrantClient(location=":memory:")
-    max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
-    await client.create_collection(
-        "notes@1",
-        vectors_config=models.VectorParams(size=8, distance=models.Distance.DOT, multivector_config=max_sim),
-        metadata={
-            "layout": "1",
-            "prefix": "",
-            "representation": {"kind": "multi-vector", "dimension": 8},
-            "stamp": dict(SPEC.stamp),
-            "declaration": SPEC.declaration.model_dump_json(),
-            "build": None,
-        },
-    )
-    store, tokens = QdrantStore(QdrantClients(client, client)), np.eye(8, dtype=np.float32)
-    await store.create(replace(SPEC, representation=MultiVector(8, "fp32")))
-    await store.upsert("notes@1", [point("a", tokens[:2] / np.float32(3)), point("b", tokens[1:3])])
-    hits = await store.search("notes@1", VectorQuery(tokens[:2], top=10))
-    assert [(hit.id, hit.score) for hit in hits] == [("b", 1.0), ("a", pytest.approx(2 / 3))]
-    await store.close()
-
-
 async def test_two_prefixes_share_a_server_without_meeting() -> None:
     client = AsyncQdrantClient(location=":memory:")
     mine, theirs = (

@@ -102,13 +102,6 @@ class HashOnly(ElasticsearchAnswer):
     hash: str
 
 
-class HashHit(ElasticsearchAnswer):
-    """A document's content hash, and its id as the sort."""
-
-    sort: tuple[str]
-    source: HashOnly = Field(alias="_source")
-
-
 class Sum(ElasticsearchAnswer):
     """A sum over all documents."""
 
@@ -120,13 +113,6 @@ class SumsAnswer(ElasticsearchAnswer):
 
     shards: Shards = Field(alias="_shards")
     aggregations: dict[str, Sum]
-
-
-class HashPage(ElasticsearchAnswer):
-    """The answer to a search for content hashes, sorted by id."""
-
-    shards: Shards = Field(alias="_shards")
-    hits: Hits[HashHit] = Hits()
 
 
 Stored = TypeVar("Stored", bound=ElasticsearchAnswer)

@@ -10,11 +10,10 @@ from elasticsearch import AsyncElasticsearch
 
 from services.chassis.errors import UpstreamFailed
 from services.contracts.content_digest import ContentDigest, addend
-from services.storage.elasticsearch.answers import HashPage, SumsAnswer
+from services.storage.elasticsearch.answers import SumsAnswer
 from services.storage.elasticsearch.client import within_deadline
 from services.storage.elasticsearch.errors import elasticsearch_errors
 
-PAGE = 1_000  # hashes read in one request
 # The source goes without it, where it would take four times the space.
 DIGEST = "digest"
 _BITS = 24
@@ -49,34 +48,6 @@ async def summed_digest(client: AsyncElasticsearch, index: str, generation: str)
             filter_path="_shards.failed,aggregations.*.value",
         )
         found = SumsAnswer.model_validate(answer.body)
-    _refuse_failed(found.shards.failed)
-    return digest_of({part: one.value for part, one in found.aggregations.items()})
-
-
-async def paged_digest(client: AsyncElasticsearch, index: str, generation: str) -> str:
-    """Returns the same of an index whose documents have no parts: reads them all, page by page in order of id."""
-    digest, after = ContentDigest(), None
-    while True:
-        with elasticsearch_errors(generation):
-            answer = await within_deadline(client).search(
-                index=index,
-                size=PAGE,
-                sort=[{"doc_id": "asc"}],
-                search_after=after,
-                source_includes=["hash"],
-                track_total_hits=False,
-                allow_partial_search_results=False,
-                request_cache=False,
-                filter_path="_shards.failed,hits.hits.sort,hits.hits._source",
-            )
-            page = HashPage.model_validate(answer.body)
-        _refuse_failed(page.shards.failed)
-        digest.add((hit.sort[0], hit.source.hash) for hit in page.hits.hits)
-        if len(page.hits.hits) < PAGE:
-            return digest.hexdigest()
-        after = list(page.hits.hits[-1].sort)
-
-
-def _refuse_failed(failed: int) -> None:
-    if failed:
+    if found.shards.failed:
         raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
+    return digest_of({part: one.value for part, one in found.aggregations.items()})

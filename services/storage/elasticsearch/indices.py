@@ -26,7 +26,7 @@ from services.storage.elasticsearch.answers import (
     Statistics,
 )
 from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
-from services.storage.elasticsearch.digests import paged_digest, summed_digest
+from services.storage.elasticsearch.digests import summed_digest
 from services.storage.elasticsearch.errors import PREFIXES, cause_of, elasticsearch_errors, unknown_collection
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.stamps import with_more_backends
@@ -46,8 +46,8 @@ class GenerationMeta(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     # Prefix of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c`
-    # of a stack without one. None in indices made before the prefix was stored; only their names differ.
-    prefix: str | None = None
+    # of a stack without one.
+    prefix: str
     declaration: CollectionDeclaration
     stamp: dict[str, str]
     build: str | None = None
@@ -78,7 +78,6 @@ class HeldGeneration(Generic[Meta]):
     meta: Meta
     kept: Json  # the whole `_meta`, including keys that only a newer release knows
     published: bool
-    writing: str  # the alias that documents are written to
 
     @property
     def declaration(self) -> CollectionDeclaration:
@@ -117,7 +116,7 @@ class GenerationIndices(Generic[Meta]):
         return f"{self.prefix}{generation}"
 
     def writing(self, generation: str) -> str:
-        """Returns the alias of a new index that documents are written to. No index can have its name, by its capitals:
+        """Returns the alias of an index that documents are written to. No index can have its name, by its capitals:
         a write to the name of an index that was just deleted would create it, a versioned delete too."""
         return f"{self.prefix}{generation}-WRITING"
 
@@ -163,7 +162,7 @@ class GenerationIndices(Generic[Meta]):
             return await self.held(generation)
         except UnknownCollection as error:
             raise Conflict(
-                f"The index {index} is there and not ours (or a newer release made it); {PREFIXES}, or remove it."
+                f"The index {index} is there and not ours (or another release made it); {PREFIXES}, or remove it."
             ) from error
 
     async def add_backends(
@@ -232,11 +231,9 @@ class GenerationIndices(Generic[Meta]):
                 _expect_whole(BroadcastAnswer.model_validate(answer.body), held.generation)
         await self.refresh(held.generation)
 
-    async def digest(self, generation: str, *, summed: bool) -> str:
-        """Computes the ContentDigest of all documents visible to searches; `summed`: of an index that holds their
-        parts."""
-        digest = summed_digest if summed else paged_digest
-        return await digest(self._reading, self.index(generation), generation)
+    async def digest(self, generation: str) -> str:
+        """Computes the ContentDigest of all documents visible to searches."""
+        return await summed_digest(self._reading, self.index(generation), generation)
 
     async def publish(self, generation: str, publication: int | None) -> None:
         """Records time and number, then moves the alias atomically.
@@ -329,10 +326,7 @@ class GenerationIndices(Generic[Meta]):
             meta = self._meta_of(kept)
             if meta is not None and index == self.index(generation) and is_generation(generation):
                 published = self.alias(generation) in described.aliases
-                writing = self.writing(generation)
-                if writing not in described.aliases:  # of an earlier release
-                    writing = writing.removesuffix("WRITING") + "writing"
-                held[generation] = HeldGeneration(generation, meta, kept, published, writing)
+                held[generation] = HeldGeneration(generation, meta, kept, published)
         return held
 
     def _meta_of(self, kept: Json) -> Meta | None:
@@ -341,7 +335,7 @@ class GenerationIndices(Generic[Meta]):
             meta = self._meta.model_validate(kept, extra="ignore")
         except ValidationError:
             return None
-        return meta if meta.prefix in (None, self.prefix) else None
+        return meta if meta.prefix == self.prefix else None
 
 
 def _expect_whole(answer: BroadcastAnswer, generation: str) -> None:
