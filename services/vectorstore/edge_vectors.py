@@ -6,8 +6,9 @@ import qdrant_edge as edge
 
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS
-from services.vectorstore.qdrant_parameters import HNSW_EF_CONSTRUCT, HNSW_M
 from services.vectorstore.representation import (
+    HNSW_EF_CONSTRUCT,
+    HNSW_M,
     MULTI_VECTOR_LINKS,
     POOLED,
     SPARSE,

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import grpc  # type: ignore[import-untyped]  # ships no types
 import httpx
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
@@ -40,10 +39,6 @@ def qdrant_errors(asked: str, *, writes: bool = False) -> Iterator[None]:
         raise _of_status(error, asked, writes) from error
     except ResponseHandlingException as error:
         raise _of_source(error.source) from error
-    except grpc.aio.AioRpcError as error:
-        raise _of_code(error, asked, writes) from error
-    except grpc.RpcError as error:
-        raise UpstreamFailed(f"Qdrant failed over gRPC: {_line(error)}") from error
     except (ApiException, QdrantException) as error:
         raise UpstreamFailed(f"Qdrant failed: {_line(error)}") from error
     except ValueError as error:
@@ -92,29 +87,6 @@ def _of_source(source: Exception) -> ProblemError:
             )
         case _:
             return UpstreamFailed(f"Qdrant's answer could not be read: {_line(source)}")
-
-
-def _of_code(error: grpc.aio.AioRpcError, asked: str, writes: bool) -> ProblemError:
-    match error.code():
-        case grpc.StatusCode.NOT_FOUND:
-            return unknown(asked)
-        case grpc.StatusCode.ALREADY_EXISTS:
-            return Conflict(f"Qdrant has {asked} already.")
-        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-            return UpstreamFailed(_WRITING_KEY_REFUSED if writes else _READING_KEY_REFUSED)
-        case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
-            return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
-        case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return Overloaded("Qdrant refuses more requests; try again after the seconds in Retry-After.")
-        case grpc.StatusCode.UNAVAILABLE as code:
-            # "... last error: UNKNOWN: ipv4:10.0.0.7:6334: Connection refused": the address is left out, as above.
-            reason = (error.details() or code.name).rpartition(": ")[2].rstrip("]")
-            return Unavailable(
-                f"Qdrant cannot be reached over gRPC ({reason}). Is it running at QDRANT_URL, is its gRPC port set (a "
-                "setting such as DENSE_GRPC_PORT), and is its certificate signed by the authority in QDRANT_CA_FILE?"
-            )
-        case code:
-            return UpstreamFailed(f"Qdrant failed over gRPC with {code.name}: {error.details()}")
 
 
 def _line(error: BaseException) -> str:

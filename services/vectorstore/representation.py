@@ -1,6 +1,6 @@
 """Owns the representations of a generation's vectors (dense, sparse, multi-vector): their types, values and checks.
 
-edge_vectors and qdrant_vectors convert them to the engines' types.
+edge_vectors and qdrant_models convert them to the engines' types.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,8 @@ MOST_TERM = 2**32 - 1
 SPARSE, TOKENS, POOLED = "sparse", "tokens", "pooled"
 # What the engines keep of token vectors.
 Storage = Literal["fp32", "fp16", "int8", "bits"]
+# Of an HNSW graph: links of a vector, and candidates for them.
+HNSW_M, HNSW_EF_CONSTRUCT = 16, 128
 # Links of a multi-vector in an HNSW graph, for each of a single vector. With as many, a search finds 96.4 % of the 100
 # best documents of SciFact by passages; with twice as many 99.6 %; by one vector a document 99.8 %.
 MULTI_VECTOR_LINKS = 2

@@ -10,7 +10,6 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-import grpc
 import httpx
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from services.chassis.errors import (
-    Conflict,
     DeadlineExceeded,
     Overloaded,
     ProblemError,
@@ -69,21 +67,13 @@ def client(server: FastAPI) -> AsyncQdrantClient:
     return AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False)
 
 
-class TestInProcess(VectorStoreSuite):
-    """Every promise, on the client's in-process engine."""
-
-    @pytest.fixture
-    async def store(self, engine: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
-        yield QdrantStore(QdrantClients(engine, engine), prefix="dense.")
-        await emptied(engine)
-
-
 @pytest.fixture(scope="module")
 def shared() -> QdrantStore:
     engine = AsyncQdrantClient(location=":memory:")
     return QdrantStore(QdrantClients(engine, engine))
 
 
+@pytest.mark.integration
 class TestTokensInProcess(TokenVectorStoreSuite):
     """Every promise about token vectors, on the client's in-process engine."""
 
@@ -92,6 +82,7 @@ class TestTokensInProcess(TokenVectorStoreSuite):
         return shared
 
 
+@pytest.mark.integration
 class TestOverRest(VectorStoreSuite):
     """Every promise, with the requests and answers of the REST interface in between."""
 
@@ -203,25 +194,6 @@ async def test_what_a_server_does_wrong_is_said_in_a_sentence(name: str) -> None
     await store.close()
 
 
-CODES = {
-    grpc.StatusCode.NOT_FOUND: UnknownCollection,
-    grpc.StatusCode.ALREADY_EXISTS: Conflict,
-    grpc.StatusCode.UNAUTHENTICATED: UpstreamFailed,
-    grpc.StatusCode.PERMISSION_DENIED: UpstreamFailed,
-    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
-    grpc.StatusCode.CANCELLED: DeadlineExceeded,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
-    grpc.StatusCode.UNAVAILABLE: Unavailable,
-}
-
-
-@pytest.mark.parametrize("code", list(grpc.StatusCode), ids=lambda code: code.name)
-def test_every_grpc_code_is_a_problem(code: grpc.StatusCode) -> None:
-    nothing = grpc.aio.Metadata()
-    with pytest.raises(CODES.get(code, UpstreamFailed)), qdrant_errors("notes@1"):
-        raise grpc.aio.AioRpcError(code, nothing, nothing, details="said the server")
-
-
 def exceptions_of_the_client() -> set[type[Exception]]:
     """Every exception class that any module of qdrant-client defines."""
     found: set[type[Exception]] = set()
@@ -274,14 +246,10 @@ def port_of(server: asyncio.Server) -> int:
     return int(server.sockets[0].getsockname()[1])
 
 
-@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
-async def test_a_server_that_never_answers_is_late_by_our_own_clock(
-    grpc_too: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_never_answers_is_late_by_our_own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     server = await listening(None)
     monkeypatch.setattr("services.chassis.deadlines.DEFAULT_MS", 200)
-    port = port_of(server)
-    store = connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None))
+    store = connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}"))
     start = asyncio.get_running_loop().time()
     with pytest.raises(DeadlineExceeded):
         await store.spec("notes@1")
@@ -290,13 +258,12 @@ async def test_a_server_that_never_answers_is_late_by_our_own_clock(
     server.close()
 
 
-@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
-async def test_a_server_that_is_not_there_is_unavailable_at_once(grpc_too: bool) -> None:
+async def test_a_server_that_is_not_there_is_unavailable_at_once() -> None:
     server = await listening(None)
     port = port_of(server)
     server.close()
     await server.wait_closed()
-    store = connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None))
+    store = connect(QdrantServer(f"http://127.0.0.1:{port}"))
     with pytest.raises(Unavailable, match="QDRANT_URL") as raised:
         await store.spec("notes@1")
     ready = await store.ready()
@@ -346,9 +313,8 @@ def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
         connect(QdrantServer("https://127.0.0.1:1", ca_file=tmp_path / "ca.pem"))
 
 
-@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_a_certificate_of_another_host_gets_no_key(host: str, grpc_too: bool, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_host_gets_no_key(host: str, tmp_path: Path) -> None:
     """Another service of the same stack has one of the same authority."""
     certificates, sent = Certificates(tmp_path), b""
     pair = certificates.issue("dense", "10.0.0.7")
@@ -362,14 +328,8 @@ async def test_a_certificate_of_another_host_gets_no_key(host: str, grpc_too: bo
     context.load_cert_chain(pair.cert, pair.key)
     context.set_alpn_protocols(["h2", "http/1.1"])
     async with await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context) as server:
-        port = port_of(server)
-        where = QdrantServer(
-            f"https://{host}:{port}",
-            api_key=SecretStr("s3cret"),
-            ca_file=certificates.ca_file,
-            grpc_port=port if grpc_too else None,
-        )
-        store = connect(where)
+        url = f"https://{host}:{port_of(server)}"
+        store = connect(QdrantServer(url, api_key=SecretStr("s3cret"), ca_file=certificates.ca_file))
         with pytest.raises(Unavailable, match="QDRANT_CA_FILE"):
             await store.spec("notes@1")
         await store.close()
