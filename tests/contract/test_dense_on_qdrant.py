@@ -96,7 +96,7 @@ async def test_it_starts_without_its_server_and_recovers_by_itself() -> None:
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("1.17.1", "Qdrant 1.17.1 answers; 1.20 and newer are supported."),
+        ("1.20.1", "Qdrant 1.20.1 answers; 1.20 and newer are supported."),
         ("1.16.3", "is too old"),
         (None, "QDRANT_URL"),
     ],

@@ -1,6 +1,5 @@
 """Which key a Qdrant server gets with what: one that reads, one that writes, or one for both."""
 
-
 import httpx
 import pytest
 from fastapi import FastAPI
