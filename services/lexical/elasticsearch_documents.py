@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from elasticsearch import AsyncElasticsearch
-
 from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, IndexReport, ItemError
@@ -14,11 +12,10 @@ from services.lexical.elasticsearch_query import copy_preference
 from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
 from services.storage.elasticsearch.answers import BulkItem, FetchedAnswer, HashOnly
 from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk, version_parameters
-from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
+from services.storage.elasticsearch.client import ElasticsearchClient, ElasticsearchClients
 from services.storage.elasticsearch.digests import digest_parts
-from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import Json
-from services.storage.elasticsearch.searching import search_all
+from services.storage.elasticsearch.searching import fetch_documents, search_all
 from services.storage.fields import fields_of
 from services.storage.write_order import overtaken
 
@@ -97,7 +94,7 @@ async def delete_documents(
 
 
 async def page_of_ids(
-    client: AsyncElasticsearch, index: str, generation: str, asked: IdPageRequest, query: Json
+    client: ElasticsearchClient, index: str, generation: str, asked: IdPageRequest, query: Json
 ) -> IdPage:
     """Returns a page of the ids of all documents of a query that are visible to searches, in ascending order."""
     after = {} if asked.after is None else {"search_after": [_id_before(asked.after)]}
@@ -106,7 +103,7 @@ async def page_of_ids(
 
 
 async def first_ids(
-    client: AsyncElasticsearch, index: str, generation: str, asked: BrowseRequest, query: Json
+    client: ElasticsearchClient, index: str, generation: str, asked: BrowseRequest, query: Json
 ) -> tuple[str, ...]:
     """Returns the ids of the first documents of a query that are visible to searches, in the order asked for."""
     sort: list[Json] = [_BY_ID]
@@ -115,7 +112,7 @@ async def first_ids(
     return await _sorted_ids(client, index, generation, {"query": query, "size": asked.top, "sort": sort})
 
 
-async def _sorted_ids(client: AsyncElasticsearch, index: str, generation: str, asked: Json) -> tuple[str, ...]:
+async def _sorted_ids(client: ElasticsearchClient, index: str, generation: str, asked: Json) -> tuple[str, ...]:
     """Returns the ids of a search whose last sort is the id."""
     body = {**asked, "_source": False, "stored_fields": "_none_", "track_total_hits": False}
     params = {"preference": copy_preference("")}
@@ -129,12 +126,9 @@ def _id_before(after: str) -> str:
     return after.removeprefix(_FOLLOWING)
 
 
-async def _held(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[str, tuple[str, int]]:
+async def _held(client: ElasticsearchClient, index: str, ids: list[str]) -> dict[str, tuple[str, int]]:
     """Returns the content hash of each stored document, and the version of its last write."""
-    with elasticsearch_errors():
-        answer = await within_deadline(client).mget(index=index, ids=ids, source_includes=["hash"])
-        fetched = FetchedAnswer[HashOnly].model_validate(answer.body).docs
-    raise_failed([one.error for one in fetched])
+    fetched = await fetch_documents(client, index, ids, ["hash"], FetchedAnswer[HashOnly].model_validate_json)
     return {one.id: (one.source.hash, one.version) for one in fetched if one.source is not None}
 
 
@@ -147,7 +141,7 @@ def _overtaken_ids(operations: Sequence[Operation], results: Sequence[BulkItem])
     ]
 
 
-async def _latest_version(client: AsyncElasticsearch, index: str, ids: list[str]) -> int | None:
+async def _latest_version(client: ElasticsearchClient, index: str, ids: list[str]) -> int | None:
     """Returns the highest version among these documents; None if none exists."""
     held = await _held(client, index, ids) if ids else {}
     return max((version for _, version in held.values()), default=None)

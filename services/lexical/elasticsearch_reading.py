@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from elasticsearch import AsyncElasticsearch
-
 from services.chassis.errors import AnswerTooLarge
 from services.contracts.documents import Document, FetchedDocuments
 from services.contracts.retrieval import RetrievalRequest
@@ -11,31 +9,24 @@ from services.contracts.scored import Ranking, paired
 from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits
 from services.lexical.elasticsearch_answers import LargestAnswer, SizeOnly, Source, SourcesAnswer
 from services.storage.elasticsearch.answers import FetchedAnswer
-from services.storage.elasticsearch.client import within_deadline
-from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
+from services.storage.elasticsearch.client import ElasticsearchClient
 from services.storage.elasticsearch.indices import Json
-from services.storage.elasticsearch.searching import ORDER, search_all
+from services.storage.elasticsearch.searching import ORDER, fetch_documents, search_all
 
 PART_BYTES = 8_000_000
 
 
-async def largest_document(client: AsyncElasticsearch, index: str) -> int | None:
+async def largest_document(client: ElasticsearchClient, index: str) -> int | None:
     """Reads the size of the largest document visible to searches; None without documents."""
-    with elasticsearch_errors():
-        answer = await within_deadline(client).search(
-            index=index,
-            size=0,
-            aggs={"largest": {"max": {"field": "size"}}},
-            track_total_hits=False,
-            allow_partial_search_results=False,
-            filter_path="aggregations.largest.value",
-        )
-        value = LargestAnswer.model_validate(answer.body).aggregations["largest"].value
+    body = {"size": 0, "aggs": {"largest": {"max": {"field": "size"}}}, "track_total_hits": False}
+    params = {"allow_partial_search_results": "false", "filter_path": "aggregations.largest.value"}
+    answer = await client.answer(LargestAnswer.model_validate_json, "POST", f"/{index}/_search", body, params)
+    value = answer.aggregations["largest"].value
     return None if value is None else int(value)
 
 
 async def get_documents(
-    client: AsyncElasticsearch, index: str, ids: Sequence[str], reading: ReadOptions, largest: int | None
+    client: ElasticsearchClient, index: str, ids: Sequence[str], reading: ReadOptions, largest: int | None
 ) -> FetchedDocuments:
     """Reads documents by realtime get, also unrefreshed ones. `largest` bounds the size of each document, if known."""
     collector = DocumentCollector(ids, reading)
@@ -47,10 +38,7 @@ async def get_documents(
     while left:
         count = _part_length([sizes[one] for one in left])
         part, left = left[:count], left[count:]
-        with elasticsearch_errors():
-            answer = await within_deadline(client).mget(index=index, ids=part, source_includes=list(reading.include))
-            fetched = FetchedAnswer[Source].model_validate(answer.body).docs
-        raise_failed(one.error for one in fetched)
+        fetched = await fetch_documents(client, index, part, reading.include, FetchedAnswer[Source].model_validate_json)
         for one in fetched:
             if one.source is not None:
                 collector.add(Document(id=one.id, **dict(one.source)))
@@ -58,7 +46,7 @@ async def get_documents(
 
 
 async def ranked_documents(
-    client: AsyncElasticsearch,
+    client: ElasticsearchClient,
     index: str,
     generation: str,
     query: Json,
@@ -89,9 +77,6 @@ def _part_length(sizes: Sequence[int]) -> int:
     return len(sizes)
 
 
-async def _sizes(client: AsyncElasticsearch, index: str, ids: Sequence[str]) -> dict[str, int]:
-    with elasticsearch_errors():
-        answer = await within_deadline(client).mget(index=index, ids=list(ids), source_includes=["size"])
-        fetched = FetchedAnswer[SizeOnly].model_validate(answer.body).docs
-    raise_failed(one.error for one in fetched)
+async def _sizes(client: ElasticsearchClient, index: str, ids: Sequence[str]) -> dict[str, int]:
+    fetched = await fetch_documents(client, index, ids, ["size"], FetchedAnswer[SizeOnly].model_validate_json)
     return {one.id: one.source.size for one in fetched if one.source is not None}

@@ -27,11 +27,10 @@ from services.storage.elasticsearch.bulk import (
     send_bulk,
     version_parameters,
 )
-from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
+from services.storage.elasticsearch.client import ElasticsearchClients
 from services.storage.elasticsearch.digests import DIGEST, digest_parts, digest_types
-from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
 from services.storage.elasticsearch.indices import NO_SIZE, GenerationIndices, GenerationMeta, HeldGeneration, Json
-from services.storage.elasticsearch.searching import field_clause, field_types, ranked
+from services.storage.elasticsearch.searching import fetch_documents, field_clause, field_types, ranked
 from services.storage.fields import FieldValue
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS
 from services.storage.ties import settle_ties
@@ -272,13 +271,9 @@ class ElasticsearchStore:
     ) -> tuple[Fetched[VectorSource], ...]:
         if not ids:
             return ()
-        with self._indices.forget_if_gone(generation), elasticsearch_errors(generation):
-            answer = await within_deadline(self._clients.reading).mget(
-                index=self._indices.index(generation), ids=list(ids), source_includes=list(parts)
-            )
-            fetched = FetchedAnswer[VectorSource].model_validate(answer.body).docs
-            raise_failed(one.error for one in fetched)
-        return fetched
+        with self._indices.forget_if_gone(generation):
+            parse = FetchedAnswer[VectorSource].model_validate_json
+            return await fetch_documents(self._clients.reading, self._indices.index(generation), ids, parts, parse)
 
     async def _write(
         self, held: Held, operations: Sequence[Operation], version: int | None

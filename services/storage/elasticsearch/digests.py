@@ -6,13 +6,10 @@ Each document holds its addend as parts of 24 bits. Elasticsearch sums in float6
 
 from collections.abc import Mapping
 
-from elasticsearch import AsyncElasticsearch
-
 from services.chassis.errors import UpstreamFailed
 from services.contracts.content_digest import ContentDigest, addend
 from services.storage.elasticsearch.answers import SumsAnswer
-from services.storage.elasticsearch.client import within_deadline
-from services.storage.elasticsearch.errors import elasticsearch_errors
+from services.storage.elasticsearch.client import ElasticsearchClient
 
 # The source goes without it, where it would take four times the space.
 DIGEST = "digest"
@@ -36,18 +33,20 @@ def digest_of(sums: Mapping[str, float]) -> str:
     return ContentDigest(sum(int(sums[part]) << place * _BITS for place, part in enumerate(_PARTS))).hexdigest()
 
 
-async def summed_digest(client: AsyncElasticsearch, index: str, generation: str) -> str:
+async def summed_digest(client: ElasticsearchClient, index: str, generation: str) -> str:
     """Returns the digest of the documents visible to searches, in one request."""
-    with elasticsearch_errors(generation):
-        answer = await within_deadline(client).search(
-            index=index,
-            size=0,
-            aggs={part: {"sum": {"field": f"{DIGEST}.{part}"}} for part in _PARTS},
-            track_total_hits=False,
-            allow_partial_search_results=False,
-            filter_path="_shards.failed,aggregations.*.value",
-        )
-        found = SumsAnswer.model_validate(answer.body)
+    found = await client.answer(
+        SumsAnswer.model_validate_json,
+        "POST",
+        f"/{index}/_search",
+        {
+            "size": 0,
+            "aggs": {part: {"sum": {"field": f"{DIGEST}.{part}"}} for part in _PARTS},
+            "track_total_hits": False,
+        },
+        {"allow_partial_search_results": "false", "filter_path": "_shards.failed,aggregations.*.value"},
+        generation=generation,
+    )
     if found.shards.failed:
         raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
-    return digest_of({part: one.value for part, one in found.aggregations.items()})
+    return digest_of({part: total.value for part, total in found.aggregations.items()})

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
-from elasticsearch import BadRequestError, NotFoundError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.chassis.errors import Conflict, ProblemError, UnknownCollection, UpstreamFailed
@@ -25,9 +24,14 @@ from services.storage.elasticsearch.answers import (
     Nodes,
     Statistics,
 )
-from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
+from services.storage.elasticsearch.client import ElasticsearchClients
 from services.storage.elasticsearch.digests import summed_digest
-from services.storage.elasticsearch.errors import PREFIXES, cause_of, elasticsearch_errors, unknown_collection
+from services.storage.elasticsearch.errors import (
+    PREFIXES,
+    RefusedByElasticsearch,
+    elasticsearch_errors,
+    unknown_collection,
+)
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.stamps import with_more_backends
 from services.storage.write_order import next_publication
@@ -36,6 +40,10 @@ from services.storage.write_order import next_publication
 REMEMBERED_S = 1.0
 CHECK_S = 2.0
 MOVES = 3
+_STATUS = {"filter_path": "status"}
+_VERSIONS = {"filter_path": "nodes.*.version"}
+_SIZES = {"filter_path": "indices.*.primaries.docs.count,indices.*.primaries.store.size_in_bytes"}
+_DESCRIPTIONS = {"ignore_unavailable": "true", "filter_path": "*.mappings._meta,*.aliases"}
 
 Json = Mapping[str, object]
 
@@ -128,8 +136,8 @@ class GenerationIndices(Generic[Meta]):
         """Returns whether the cluster serves requests; never raises."""
         try:
             with elasticsearch_errors():
-                answer = await self._reading.options(request_timeout=CHECK_S).cluster.health(filter_path="status")
-                status = ClusterHealth.model_validate(answer.body).status
+                health = await self._reading.request("GET", "/_cluster/health", None, _STATUS, timeout_s=CHECK_S)
+                status = ClusterHealth.model_validate_json(health).status
         except ProblemError as error:
             return Check(name=name, ok=False, detail=error.detail)
         return Check(name=name, ok=status != "red", detail=f"elasticsearch is {status}")
@@ -137,9 +145,9 @@ class GenerationIndices(Generic[Meta]):
     async def version(self) -> str:
         """Returns the version of the cluster, read once. Not every distribution has `GET /`."""
         if self._version is None:
-            with elasticsearch_errors():
-                answer = await within_deadline(self._reading).nodes.info(filter_path="nodes.*.version")
-                self._version = Nodes.model_validate(answer.body).version
+            self._version = (
+                await self._reading.answer(Nodes.model_validate_json, "GET", "/_nodes", None, _VERSIONS)
+            ).version
         return self._version
 
     async def create(self, generation: str, body: Mapping[str, Json]) -> HeldGeneration[Meta]:
@@ -149,14 +157,9 @@ class GenerationIndices(Generic[Meta]):
         index = self.index(generation)
         with elasticsearch_errors(generation, writes=True):
             try:
-                await within_deadline(self._writing).indices.create(
-                    index=index,
-                    settings=body["settings"],
-                    mappings=body["mappings"],
-                    aliases={self.writing(generation): {}},
-                )
-            except BadRequestError as error:
-                if cause_of(error).type != "resource_already_exists_exception":
+                await self._writing.request("PUT", f"/{index}", {**body, "aliases": {self.writing(generation): {}}})
+            except RefusedByElasticsearch as error:
+                if error.cause.type != "resource_already_exists_exception":
                     raise
         try:
             return await self.held(generation)
@@ -194,12 +197,8 @@ class GenerationIndices(Generic[Meta]):
 
     async def sizes(self, pattern: str) -> dict[str, IndexSize]:
         """Reads the number of documents visible to searches and the bytes on the disk, by index."""
-        shown = ("indices.*.primaries.docs.count", "indices.*.primaries.store.size_in_bytes")
-        with elasticsearch_errors():
-            answer = await within_deadline(self._reading).indices.stats(
-                index=pattern, metric="docs,store", filter_path=",".join(shown)
-            )
-            statistics = Statistics.model_validate(answer.body)
+        path = f"/{pattern}/_stats/docs,store"
+        statistics = await self._reading.answer(Statistics.model_validate_json, "GET", path, None, _SIZES)
         found = {index: one.primaries for index, one in statistics.indices.items()}
         return {
             index: IndexSize(one.docs.count, None if one.store is None else one.store.size_in_bytes)
@@ -212,9 +211,7 @@ class GenerationIndices(Generic[Meta]):
 
     async def refresh(self, generation: str) -> None:
         """Makes all that was written visible to searches."""
-        with elasticsearch_errors(generation, writes=True):
-            answer = await within_deadline(self._writing).indices.refresh(index=self.index(generation))
-            _expect_whole(BroadcastAnswer.model_validate(answer.body), generation)
+        await self._broadcast(generation, "_refresh")
 
     async def finish(self, held: HeldGeneration[Meta]) -> None:
         """Refreshes, and merges a build to one segment a shard, which continues in Elasticsearch after a deadline.
@@ -223,12 +220,9 @@ class GenerationIndices(Generic[Meta]):
         to a segment that is too large to be merged again as its documents are replaced.
         """
         if not held.published:
-            index = self.index(held.generation)
-            with elasticsearch_errors(held.generation, writes=True):
-                # Merging drops the copies of documents kept for recovery, but only of writes older than the last flush.
-                await within_deadline(self._writing).indices.flush(index=index)
-                answer = await within_deadline(self._writing).indices.forcemerge(index=index, max_num_segments=1)
-                _expect_whole(BroadcastAnswer.model_validate(answer.body), held.generation)
+            # Merging drops the copies of documents kept for recovery, but only of writes older than the last flush.
+            await self._broadcast(held.generation, "_flush")
+            await self._broadcast(held.generation, "_forcemerge?max_num_segments=1")
         await self.refresh(held.generation)
 
     async def digest(self, generation: str) -> str:
@@ -251,7 +245,7 @@ class GenerationIndices(Generic[Meta]):
             number = next_publication(publication, others)
             await self._keep(held, {"published_at": self._clock(), "publication": number})
         with elasticsearch_errors(generation, writes=True):
-            await within_deadline(self._writing).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
+            await self._writing.request("PUT", f"/{index}/_settings", {"refresh_interval": "1s"})
             await self._move_alias(generation)
         await self.refresh(generation)
         self.forget(generation)
@@ -260,7 +254,7 @@ class GenerationIndices(Generic[Meta]):
         """Deletes the index with its aliases."""
         await self.held(generation)
         with elasticsearch_errors(generation, writes=True):
-            await within_deadline(self._writing).indices.delete(index=self.index(generation))
+            await self._writing.request("DELETE", f"/{self.index(generation)}")
         self.forget(generation)
 
     def forget(self, generation: str) -> None:
@@ -276,12 +270,18 @@ class GenerationIndices(Generic[Meta]):
             self.forget(generation)
             raise
 
+    async def _broadcast(self, generation: str, work: str) -> None:
+        """Has every shard of a generation do some work. Raises UpstreamFailed if one could not."""
+        path = f"/{self.index(generation)}/{work}"
+        answer = await self._writing.answer(BroadcastAnswer.model_validate_json, "POST", path, generation=generation)
+        if answer.shards.failed:
+            raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
+
     async def _keep(self, held: HeldGeneration[Meta], changes: Json) -> None:
         """Replaces keys of the `_meta`."""
         with elasticsearch_errors(held.generation, writes=True):
-            await within_deadline(self._writing).indices.put_mapping(
-                index=self.index(held.generation), meta={**held.kept, **changes}
-            )
+            meta = {**held.kept, **changes}
+            await self._writing.request("PUT", f"/{self.index(held.generation)}/_mapping", {"_meta": meta})
 
     async def _move_alias(self, generation: str) -> None:
         """Moves the collection's alias from its other generations, listed by name: a pattern could match foreign
@@ -292,10 +292,11 @@ class GenerationIndices(Generic[Meta]):
             removals = [{"remove": {"index": one, "alias": alias, "must_exist": False}} for one in others]
             addition = {"add": {"index": self.index(generation), "alias": alias}}
             try:
-                await within_deadline(self._writing).indices.update_aliases(actions=[*removals, addition])
+                await self._writing.request("POST", "/_aliases", {"actions": [*removals, addition]})
                 return
-            except NotFoundError:  # another replica removed one of them meanwhile; the update was not applied at all
-                if attempt + 1 == MOVES:
+            except RefusedByElasticsearch as error:
+                # 404: another replica removed one of them meanwhile, and the update was not applied at all.
+                if error.status != 404 or attempt + 1 == MOVES:
                     raise
 
     async def _siblings(self, generation: str) -> list[str]:
@@ -312,11 +313,7 @@ class GenerationIndices(Generic[Meta]):
 
     async def _read(self, pattern: str) -> dict[str, IndexDescription]:
         """Reads the indices that match a pattern, ours or not."""
-        with elasticsearch_errors():
-            answer = await within_deadline(self._reading).indices.get(
-                index=pattern, ignore_unavailable=True, filter_path="*.mappings._meta,*.aliases"
-            )
-            return INDEX_DESCRIPTIONS.validate_python(answer.body)
+        return await self._reading.answer(INDEX_DESCRIPTIONS.validate_json, "GET", f"/{pattern}", None, _DESCRIPTIONS)
 
     def _ours(self, indices: Mapping[str, IndexDescription]) -> dict[str, HeldGeneration[Meta]]:
         held: dict[str, HeldGeneration[Meta]] = {}
@@ -336,8 +333,3 @@ class GenerationIndices(Generic[Meta]):
         except ValidationError:
             return None
         return meta if meta.prefix == self.prefix else None
-
-
-def _expect_whole(answer: BroadcastAnswer, generation: str) -> None:
-    if answer.shards.failed:
-        raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
