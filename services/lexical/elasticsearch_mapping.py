@@ -12,12 +12,10 @@ from typing import Literal
 
 from services.contracts.base import Language
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
-from services.lexical.languages import LANGUAGES
-from services.lexical.presets import declared_presets, fields_of
-from services.lexical.stamp import stamp_of
+from services.lexical.analysis import LANGUAGES
+from services.lexical.presets import declared_presets, preset_fields, stamp_of
 from services.storage.elasticsearch.bulk import VERSIONS_KEPT
-from services.storage.elasticsearch.digests import DIGEST, digest_types
-from services.storage.elasticsearch.indices import GenerationMeta, Json
+from services.storage.elasticsearch.indices import DIGEST, GenerationMeta, Json, digest_types
 from services.storage.elasticsearch.searching import field_types
 
 # Of english, part of the stamp: changing the number requires a new index.
@@ -102,7 +100,7 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
 
 def scored_fields(preset: LexicalPreset) -> list[str]:
     """Returns the sub-fields that a preset scores."""
-    return [f"{field}.{preset.name}" for field in fields_of(preset)]
+    return [f"{field}.{preset.name}" for field in preset_fields(preset)]
 
 
 def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
@@ -115,7 +113,7 @@ def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
             "index_options": "freqs",  # phrase queries are not supported
         }
         for one in presets
-        if field in fields_of(one)
+        if field in preset_fields(one)
     }
     # Anserini's flat collections call title and text together `contents`. copy_to leaves the source unchanged.
     copied = {"copy_to": ["contents"]} if field in ("title", "text") else {}

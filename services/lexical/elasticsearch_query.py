@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from services.contracts.collections import LexicalPreset
 from services.lexical.elasticsearch_mapping import scored_fields
-from services.lexical.presets import boost_of, fields_of
+from services.lexical.presets import boost_of, preset_fields
 from services.storage.elasticsearch.indices import Json
 from services.storage.elasticsearch.searching import field_clause
 from services.storage.fields import Requirement
@@ -58,6 +58,6 @@ def _scoring(preset: LexicalPreset, text: str) -> Json:
 def _multi_match(preset: LexicalPreset, text: str, tie_breaker: float) -> Json:
     boosted = [
         f"{scored}^{boost_of(preset, field)}"
-        for field, scored in zip(fields_of(preset), scored_fields(preset), strict=True)
+        for field, scored in zip(preset_fields(preset), scored_fields(preset), strict=True)
     ]
     return {"multi_match": {"query": text, "type": preset.match, "fields": boosted, "tie_breaker": tie_breaker}}

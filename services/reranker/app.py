@@ -47,9 +47,9 @@ def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> 
 
             scorer, stamp = OverlapScorer(), ""
         case "onnx":
+            from services.inference.glibc_memory import set_process_options
             from services.inference.open_model import Engine
             from services.inference.pair_scorer import PairScorer
-            from services.inference.process_options import set_process_options
 
             set_process_options()
             profile = load_cross_encoder(models_file, settings.model)

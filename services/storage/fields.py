@@ -11,8 +11,7 @@ from typing import TypeVar
 from services.chassis.errors import BadInput
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
-from services.contracts.field_values import date_span_of, keyword_of, number_of
-from services.contracts.filters import Condition, Filter, Node, Operand
+from services.contracts.filters import Condition, Filter, Node, Operand, date_span_of, keyword_of, number_of
 
 FieldValue = tuple[str, ...] | tuple[float, ...]
 Declared = Mapping[str, FieldKind]

@@ -28,11 +28,19 @@ from services.storage.elasticsearch.bulk import (
     version_parameters,
 )
 from services.storage.elasticsearch.client import ElasticsearchClients
-from services.storage.elasticsearch.digests import DIGEST, digest_parts, digest_types
-from services.storage.elasticsearch.indices import NO_SIZE, GenerationIndices, GenerationMeta, HeldGeneration, Json
+from services.storage.elasticsearch.indices import (
+    DIGEST,
+    NO_SIZE,
+    GenerationIndices,
+    GenerationMeta,
+    HeldGeneration,
+    Json,
+    digest_parts,
+    digest_types,
+)
 from services.storage.elasticsearch.searching import fetch_documents, field_clause, field_types, ranked
 from services.storage.fields import FieldValue
-from services.storage.quotas import DEFAULT_MOST_GENERATIONS
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS
 from services.storage.ties import settle_ties
 from services.vectorstore.representation import Dense, DenseVector, SparseVector, Vector, checked_vector, kept_vector
 from services.vectorstore.store import (

@@ -19,13 +19,11 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.generations import in_order, is_generation, name_of
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more, with_more_backends
 from services.storage.point_ids import point_id
-from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
-from services.storage.stamps import with_more_backends
 from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions, next_publication
-from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection
-from services.vectorstore.qdrant_errors import unknown
+from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, unknown
 from services.vectorstore.qdrant_models import (
     KINDS,
     OPTIMIZERS,

@@ -31,8 +31,7 @@ from services.chassis.errors import (
 )
 from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.retrieval import DEFAULT_BEAM
-from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
-from services.vectorstore.qdrant_errors import qdrant_errors
+from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer, qdrant_errors
 from services.vectorstore.representation import MultiVector
 from services.vectorstore.store import VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from services.chassis.admission.cores import available_cores
 from services.chassis.deadlines import MOST_MS, Deadline
+from services.inference.glibc_memory import set_process_options
 from services.inference.micro_batches import form_batches, in_request_order
 from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.pair_scorer import scores_from_logits
-from services.inference.process_options import set_process_options
 from services.inference.profiles import TOKENIZER, load_cross_encoder
 from services.inference.session import Session
 from services.inference.workers import Workers

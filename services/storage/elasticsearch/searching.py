@@ -48,7 +48,7 @@ async def ranked(
         "track_total_hits": False,
     }
     found = await search_all(client, index, generation, body, "hits.hits.sort", params, HitsAnswer)
-    return paired([(identity, score) for (score, identity) in map(_SORT, found.hits.hits)])
+    return paired([(identity, score) for (score, identity) in map(_SORT, found.hits)])
 
 
 async def search_all(
@@ -77,7 +77,7 @@ async def search_all(
         searched = answer.model_validate_json(found)
     if searched.timed_out:
         raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
-    if searched.shards.failed:
+    if searched.failed_shards:
         raise UpstreamFailed("A shard failed, so that documents would be missing from the answer; try again.")
     return searched
 
