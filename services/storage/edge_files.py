@@ -16,12 +16,12 @@ from io import FileIO
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from services.chassis.errors import Conflict, Unavailable
 from services.contracts.base import Name
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.generations import Generation, is_generation, name_of
+from services.contracts.generations import Generation, is_generation
 from services.files.regular_file import open_lock, read_regular
 
 # Incremented when the layout of the folder or of the payload changes; other layouts are not opened.
@@ -29,14 +29,12 @@ LAYOUT = 1
 RECORD = "collection.json"
 PUBLISHED = "published.json"
 _POINTERS = TypeAdapter(dict[Name, Generation])
-_OBJECT = TypeAdapter(dict[str, object])
 
 
 class GenerationRecord(BaseModel):
     """A generation's collection.json. `shard` names the current folder beside it. `finished`: fully indexed and
-    unchanged since, with this many `documents` (None: not counted). Defaults are for records written before the fields
-    existed. `representation` describes the vectors where `dimension` alone does not, and is left out otherwise, so
-    that an earlier release opens the record. Fields of later releases are ignored, and written back."""
+    unchanged since, with this many `documents` (None: not counted). `representation` describes the vectors where
+    `dimension` alone does not, and is left out otherwise. Fields of later releases are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,27 +51,15 @@ class GenerationRecord(BaseModel):
     owner: str | None = Field(None, exclude_if=lambda kept: kept is None)  # left out as `representation` is
     published_at: float | None = None  # Unix seconds
     publication: int | None = Field(None, exclude_if=lambda kept: kept is None)
-    _on_disk: dict[str, object] = PrivateAttr({})  # as it was read
 
     @classmethod
     def from_disk(cls, content: bytes) -> Self:
         """Parses a record of this layout, also one that a later release wrote. Raises ValidationError, a ValueError."""
-        record = cls.model_validate_json(content, extra="ignore")
-        record._on_disk = _OBJECT.validate_json(content)
-        return record
+        return cls.model_validate_json(content, extra="ignore")
 
     def to_disk(self) -> str:
-        """Returns the text of the record, with the fields that it was read with and that this release does not know."""
-        return json.dumps(_with_unknown(self._on_disk, self.model_dump(mode="json")), indent=1, ensure_ascii=False)
-
-
-def _with_unknown(read: object, known: object) -> object:
-    """Adds, at every depth, the keys that only `read` has."""
-    if isinstance(read, dict) and isinstance(known, dict):
-        return {**read, **{key: _with_unknown(read.get(key), value) for key, value in known.items()}}
-    if isinstance(read, list) and isinstance(known, list) and len(read) == len(known):
-        return [_with_unknown(before, now) for before, now in zip(read, known, strict=True)]
-    return known
+        """Returns the text of the record."""
+        return self.model_dump_json(indent=1)
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -106,27 +92,14 @@ def sync_folder(folder: Path) -> None:
 
 def read_pointers(directory: Path) -> dict[str, str]:
     """Reads the published generation of each collection. Raises ValueError if the file is damaged."""
-    return dict(_POINTERS.validate_python(_pointers_and_unknown(directory)[0]))
+    path = directory / PUBLISHED
+    # A link that leads nowhere is damage, too.
+    return dict(_POINTERS.validate_json(read_regular(path))) if os.path.lexists(path) else {}
 
 
 def write_pointers(directory: Path, pointers: Mapping[str, str]) -> None:
-    """Replaces published.json atomically. Keeps what a later release has written beside the pointers."""
-    kept = {**_pointers_and_unknown(directory)[1], **pointers}
-    replace_file(directory / PUBLISHED, json.dumps(kept, indent=1, ensure_ascii=False))
-
-
-def _pointers_and_unknown(directory: Path) -> tuple[dict[str, object], dict[str, object]]:
-    """Divides the keys of published.json: collections, and those of a later release, which name no collection here."""
-    path = directory / PUBLISHED
-    # A link that leads nowhere is damage, too.
-    held = _OBJECT.validate_json(read_regular(path)) if os.path.lexists(path) else {}
-    names = {name_of(folder.name) for folder in directory.iterdir() if is_generation(folder.name)}
-    pointers = {key: value for key, value in held.items() if key in names or _is_generation_of(key, value)}
-    return pointers, {key: value for key, value in held.items() if key not in pointers}
-
-
-def _is_generation_of(name: str, value: object) -> bool:
-    return isinstance(value, str) and is_generation(value) and name_of(value) == name
+    """Replaces published.json atomically."""
+    replace_file(directory / PUBLISHED, json.dumps(pointers, indent=1, ensure_ascii=False))
 
 
 def lock_directory(directory: Path) -> FileIO:
