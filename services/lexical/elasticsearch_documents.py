@@ -21,7 +21,7 @@ from services.contracts.expansions import Expansions
 from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking, paired
 from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits, wire_bytes
-from services.lexical.elasticsearch_query import copy_preference
+from services.lexical.elasticsearch_mapping import copy_preference
 from services.lexical.presets import expect_declared, generated_queries, word_frequencies
 from services.storage.elasticsearch.answers import (
     BulkItem,

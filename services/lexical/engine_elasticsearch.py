@@ -34,12 +34,14 @@ from services.lexical.elasticsearch_mapping import (
     ONE_SHARD,
     IndexMeta,
     ShardCounts,
+    copy_preference,
+    filter_query,
     has_several_shards,
     index_body,
+    search_query,
     stamp_beside,
     stamp_of_new,
 )
-from services.lexical.elasticsearch_query import copy_preference, filter_query, search_query
 from services.lexical.facets import CheckedFacet, checked_facets
 from services.lexical.presets import chosen_preset
 from services.storage.elasticsearch.answers import IndexSize

@@ -15,7 +15,7 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
-from services.lexical.elasticsearch_query import search_query
+from services.lexical.elasticsearch_mapping import search_query
 from services.lexical.engine import LexicalEngine
 from services.lexical.presets import BUILT_IN
 from services.lexical.settings import LexicalSettings
