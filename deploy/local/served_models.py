@@ -20,7 +20,7 @@ from services.inference.profiles import ModelError
 from services.storage.edge_files import RECORD, GenerationRecord
 
 # Settings of a service with which its model is not ours to choose, and the values that leave it to us.
-_DECIDED = {"MODEL": "", "ENCODER": "onnx", "SCORER": "onnx", "DEVICE": "cpu", "ARITHMETIC": "f32"}
+_DECIDED = {"MODEL": "", "ENCODER": "onnx", "SCORER": "onnx", "DEVICE": "cpu"}
 
 
 def with_models(choices: Choices, environment: Mapping[str, str], cpuinfo: str) -> Choices:

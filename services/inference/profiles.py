@@ -120,10 +120,11 @@ class _Profile(_Fetched):
         """Whether a row's result is independent of the other rows of its batch."""
         return self.precision != "int8-dynamic"
 
-    def computation(self, arithmetic: str = "f32") -> str:
-        """Returns the precision, and what else decides how the graph computes, for stamps: `fp32 in bf16`."""
-        entries = (f"{entry}={value}" for entry, value in sorted(self.session_entries.items()))
-        return " ".join((self.precision, *((f"in {arithmetic}",) if arithmetic != "f32" else ()), *entries))
+    def computation(self) -> str:
+        """Returns the precision, and what else decides how the graph computes, for stamps."""
+        return " ".join(
+            (self.precision, *(f"{entry}={value}" for entry, value in sorted(self.session_entries.items())))
+        )
 
 
 class EncoderProfile(_Profile):

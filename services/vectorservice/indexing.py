@@ -13,8 +13,8 @@ from services.chassis.requests.telemetry import timed
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, DocumentWithVectors, IndexReport, ItemError
 from services.contracts.generations import name_of, number_of
-from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
+from services.storage.generation_checks import refuse_other_build
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
 from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import DocumentEncoder, Encoder, passage_hashes

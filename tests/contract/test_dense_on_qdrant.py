@@ -77,7 +77,7 @@ async def test_it_starts_without_its_server_and_recovers_by_itself() -> None:
         assert (await client.get("/livez")).status_code == 200
         async with serving(port):
             assert (await client.get("/readyz")).json()["checks"][0] == {
-                "name": "store", "ok": True, "detail": f"qdrant {VERSION}; 1.17 and newer are supported",
+                "name": "store", "ok": True, "detail": f"qdrant {VERSION}; 1.20 and newer are supported",
             }  # fmt: skip
             assert (await ask(client)).status_code == 404
             await client.put("/v1/collections/notes@1", json={})
@@ -96,7 +96,7 @@ async def test_it_starts_without_its_server_and_recovers_by_itself() -> None:
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("1.17.1", "Qdrant 1.17.1 answers; 1.17 and newer are supported."),
+        ("1.20.1", "Qdrant 1.20.1 answers; 1.20 and newer are supported."),
         ("1.16.3", "is too old"),
         (None, "QDRANT_URL"),
     ],

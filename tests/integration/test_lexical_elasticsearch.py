@@ -5,7 +5,6 @@ import random
 import time
 import uuid
 from collections.abc import AsyncIterator
-from typing import Any
 
 import httpx
 import pytest
@@ -16,9 +15,7 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
 from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
-from services.lexical.document_collector import ReadOptions
-from services.lexical.elasticsearch_mapping import ONE_SHARD, IndexMeta, index_body, stamp_of_new
-from services.lexical.elasticsearch_query import search_query
+from services.lexical.elasticsearch_mapping import search_query
 from services.lexical.engine import LexicalEngine
 from services.lexical.presets import BUILT_IN
 from services.lexical.settings import LexicalSettings
@@ -141,29 +138,6 @@ async def test_elasticsearch_sums_the_digest_in_one_search(opener: Elasticsearch
     await engine.close()
 
 
-async def test_a_live_index_of_an_earlier_release_is_written_published_and_compared_as_before(
-    engine: LexicalEngine, opener: ElasticsearchOpener
-) -> None:
-    prefix = opener.settings.index_prefix
-    meta = IndexMeta(prefix=prefix, declaration=ALL_PRESETS, stamp=stamp_of_new(ALL_PRESETS, 1))
-    body: Any = index_body(meta, ONE_SHARD)
-    mappings = dict(body["mappings"]) | {"_source": {}}
-    mappings["properties"] = {name: kind for name, kind in mappings["properties"].items() if name != "digest"}
-    await opener.client.indices.create(
-        index=f"{prefix}notes@1",
-        settings=body["settings"],
-        mappings=mappings,
-        aliases={f"{prefix}notes@1-writing": {}, f"{prefix}notes": {}},
-    )
-    held = documents({f"d{number:04}": f"brake {number}" for number in range(1_200)})
-    assert await filled(engine, held) == "notes@1"
-    assert await engine.digest("notes@1") == digest_of(held)
-    changed = [*held[1:], *documents({"d0000": "saddle"})]
-    assert (await engine.index("notes@1", changed[-1:])).indexed == 1
-    assert (await engine.publish("notes@1")).published
-    assert await engine.digest("notes@1") == digest_of(changed)
-
-
 async def test_a_live_write_can_be_acknowledged_before_searches_see_it(opener: ElasticsearchOpener) -> None:
     settings = opener.settings.model_copy(update={"elasticsearch_refresh": "interval"})
     engine = open_engine(settings)
@@ -265,19 +239,6 @@ async def test_an_index_that_is_not_ours_is_left_alone(engine: LexicalEngine, op
     await engine.begin("notes@1", ALL_PRESETS)
     with pytest.raises(Conflict, match="not ours"):
         await engine.publish("notes@1")
-
-
-async def test_documents_that_were_stored_before_their_size_was_kept_are_read_too(
-    engine: LexicalEngine, opener: ElasticsearchOpener
-) -> None:
-    await engine.begin("notes@1", ALL_PRESETS)
-    ids = [f"old-{number}" for number in range(60)]
-    for one in ids:
-        source = {"doc_id": one, "hash": "1", "title": one, "text": "." * 20_000, "metadata": {}, "fields": {}}
-        await opener.client.index(index=f"{opener.settings.index_prefix}notes@1", id=one, document=source)
-    await engine.publish("notes@1")
-    answer = await engine.get("notes@1", [*ids, "none"], ReadOptions(include=("title",)))
-    assert ([document.title for document in answer.documents], answer.missing) == (ids, ("none",))
 
 
 async def test_a_keyword_beyond_a_term_of_lucene_is_reported_by_document(engine: LexicalEngine) -> None:

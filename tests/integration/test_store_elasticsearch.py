@@ -48,12 +48,11 @@ def settings(elasticsearch_url: str) -> DenseSettings:
 
 @pytest.fixture
 async def client(settings: DenseSettings) -> AsyncIterator[AsyncElasticsearch]:
-    clients = ElasticsearchClients.connect(settings, 4)
-    yield clients.writing
-    left = (await clients.writing.indices.get(index=f"{settings.prefix}*")).body
-    if left:
-        await clients.writing.indices.delete(index=list(left))
-    await clients.close()
+    async with AsyncElasticsearch(settings.elasticsearch_url, request_timeout=120) as client:
+        yield client
+        left = (await client.indices.get(index=f"{settings.prefix}*")).body
+        if left:
+            await client.indices.delete(index=list(left))
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ from services.contracts.problem import Problem
 from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
 from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits
-from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
+from services.storage.generation_checks import refuse_other_build
 from services.storage.write_order import overtaken
 from tests.support.filter_trees import passes
 from tests.support.reranker_stub import RerankerStub

@@ -83,7 +83,7 @@ class HttpShare(Wire):
 class Int8Comparison(Wire):
     """Cost of ours in fp32 over ours in int8, by set; or the reason why there is none."""
 
-    served: str | None  # model@engine
+    served: str | None  # a model of models.yaml
     reason: str | None
     by_set: dict[str, CostRatio] = {}
 
@@ -91,7 +91,7 @@ class Int8Comparison(Wire):
 class MemoryFigures(Wire):
     """Resident bytes of the service, before, during and after (memory.py)."""
 
-    served: str  # model@engine
+    served: str  # a model of models.yaml
     max_tokens: Count  # of a pair; each text of the burst has so many
     burst_texts: Count
     before: Count

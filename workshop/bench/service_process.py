@@ -45,7 +45,7 @@ class ServiceProcess:
                 stderr=output,
             )
         self._connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_TIMEOUT_S)
-        self.about = {"engine": environment.get("RERANKER_ENGINE", "onnxruntime"), "transport": "HTTP, one connection"}
+        self.about = {"engine": "onnxruntime", "transport": "HTTP, one connection"}
         try:
             self._wait()
         except BaseException:

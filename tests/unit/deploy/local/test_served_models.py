@@ -124,9 +124,8 @@ def test_a_model_that_is_named_goes_first_and_the_other_follows_the_cpu(tmp_path
     assert chosen({"DENSE_ENCODER": "hashing", "RERANKER_SCORER": "overlap"}, tmp_path).precision == ""
 
 
-@pytest.mark.parametrize("setting", [{"RERANKER_DEVICE": "cuda"}, {"RERANKER_ARITHMETIC": "bf16"}])
-def test_a_gpu_and_bf16_keep_the_model_of_the_settings(tmp_path: Path, setting: dict[str, str]) -> None:
-    assert models(chosen(setting, tmp_path)) == {"DENSE_MODEL": INT8["DENSE_MODEL"]}
+def test_a_gpu_keeps_the_model_of_the_settings(tmp_path: Path) -> None:
+    assert models(chosen({"RERANKER_DEVICE": "cuda"}, tmp_path)) == {"DENSE_MODEL": INT8["DENSE_MODEL"]}
 
 
 def test_a_service_of_another_stack_gets_no_model_from_this_one(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from services.contracts.base import QueryText
-from services.contracts.combining_marks import MOST_MARKS, has_overlong_run, stream_safe
+from services.contracts.base import MOST_MARKS, QueryText, has_overlong_run, stream_safe
 
 # Two classes in turn, so that canonical ordering has to move every second one; and a vowel that is two marks.
 HOSTILE = {"two classes": "a" + "\u0301\u0316" * 8_000, "a vowel of two marks": "a" + "\u0f81" * 16_000}

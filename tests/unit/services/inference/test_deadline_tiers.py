@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.deadline_tiers import batch_cap, count_reachable, split_into_tiers
-from services.inference.micro_batches import form_batches, form_batches_by_tier
-from services.inference.token_time import HALF_LIFE_S, TokenTime
+from services.inference.micro_batches import (
+    batch_cap,
+    count_reachable,
+    form_batches,
+    form_batches_by_tier,
+    split_into_tiers,
+)
+from services.inference.open_model import HALF_LIFE_S, TokenTime
 
 COSTS = st.lists(st.integers(1, 512), max_size=200)
 THREADS = st.integers(1, 8)

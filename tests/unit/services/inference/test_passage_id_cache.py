@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.inference.model_tokenizer import ModelTokenizer
-from services.inference.passage_id_cache import ENTRY_BYTES, PassageIdCache
+from services.inference.pair_scorer import ENTRY_BYTES, PassageIdCache
 from services.inference.profiles import TOKENIZER
 from tests.support.models import CROSS_ENCODER, fetched
 

@@ -14,14 +14,13 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.contracts.passages import Passages
 from services.inference.model_tokenizer import Row
-from services.inference.open_model import Engine
+from services.inference.open_model import TRIAL_S, Engine, TokenTime
 from services.inference.pair_scorer import PairScorer
 from services.inference.partial_scores import PartialScores
 from services.inference.passages import Split
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from services.inference.text_encoder import TextEncoder, pool
-from services.inference.token_time import TRIAL_S, TokenTime
 from tests.support.models import (
     CROSS_ENCODER,
     ENCODER,

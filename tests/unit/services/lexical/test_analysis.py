@@ -19,8 +19,7 @@ from services.contracts import words
 from services.contracts.base import Language
 from services.contracts.words import WORD, word_pattern
 from services.lexical import analysis
-from services.lexical.analysis import joined_words_of, term_spans, words_of
-from services.lexical.languages import LANGUAGES, LanguageRules
+from services.lexical.analysis import LANGUAGES, LanguageRules, joined_words_of, term_spans, words_of
 from tests.golden.make_analysed_texts import ANALYSED_TEXTS, KEPT
 
 CASES = {

@@ -3,7 +3,7 @@
 import pytest
 
 from services.chassis.errors import Conflict
-from services.storage.quotas import refuse_one_more
+from services.storage.generation_checks import refuse_one_more
 
 HELD = ("a@1", "a@2", "b@1")
 

@@ -1,4 +1,4 @@
-"""Static int8: near the graph that it is made of, and every score of its pair alone, in either library."""
+"""Static int8: near the graph that it is made of, and every score of its pair alone."""
 
 import asyncio
 import gzip
@@ -14,7 +14,6 @@ from onnx import helper, numpy_helper
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
-from services.inference.graph import Runtime
 from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
@@ -92,14 +91,9 @@ def quantised(folder):
     return declared(folder)
 
 
-@pytest.fixture(scope="module", params=["onnxruntime", "openvino"])
-def library(request):
-    return request.param
-
-
 @pytest.fixture(scope="module")
-def scorer(library, folder, quantised):
-    opened = PairScorer(quantised, folder, Engine(threads=2, library=library))
+def scorer(folder, quantised):
+    opened = PairScorer(quantised, folder, Engine(threads=2))
     yield opened
     asyncio.run(opened.close())
 
@@ -114,8 +108,8 @@ async def test_no_score_depends_on_what_else_is_asked_for(scorer):
         assert sorted(asked, key=alone.__getitem__) == [asked[place] for place in np.argsort(together, kind="stable")]
 
 
-def test_scores_stay_near_those_of_the_graph_that_it_is_made_of(library, folder, quantised, exact):
-    scores = Session(quantised, folder, Runtime(library)).run(rows())[:, 0]
+def test_scores_stay_near_those_of_the_graph_that_it_is_made_of(folder, quantised, exact):
+    scores = Session(quantised, folder).run(rows())[:, 0]
     assert np.abs(scores - exact).mean() < 0.1 * exact.std()
 
 
@@ -134,9 +128,8 @@ def test_int8_storage_keeps_scores_and_every_weight_and_is_read_back(original, e
         (tmp_path / name).write_bytes((fetched(CROSS_ENCODER) / name).read_bytes())
     served = {"precision": "int8-weights", "session_entries": {"session.disable_quant_qdq": "1"}}
     profile = declared(tmp_path, **served)
-    for library in ("onnxruntime", "openvino"):
-        scores = Session(profile, tmp_path, Runtime(library)).run(rows())[:, 0]
-        assert np.abs(scores - exact).mean() < 0.03 * scores.std()
+    scores = Session(profile, tmp_path).run(rows())[:, 0]
+    assert np.abs(scores - exact).mean() < 0.03 * scores.std()
 
 
 def test_the_folded_weights_are_the_fp32_ones(original, exact, tmp_path):

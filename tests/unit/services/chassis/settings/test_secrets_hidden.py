@@ -101,7 +101,7 @@ KEYS = {name: SecretStr(f"planted-{name}-of-a-client") for name in ("api_key", "
 
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insec")
-@pytest.mark.parametrize("store", ["elasticsearch", "qdrant", "grpc"])
+@pytest.mark.parametrize("store", ["elasticsearch", "qdrant"])
 async def test_the_errors_of_a_store_that_is_not_there_show_no_key(store: str) -> None:
     nowhere = "http://127.0.0.1:1"
     opened: LexicalEngine | VectorStore
@@ -112,9 +112,7 @@ async def test_the_errors_of_a_store_that_is_not_there_show_no_key(store: str) -
         call = opened.state("notes@1")
     else:
         given = {f"qdrant_{name}": key for name, key in KEYS.items()}
-        opened = open_store(
-            DenseSettings(store="qdrant", qdrant_url=nowhere, grpc=store == "grpc", grpc_port=1, **given)
-        )
+        opened = open_store(DenseSettings(store="qdrant", qdrant_url=nowhere, **given))
         call = opened.spec("notes@1")
     with pytest.raises(ProblemError) as raised:
         await call

@@ -24,13 +24,9 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> St
     return chosen
 
 
-@pytest.mark.parametrize("grpc", ["", "true"], ids=["rest", "grpc"])
 @pytest.mark.parametrize("key", ["API_KEY", "SEARCH_API_KEY"])
-def test_a_key_is_not_sent_unencrypted_to_another_host(
-    store: Store, monkeypatch: pytest.MonkeyPatch, key: str, grpc: str
-) -> None:
+def test_a_key_is_not_sent_unencrypted_to_another_host(store: Store, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     settings, *_, name = store
-    monkeypatch.setenv("DENSE_GRPC", grpc)
     monkeypatch.setenv(f"{name}_URL", "http://store.example:9200")
     read_settings(settings)
     monkeypatch.setenv(f"{name}_{key}", KEY)

@@ -1,7 +1,7 @@
 """The parts by which Elasticsearch sums the digest of an index."""
 
 from services.contracts.content_digest import ContentDigest
-from services.storage.elasticsearch.digests import DIGEST, digest_of, digest_parts, digest_types
+from services.storage.elasticsearch.indices import DIGEST, digest_of, digest_parts, digest_types
 
 
 def summed(documents: list[tuple[str, str]], times: int = 1) -> str:

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from services.inference.digests import file_sha256
-from services.inference.idf import main
 from services.inference.open_model import Engine
 from services.inference.profiles import ModelError
 from services.inference.sparse_encoder import SparseTextEncoder
@@ -17,6 +16,7 @@ from services.inference.token_encoder import TokenEncoder
 from services.vectorstore.representation import SparseVector
 from tests.support.sparse_checkpoints import sparse_checkpoint
 from tests.support.token_models import COLBERT, IDS, PLAIN, small_token_encoder
+from workshop.idf import main
 
 CORPUS = [
     {"_id": "1", "title": "oil the chain", "text": "the bike"},
@@ -153,5 +153,5 @@ def test_a_table_that_does_not_fit_is_refused_with_the_command_that_writes_one(t
     profile, file = small_token_encoder(tmp_path / "tiny", PLAIN), tmp_path / "idf.json"
     if content is not None:
         file.write_text(content)
-    with pytest.raises(ModelError, match=r"idf\.json.*services\.inference\.idf"):
+    with pytest.raises(ModelError, match=r"idf\.json.*workshop\.idf"):
         TokenEncoder(profile, tmp_path / "tiny", Engine(threads=1), idf=file)

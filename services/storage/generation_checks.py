@@ -1,9 +1,40 @@
-"""Compares a generation's stamp and declaration with those of a request or a service. Pure."""
+"""Refuses what a generation's build, state, stamp, declaration or number does not allow. Pure; knows no engine."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from services.chassis.errors import StampMismatch
+from services.chassis.errors import BuildConflict, Conflict, StampMismatch
 from services.contracts.collections import CollectionDeclaration
+
+
+def refuse_other_build(generation: str, held: str | None, wanted: str | None) -> None:
+    """Raises BuildConflict if the generation does not belong to the requested build (None: any build)."""
+    if wanted is not None and held != wanted:
+        raise BuildConflict(
+            f"{generation} belongs to another build: it was removed and begun again, or somebody else began it. PUT "
+            "the collection again with your build to begin a generation of your own."
+        )
+
+
+def refuse_published(generation: str, *, published: bool) -> None:
+    """Raises Conflict if a generation that must not be published is."""
+    if published:
+        raise Conflict(f"{generation} is the published one; it stays.")
+
+
+DEFAULT_MOST_GENERATIONS = 128
+
+
+def refuse_one_more(generation: str, held: Collection[str], most: int) -> None:
+    """Raises Conflict if a new generation would exceed the bound. Names no other: a caller's key may be bound.
+
+    Concurrent calls may exceed it slightly: it bounds growth, not the exact number.
+    """
+    if generation in held or len(held) < most:
+        return
+    raise Conflict(
+        f"{len(held)} generations are here, as many as there may be (MOST_GENERATIONS): remove a collection that is "
+        f"not needed any more (GET /v1/collections lists what is not published, too), then begin {generation}."
+    )
 
 
 def refuse_other_stamp(generation: str, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
