@@ -31,8 +31,6 @@ for module in sys.argv[1:]:
 # With a setting or a model for which the images tested here lack the library.
 IMPORTED_ON_REQUEST = {
     "services.inference.graph_openvino",
-    "evaluator.expansion.llama_generator",
-    "evaluator.expansion.t5_generator",
 }
 # Vectors that Elasticsearch does not keep: the settings refuse it, and the images have no client.
 WITHOUT_ELASTICSEARCH = {"sparse", "late-interaction"}
