@@ -94,7 +94,7 @@ class _Fetched(_Value):
 
 
 class GeneratorProfile(_Fetched):
-    """Describes a model that writes text. No service runs it: `evaluator expand doc2query` does."""
+    """Describes a model that writes text. No service runs it: `workshop.expansion` does."""
 
     kind: Literal["generator"]
 

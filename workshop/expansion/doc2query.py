@@ -19,7 +19,7 @@ from services.contracts.expansions import ExpansionModel, Expansions, GeneratedQ
 from services.contracts.words import word_pattern
 
 if TYPE_CHECKING:
-    from evaluator.expansion.query_generator import QueryGenerator
+    from workshop.expansion.query_generator import QueryGenerator
 
 _MODEL: TypeAdapter[str] = TypeAdapter(ExpansionModel)
 MOST_CHARACTERS = 1_000  # of a query on the wire
@@ -39,16 +39,16 @@ def open_generator(folder: Path) -> "QueryGenerator":
     found = sorted(folder.glob("*.gguf"))
     try:
         if len(found) == 1:
-            from evaluator.expansion.llama_generator import LlamaGenerator
+            from workshop.expansion.llama_generator import LlamaGenerator
 
             return LlamaGenerator(found[0])
         if (folder / "encoder_model.onnx").is_file():
-            from evaluator.expansion.t5_generator import T5Generator
+            from workshop.expansion.t5_generator import T5Generator
 
             return T5Generator(folder)
     except ImportError as error:
         raise EvaluationError(
-            f"{error.name} is not installed, which {folder} needs: evaluator/expansion/README.md has the command"
+            f"{error.name} is not installed, which {folder} needs: workshop/expansion/README.md has the command"
         ) from error
     raise EvaluationError(
         f"{folder}: has neither one *.gguf nor an encoder_model.onnx; `make models MODELS=smollm2-135m-instruct` "

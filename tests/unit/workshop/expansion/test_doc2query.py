@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from evaluator.errors import EvaluationError
-from evaluator.expansion.doc2query import distinct, stamp_of
 from services.contracts.expansions import GeneratedQueries
+from workshop.expansion.doc2query import distinct, stamp_of
 
 PASSAGE = "Oil the chain. Wipe it off with a dry rag!"
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from evaluator.client.client import GatewayClient
 from evaluator.client.retries import with_retries
 from evaluator.errors import EvaluationError
-from evaluator.expansion.doc2query import checked_stamp, count_queries
 from evaluator.expansion.expansion_file import continued_file, declared_models, read_expansions
 from evaluator.progress import progress
 from services.contracts.documents import Document
 from services.contracts.expansions import Expansions, GeneratedQueries
 from services.contracts.query import SearchRequest
+from workshop.expansion.doc2query import checked_stamp, count_queries
 
 
 async def keep_found(
@@ -43,7 +43,7 @@ async def keep_found(
 
     async def found(query: str, identity: str) -> bool:
         request = SearchRequest(query=query, pipeline=pipeline, top=first)
-        answer = (await with_retries(partial(client.search, collection, request), "expand keep-found")).answer
+        answer = (await with_retries(partial(client.search, collection, request), "keep-found")).answer
         if answer.degraded:
             raise EvaluationError(f"{pipeline} was degraded ({answer.degraded[0].reason}): run the same command again")
         return identity in [hit.id for hit in answer.hits]
