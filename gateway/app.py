@@ -9,9 +9,7 @@ from fastapi import APIRouter, FastAPI
 
 from gateway.backends.sockets import SocketEndpoints
 from gateway.backends.wire import EndpointsFor, open_backends
-from gateway.collections.additions import Additions
 from gateway.collections.collections import Collections
-from gateway.collections.filling import Filling
 from gateway.collections.generations import POLL_TIMEOUT_S, Generations
 from gateway.collections.indexing import Indexing
 from gateway.collections.publish_jobs import PublishJobs
@@ -72,12 +70,8 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             pauses = WritePauses()
             locks = CollectionLocks()
             clock = WriteClock()
-            filling = Filling(pauses, clock)
-            additions = Additions(backends, generations, locks, filling, supervisor)
             publications = PublishJobs(supervisor)
-            publishing = Publishing(
-                backends, generations, locks, pauses, filling, publications, settings.keep_previous_s
-            )
+            publishing = Publishing(backends, generations, locks, pauses, publications, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
             executor = Executor(backends, generations, catalog, admission, instruments)
             pages = () if files is None else (page_routes(executor, catalog, generations, files),)
@@ -86,7 +80,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
                 search_routes(executor, long_answers),
                 pipeline_routes(catalog),
                 collection_routes(
-                    Collections(backends, generations, locks, additions, publications),
+                    Collections(backends, generations, locks, publications),
                     Indexing(backends, generations, pauses, clock),
                     publishing,
                     long_answers,

@@ -17,8 +17,7 @@ from gateway.backends.fan_out import on_each, outcomes, remaining_s
 from gateway.backends.wire import Backend, Backends
 from gateway.collections.document_pages import read_page
 from gateway.collections.generations import Generations
-from gateway.collections.history import History
-from gateway.collections.ownership import expect_own_build
+from gateway.collections.history import History, expect_own_build
 from gateway.collections.publishing import target_generation
 from gateway.collections.write_order import WriteClock, WritePauses
 from gateway.families import FAMILIES, family_names
@@ -252,8 +251,7 @@ class Indexing:
             return await write(backend, WriteTarget(target, history.build(target), version, remaining_s(budget)))
 
         try:
-            # Also to those that are being filled, where this write is newer than the copy of the document.
-            backends = self._backends.named(history.backends(target) | history.adding(target))
+            backends = self._backends.named(history.backends(target))
             takers = sorted(backend.name for backend in backends if _has_vectors(backend))
             if strange := sorted(given_vectors.difference(takers)):
                 raise BadInput(

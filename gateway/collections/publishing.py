@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
 
 from gateway.backends import wire
@@ -10,10 +11,9 @@ from gateway.backends.budget import CALL_S, Budget
 from gateway.backends.failures import BackendFailed
 from gateway.backends.fan_out import on_all, remaining_s
 from gateway.backends.wire import Backend, Backends
-from gateway.collections.filling import MOST_PAUSE_S, Filling, counts_and_digests, finish_index
+from gateway.collections.document_pages import fill_build
 from gateway.collections.generations import Generations
-from gateway.collections.history import History
-from gateway.collections.ownership import expect_own_build
+from gateway.collections.history import History, expect_own_build
 from gateway.collections.publish_jobs import Progress, PublishJobs
 from gateway.collections.write_order import CollectionLocks, WritePauses
 from services.access.key_ring import Principal
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 RETIRING_S, RETIRING_MS = 10.0, 60_000
 # Most seconds for which a publish waits for one removal: a service first ends the writes to what it removes.
 REMOVING_S = 5.0
-# How often services that differ are compared.
-COMPARISONS = 6
+# How often services that differ are compared, and the most seconds that writes are paused for a comparison.
+COMPARISONS, MOST_PAUSE_S = 6, 10.0
 # Most seconds between comparisons: writes through another gateway, which are not paused, need time to end.
 MOST_WAIT_S = 0.5
 
@@ -42,7 +42,6 @@ class Publishing:
         generations: Generations,
         locks: CollectionLocks,
         pauses: WritePauses,
-        filling: Filling,
         jobs: PublishJobs,
         keep_previous_s: float,
     ) -> None:
@@ -51,7 +50,6 @@ class Publishing:
         self._generations = generations
         self._locks = locks
         self._pauses = pauses
-        self._filling = filling
         self._jobs = jobs
         self._keep_previous_s = keep_previous_s
 
@@ -137,7 +135,7 @@ class Publishing:
             return
         job.phase = "fill"
         backends = self._generations.backends_of(generation)
-        await self._filling.fill_build(store, live, backends, generation, history.build(generation))
+        await fill_build(store, live, backends, generation, history.build(generation))
         job.phase = "finish"
 
     async def _switch(self, job: Progress, live: str | None, expected: int | None) -> Published:
@@ -183,12 +181,12 @@ class Publishing:
 
         async def finish_one(backend: Backend) -> CollectionState:
             with job.waits_for(backend.name):
-                return await finish_index(backend, job.generation, build)
+                return await _finish_index(backend, job.generation, build)
 
         backends = self._generations.backends_of(job.generation)
         states = await on_all(backends, finish_one)
         for again in range(COMPARISONS - 1):
-            if len(counts_and_digests(states.values())) == 1:
+            if len({(state.documents, state.digest) for state in states.values()}) == 1:
                 break
             job.phase = "compare"
             await asyncio.sleep(random.uniform(0.0, MOST_WAIT_S) if again else 0.0)
@@ -223,6 +221,18 @@ class Publishing:
         # The live generation does not live here, so the one before is still published: no check of the service keeps
         # one that another gateway has just gone back to. What a backend above has kept therefore stays here.
         await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name not in switched))
+
+
+async def _finish_index(backend: Backend, generation: str, build: str | None) -> CollectionState:
+    """Finishes an index in as many calls as that takes: the service goes on after the deadline of each."""
+    while True:
+        called_at = time.monotonic()
+        try:
+            return await wire.finish(backend, generation, build, CALL_S)
+        except BackendFailed as failure:
+            # Without a connection a call fails at once, as a timeout too.
+            if failure.reason != "timeout" or time.monotonic() - called_at < CALL_S / 2:
+                raise
 
 
 def _check_not_overtaken(generation: str, before: str | None, now: str | None) -> None:

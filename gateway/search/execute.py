@@ -97,7 +97,7 @@ class Executor:
             wanted = json.dumps(sorted({*backends, *missing}))
             raise BadInput(
                 f"collection '{history.name}' does not live on '{missing[0]}'; PUT /v1/collections/{history.name} with "
-                f'"backends": {wanted} adds it.'
+                f'"backends": {wanted} begins a generation that does; then publish its build with "fill": true.'
             )
         refuse_missing_bounds(plan, generation, self._unbounded(history, generation))
         if named:  # of others there is no end

@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 import qdrant_edge as edge
 
 from services.chassis.errors import ProblemError, UnknownCollection
-from services.contracts.collections import CollectionDeclaration
 from services.contracts.content_digest import ContentDigest
 from services.contracts.scored import Ranking
 from services.files.regular_file import read_regular
@@ -25,7 +24,6 @@ from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import LAYOUT, RECORD, GenerationRecord, has_text, replace_file, sync_folder
 from services.storage.edge_folders import MARKER, claim_folder, confirm_claim, move_aside, remove
 from services.storage.known_ids import KnownIds
-from services.storage.stamps import with_more_backends
 
 T = TypeVar("T")
 Shard = edge.EdgeShard
@@ -223,11 +221,6 @@ class EdgeGeneration:
 
         await self._run(keep)
         return counted
-
-    async def add_backends(self, wanted: CollectionDeclaration) -> None:
-        """Records the backends of a declaration that the recorded one lacks."""
-        if (more := with_more_backends(self.record.declaration, wanted)) is not None:
-            await self._run(lambda: self._update_record(declaration=more))
 
     async def published(self, at: float, number: int) -> None:
         """Records the time of publication (Unix seconds) and its number."""

@@ -29,7 +29,6 @@ from services.storage.elasticsearch.client import ElasticsearchClients, within_d
 from services.storage.elasticsearch.digests import paged_digest, summed_digest
 from services.storage.elasticsearch.errors import PREFIXES, cause_of, elasticsearch_errors, unknown_collection
 from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
-from services.storage.stamps import with_more_backends
 from services.storage.write_order import next_publication
 
 # Seconds for which a generation is cached: another replica may delete it and begin it again, or publish it.
@@ -165,15 +164,6 @@ class GenerationIndices(Generic[Meta]):
             raise Conflict(
                 f"The index {index} is there and not ours (or a newer release made it); {PREFIXES}, or remove it."
             ) from error
-
-    async def add_backends(
-        self, held: HeldGeneration[Meta], declaration: CollectionDeclaration
-    ) -> HeldGeneration[Meta]:
-        """Adds the backends of a declaration that the stored one lacks; returns the generation as it is then."""
-        if (more := with_more_backends(held.declaration, declaration)) is None:
-            return held
-        await self._keep(held, {"declaration": more.model_dump(mode="json")})
-        return await self.held(held.generation)
 
     async def known(self, generation: str) -> HeldGeneration[Meta]:
         """Returns a generation, read at most a second ago."""
