@@ -45,7 +45,7 @@ After = Annotated[
 ]
 OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.", examples=["kettle"])]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
-WithVectors = Annotated[bool, Query(description="Also the vectors of the documents, by backend.")]
+WithVectors = Annotated[bool, Query(description="Also the dense vectors of the documents, by backend.")]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.", examples=["hybrid"])]
 
 

@@ -205,7 +205,7 @@ class Indexing:
         return DocumentsAnswer.model_construct(documents=answer.documents, missing=answer.missing)
 
     async def list_documents(self, name: str, after: str | None, most: int, *, vectors: bool) -> DocumentsPage:
-        """Reads a page of the live generation, also with the vectors of all its backends.
+        """Reads a page of the live generation, also with the dense vectors of all its backends.
 
         Of an unpublished one, the document store may list only a part.
         """
@@ -213,7 +213,7 @@ class Indexing:
         generation = await self._generations.searchable(name, remaining_s(budget))
         try:
             backends = self._generations.backends_of(generation) if vectors else ()
-            with_vectors = [one for one in backends if _has_vectors(one)]
+            with_vectors = [backend for backend in backends if FAMILIES[backend.family].takes_vectors]
             return await read_page(store, generation, after, most, lambda: remaining_s(budget), with_vectors)
         except BackendFailed as failure:
             raise as_problem(failure) from failure
@@ -252,10 +252,11 @@ class Indexing:
 
         try:
             backends = self._backends.named(history.backends(target))
-            takers = sorted(backend.name for backend in backends if _has_vectors(backend))
+            takers = sorted(backend.name for backend in backends if FAMILIES[backend.family].takes_vectors)
             if strange := sorted(given_vectors.difference(takers)):
                 raise BadInput(
-                    f"vectors: {target} has no vectors of '{strange[0]}'; those that it has: {', '.join(takers)}."
+                    f"vectors: {target} takes none of '{strange[0]}'; backends that take dense ones: "
+                    f"{', '.join(takers) or 'none'}."
                 )
             results = await on_each(backends, on_one)
         except NotHeld:
@@ -347,10 +348,6 @@ async def _write_to_build(
         errors = (*errors, error.model_copy(update={"reason": reason}))
     latest = max(built.latest_version or 0, 0 if live is None else live.latest_version or 0) or None
     return backend, (live or built).model_copy(update={"errors": errors, "latest_version": latest})
-
-
-def _has_vectors(backend: Backend) -> bool:
-    return not FAMILIES[backend.family].document_store
 
 
 def _with_own_vectors(documents: Sequence[SentDocument], backend: str) -> tuple[SentDocument, ...]:

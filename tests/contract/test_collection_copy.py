@@ -173,7 +173,7 @@ async def test_vectors_are_of_backends_that_have_them(stack: RealStack, client: 
     given = document.vectors["dense"].model_dump()
     for backend in ("lexical", "none"):
         refused = await stack.send([{"id": "x", "text": "x", "vectors": {backend: given}}])
-        assert (refused.status_code, "those that it has: dense" in refused.json()["detail"]) == (422, True)
+        assert (refused.status_code, "backends that take dense ones: dense" in refused.json()["detail"]) == (422, True)
     wrong = await stack.send([{"id": "x", "text": "x", "vectors": {"dense": {**given, "model": "other"}}}])
     assert (wrong.json()["complete"], "of the model other" in wrong.text) == (False, True)
     taken = await stack.send([{"id": "x", "text": "x", "vectors": {"dense": given}}])
