@@ -39,7 +39,7 @@ class LegBounds:
     """What bounds the hits of a leg. `most`: that it gives, by its name. `answer`: that a timed request asks for.
 
     The gateway asks a retrieve that no other stage reads for no more than the request wants
-    (gateway/search/search_depths.py).
+    (gateway/search/sources.py).
     """
 
     most: Mapping[str, int]

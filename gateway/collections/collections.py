@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from gateway.backends import wire
 from gateway.backends.budget import Budget
 from gateway.backends.failures import BackendFailed, as_problem
-from gateway.backends.fan_out import on_all, remaining_s
-from gateway.backends.wire import Backend, Backends
+from gateway.backends.wire import Backend, Backends, on_all
 from gateway.collections.generations import Generations
 from gateway.collections.history import History, expect_own_build, owner_of_next
 from gateway.collections.publish_jobs import PublishJobs
@@ -71,7 +70,7 @@ class Collections:
                 return self._where(_new_declaration(history, wanted, declaration))
             return history.backends(generation)
 
-        await self._generations.require(name, needed, remaining_s(budget))
+        await self._generations.require(name, needed, budget.remaining_s())
         number = 0
         for _ in range(ATTEMPTS):
             history, token = self._generations.history(name), wanted.build
@@ -92,7 +91,7 @@ class Collections:
                 marks = (history.build(generation), history.owner(generation))
                 begun = self._without_default(history.declared_on(generation, history.backends(generation)))
                 await self._declare(generation, begun, marks, budget)
-            await self._generations.refresh(remaining_s(budget))
+            await self._generations.refresh(budget.remaining_s())
             if generation is None:  # a concurrent caller took the number, perhaps for the same build
                 continue
             if not self._generations.history(name).held_by_all(generation):
@@ -106,12 +105,12 @@ class Collections:
 
     async def _wait_for(self, backends: frozenset[str], name: str, budget: Budget) -> None:
         """Polls these backends again, with more time than before: a busy one may not have answered yet."""
-        await self._generations.require(name, lambda _: backends, remaining_s(budget))
+        await self._generations.require(name, lambda _: backends, budget.remaining_s())
 
     async def _declare(self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget) -> None:
         await on_all(
             self._backends.named(self._where(declaration)),
-            lambda backend: wire.declare(backend, generation, declaration, *marks, remaining_s(budget)),
+            lambda backend: wire.declare(backend, generation, declaration, *marks, budget.remaining_s()),
         )
 
     async def _create(
@@ -126,7 +125,7 @@ class Collections:
         first = self._backends.document_store or min(backends, key=lambda backend: backend.name)
         declaration = self._without_default(declaration)
         try:
-            await wire.declare(first, generation, declaration, *marks, remaining_s(budget))
+            await wire.declare(first, generation, declaration, *marks, budget.remaining_s())
         except BackendFailed as failure:
             if failure.other_build or failure.stamp_differs:
                 return None
@@ -165,7 +164,7 @@ class Collections:
         async with self._locks.of(name):
             budget = Budget.within(current_deadline())
             await self._generations.require(
-                name, lambda history: self._generations.possible_holders(history.name), remaining_s(budget)
+                name, lambda history: self._generations.possible_holders(history.name), budget.remaining_s()
             )
             history = self._generations.history(name)
             expect_own_build(history, token, caller)
@@ -177,36 +176,36 @@ class Collections:
             await on_all(
                 [backend for backend in self._backends.storing if history.held_by(backend.name, generation)],
                 lambda one: wire.remove(
-                    one, generation, history.build(generation), remaining_s(budget), keep_published=True
+                    one, generation, history.build(generation), budget.remaining_s(), keep_published=True
                 ),
             )
-            await self._generations.refresh(remaining_s(budget))
+            await self._generations.refresh(budget.remaining_s())
 
     async def _remove(self, name: str, budget: Budget) -> None:
         await self._generations.require(
-            name, lambda history: self._generations.possible_holders(history.name), remaining_s(budget)
+            name, lambda history: self._generations.possible_holders(history.name), budget.remaining_s()
         )
         unusable = self._generations.unusable(name)
         if not any(unusable.values()):
-            await self._generations.fetch_history(name, remaining_s(budget))
+            await self._generations.fetch_history(name, budget.remaining_s())
         history = self._generations.history(name)
 
         async def remove(backend: Backend) -> None:
             held = [(state.generation, state.build) for state in history.by_backend[backend.name]]
             for generation, build in (*held, *((one.generation, None) for one in unusable[backend.name])):
                 try:
-                    await wire.remove(backend, generation, build, remaining_s(budget))
+                    await wire.remove(backend, generation, build, budget.remaining_s())
                 except BackendFailed as failure:
                     # A generation begun under the same number meanwhile must stay.
                     if not failure.unknown_generation and not failure.other_build:
                         raise
 
         await on_all(self._backends.storing, remove)
-        await self._generations.refresh(remaining_s(budget))
+        await self._generations.refresh(budget.remaining_s())
 
     async def all(self) -> CollectionList:
         """Polls all backends and returns every collection."""
-        await self._generations.refresh(remaining_s(Budget.within(current_deadline())))
+        await self._generations.refresh(Budget.within(current_deadline()).remaining_s())
         return CollectionList(
             collections=tuple(map(self._view, self._generations.names())),
             backends=tuple(backend.name for backend in self._backends.storing),
@@ -214,7 +213,7 @@ class Collections:
 
     async def one(self, name: str, caller: Principal | None) -> CollectionView:
         """Polls all backends and returns one collection. Who else owns a generation is not shown to a bound key."""
-        await self._generations.fetch_history(name, remaining_s(Budget.within(current_deadline())))
+        await self._generations.fetch_history(name, Budget.within(current_deadline()).remaining_s())
         view = self._view(name)
         return view if caller is None or not caller.is_bound else _without_others(view, caller.id)
 

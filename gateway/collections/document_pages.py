@@ -8,8 +8,7 @@ from functools import partial
 from gateway.backends import wire
 from gateway.backends.budget import CALL_S
 from gateway.backends.failures import BackendFailed, as_problem
-from gateway.backends.fan_out import on_all
-from gateway.backends.wire import Backend
+from gateway.backends.wire import Backend, on_all
 from services.chassis.errors import (
     AnswerTooLarge,
     BodyTooLarge,

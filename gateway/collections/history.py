@@ -173,8 +173,8 @@ class History:
     def number_to_publish(self, generation: str) -> int:
         """Returns the number of the publication of a generation: one above the highest of any other. Where it has such
         a number already, that one: repeating a publication in the backends that missed it changes no number."""
-        own = max((state.publication or 0 for state in self.holders(generation)), default=0)
-        others = max((state.publication or 0 for state in self.states if state.generation != generation), default=0)
+        own = self._place(generation)
+        others = max((self._place(one) for one in self.generations if one != generation), default=0)
         return own if own > others else others + 1
 
     def _rolled_back(self, generation: str) -> bool:
@@ -191,22 +191,15 @@ class History:
     def _was_live(self, generation: str) -> bool:
         return any(state.published_at is not None for state in self.holders(generation))
 
-    def _place(self, generation: str) -> tuple[int, float]:
-        """Returns the place of a generation's last publication in the order of all.
-
-        The number decides: the clocks of services differ and go back. Publications of releases without numbers come
-        first, in the order of their times.
-        """
-        return max((_place(state) for state in self.holders(generation)), default=(0, 0.0))
+    def _place(self, generation: str) -> int:
+        """Returns the place of a generation's last publication in the order of all: the number decides, because the
+        clocks of services differ and go back."""
+        return max((state.publication or 0 for state in self.holders(generation)), default=0)
 
     def _was_live_everywhere(self, generation: str) -> bool:
         held = (states for backend, states in self.by_backend.items() if backend in self.backends(generation))
         mine = (state for states in held for state in states if state.generation == generation)
         return all(state.published_at is not None for state in mine)
-
-
-def _place(state: CollectionState) -> tuple[int, float]:
-    return (0, state.published_at or 0.0) if state.publication is None else (state.publication, 0.0)
 
 
 def owner_of_next(history: History, caller: Principal | None, wanted: str | None) -> str | None:

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from gateway.backends import wire
 from gateway.backends.budget import CALL_S, Budget
 from gateway.backends.failures import BackendFailed
-from gateway.backends.fan_out import on_all, remaining_s
-from gateway.backends.wire import Backend, Backends
+from gateway.backends.wire import Backend, Backends, on_all
 from gateway.collections.document_pages import fill_build
 from gateway.collections.generations import Generations
 from gateway.collections.history import History, expect_own_build
@@ -84,7 +83,7 @@ class Publishing:
         self, name: str, target: Callable[[History], str], expected: int | None, *, fill: bool = False
     ) -> Published | PublishJob:
         budget = Budget.within(current_deadline())
-        history = await self._generations.require(name, lambda one: one.backends(target(one)), remaining_s(budget))
+        history = await self._generations.require(name, lambda one: one.backends(target(one)), budget.remaining_s())
         generation = target(history)
 
         async def work(job: Progress) -> Published:
@@ -98,7 +97,7 @@ class Publishing:
                 _check_not_overtaken(generation, history.live, self._generations.live(name))
                 raise
 
-        return await self._jobs.result(generation, expected, work, remaining_s(budget), fill=fill)
+        return await self._jobs.result(generation, expected, work, budget.remaining_s(), fill=fill)
 
     async def retire_expired_generations(self) -> None:
         """Removes, every few seconds, generations below the live one that are superseded or were kept long enough."""
@@ -114,8 +113,8 @@ class Publishing:
     async def _retire(self, name: str, budget: Budget) -> None:
         if self._superseded(self._generations.history(name)):
             # Polled again before anything is removed: another gateway may just have rolled back to it.
-            await self._generations.require(name, self._kept_or_superseded, remaining_s(budget))
-            await self._remove_superseded(name, remaining_s(budget))
+            await self._generations.require(name, self._kept_or_superseded, budget.remaining_s())
+            await self._remove_superseded(name, budget.remaining_s())
 
     def _kept_or_superseded(self, history: History) -> set[str]:
         generations = self._superseded(history) | {history.live or ""}
@@ -211,7 +210,7 @@ class Publishing:
                 if one not in superseded or (published and one in kept):
                     continue
                 try:
-                    await wire.remove(backend, one, state.build, remaining_s(budget), keep_published=not published)
+                    await wire.remove(backend, one, state.build, budget.remaining_s(), keep_published=not published)
                 except BackendFailed as failure:
                     if not failure.unknown_generation:  # another gateway has removed it
                         kept.add(one)

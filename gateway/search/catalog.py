@@ -3,10 +3,7 @@
 import asyncio
 import difflib
 import logging
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -183,31 +180,3 @@ async def reload(catalog: Catalog) -> PipelineChanges:
         raise BadInput(f"{error}. The pipelines stay as they were; put the file right and ask again.") from error
     logger.info("pipelines read again", extra=changes.model_dump())
     return changes
-
-
-@contextmanager
-def reloading_on_hangup(catalog: Catalog) -> Iterator[None]:
-    """Reloads the pipeline files on SIGHUP within the block. Logs what changed, or what is wrong."""
-    # Only the main thread's loop can handle signals; a gateway in another thread (tests) has only the route.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def reread() -> None:
-        try:
-            await reload(catalog)
-        except BadInput as problem:
-            logger.error("pipelines not read again: %s", problem.detail)
-
-    def on_hangup() -> None:
-        task = loop.create_task(reread())
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    loop.add_signal_handler(signal.SIGHUP, on_hangup)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGHUP)

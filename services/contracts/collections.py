@@ -227,8 +227,8 @@ class CollectionState(Wire):
     """One generation in one service. `stamp` holds all that determines its answers (preset parameters, weights hash …).
 
     `build` is the `build_mark` of its build's token. `published_at` is when it was last published (Unix seconds, by the
-    clock of its service), `publication` the place of that among the publications of the collection (None: by a release
-    without places); both stay when another generation is published. `owner` is who owned the collection when the
+    clock of its service), `publication` the place of that among the publications of the collection; both stay when
+    another generation is published. `owner` is who owned the collection when the
     generation was begun; None where callers needed no key. `digest` covers the id and content of every document in any
     order; only the answer of `finish` has it. `bytes` is what one copy of the index takes on the disk, with everything
     that its engine keeps there (texts, write-ahead log); null where the engine does not say.

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -122,14 +121,6 @@ async def test_a_service_that_every_stack_has_is_no_choice_of_make(files: Path) 
         catalog.resolve("vectors")
 
 
-async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
-    for _ in range(1_000):
-        if text in caplog.text:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{text!r} was not logged: {caplog.text}")
-
-
 async def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(stack: Stack, files: Path) -> None:
     (files / "new.yaml").write_text(NEW.replace("\n", "\r\n"), encoding="utf-8-sig", newline="")
     answer = await stack.client.post("/v1/pipelines/reload", json={})
@@ -177,26 +168,3 @@ async def test_a_directory_without_a_pipeline_is_a_fault_too(stack: Stack, files
     answer = await stack.client.post("/v1/pipelines/reload", json={})
     assert (answer.status_code, "no pipeline" in answer.json()["detail"]) == (422, True)
     assert await names(stack) == ["bm25", "old", "same"]
-
-
-async def test_a_hangup_reads_the_files_again_and_logs_what_changed(
-    stack: Stack, files: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Unhandled, the signal would end this process.
-    assert signal.getsignal(signal.SIGHUP) not in (signal.SIG_DFL, signal.SIG_IGN)
-    (files / "new.yaml").write_text(NEW)
-    with caplog.at_level(logging.INFO, "gateway.search.catalog"):
-        os.kill(os.getpid(), signal.SIGHUP)
-        await logged(caplog, "pipelines read again")
-        assert "new" in await names(stack)
-        (files / "new.yaml").write_text(TYPO)
-        os.kill(os.getpid(), signal.SIGHUP)
-        await logged(caplog, "no backend 'lexcial'")
-    assert "new" in await names(stack)
-
-
-async def test_the_signal_is_given_back_with_the_end_of_the_gateway(files: Path) -> None:
-    before = signal.getsignal(signal.SIGHUP)
-    async with opened_stack(pipelines=files):
-        pass
-    assert signal.getsignal(signal.SIGHUP) == before

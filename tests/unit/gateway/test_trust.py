@@ -11,10 +11,9 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from gateway.app import build_app
+from gateway.app import SocketEndpoints, build_app
 from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import Call, Peer, exchange
-from gateway.backends.sockets import SocketEndpoints
 from gateway.settings import BackendAddress, GatewaySettings
 from services.chassis.calls.sockets import SocketTransport
 from services.chassis.calls.transport import Incoming, Outgoing
