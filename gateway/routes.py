@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from gateway.collections.collections import Collections
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
-from gateway.search.catalog import Catalog, reload
+from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
 from gateway.search.long_answers import LongAnswers, Reading
 from gateway.search.walked import reads_documents
@@ -94,7 +94,7 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
     @handled("control", scope="admin")
     async def reload_pipelines() -> PipelineChanges:
         """Reads the files of the pipelines again, and lists what changed."""
-        return await reload(catalog)
+        return await catalog.reload()
 
     @routes.get("/v1/pipelines/{name}", tags=["pipelines"])
     @handled("control", scope="search")

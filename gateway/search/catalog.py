@@ -46,20 +46,26 @@ class Catalog:
         self._files = self._read()
         self._browsing = plan_browsing(backends)
 
-    def reload(self) -> PipelineChanges:
-        """Reads the directory again. Raises PipelineError for the first faulty file, and then changes nothing.
+    async def reload(self) -> PipelineChanges:
+        """Reads the directory again, in a thread. Raises BadInput for the first faulty file, and then changes nothing.
 
         Running searches keep the pipeline that they began with.
         """
-        before, self._files = self._files, self._read()
+        try:
+            files = await asyncio.to_thread(self._read)
+        except PipelineError as error:
+            raise BadInput(f"{error}. The pipelines stay as they were; put the file right and ask again.") from error
+        before, self._files = self._files, files
         old, new = before.plans, self._files.plans
         both = sorted(old.keys() & new.keys())
-        return PipelineChanges(
+        changes = PipelineChanges(
             added=tuple(sorted(new.keys() - old.keys())),
             changed=tuple(name for name in both if new[name].pipeline != old[name].pipeline),
             removed=tuple(sorted(old.keys() - new.keys())),
             unchanged=tuple(name for name in both if new[name].pipeline == old[name].pipeline),
         )
+        logger.info("pipelines read again", extra=changes.model_dump())
+        return changes
 
     def resolve(self, asked: str | Pipeline) -> WalkPlan:
         """Returns the plan of the named or given pipeline. Raises UnknownPipeline or BadInput."""
@@ -170,13 +176,3 @@ def parse_pipeline(text: str) -> Pipeline:
             for fault in error.errors(include_url=False, include_input=False)
         )
         raise PipelineError(f"{faults} (kinds of stages: {', '.join(STAGE_KINDS)})") from error
-
-
-async def reload(catalog: Catalog) -> PipelineChanges:
-    """Reloads the files in a thread. Raises BadInput with file and fault; the catalog is unchanged then."""
-    try:
-        changes = await asyncio.to_thread(catalog.reload)
-    except PipelineError as error:
-        raise BadInput(f"{error}. The pipelines stay as they were; put the file right and ask again.") from error
-    logger.info("pipelines read again", extra=changes.model_dump())
-    return changes

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gateway.backends import wire
 from gateway.backends.failures import BackendFailed, as_problem, not_held
-from gateway.backends.service_timings import collected_parts
+from gateway.backends.replica import collected_parts
 from gateway.search.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
 from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
 from services.contracts.base import DEEPEST

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gateway.backends import wire
 from gateway.backends.failures import BackendFailed, not_held
-from gateway.backends.service_timings import collected_parts
+from gateway.backends.replica import collected_parts
 from gateway.search.admission import search_cost
 from gateway.search.explaining import explaining_share
 from gateway.search.plan import WalkPlan

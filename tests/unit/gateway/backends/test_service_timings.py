@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.backends.service_timings import MOST_CHARACTERS, MOST_PARTS, collected_parts, parse_parts, record_parts
+from gateway.backends.replica import MOST_CHARACTERS, MOST_PARTS, collected_parts, parse_parts, record_parts
 
 
 def answer(header: str) -> dict[str, str]:
