@@ -194,18 +194,6 @@ async def test_what_is_filled_in_part_is_not_published_without_a_fill(
         assert (await published(stack)).json()["documents"] == 40
 
 
-async def test_a_fill_does_not_join_a_publish_without_one(tmp_path: Path) -> None:
-    async with real_stack(tmp_path, refresh_s=0.05) as stack:
-        await stack.load()
-        await stack.begin(**BUILD, new_generation=True)
-        assert (await stack.send([{"id": "d01", "text": "word 1"}], **BUILD)).json()["complete"]
-        stack.ways["dense"].hold = (b"/c@2/finish", asyncio.Event())
-        soon = {"x-deadline-ms": "600"}
-        assert (await stack.client.post(PUBLISH, json=BUILD, headers=soon)).status_code == 202
-        filled = await stack.client.post(PUBLISH, json={**BUILD, "fill": True}, headers=soon)
-        assert (filled.status_code, "without `fill` is under way" in filled.text) == (409, True)
-
-
 async def test_what_was_sent_to_a_build_or_deleted_from_it_stays_when_it_is_filled(tmp_path: Path) -> None:
     async with real_stack(tmp_path, refresh_s=0.05) as stack:
         await stack.load()
@@ -221,15 +209,6 @@ async def test_what_was_sent_to_a_build_or_deleted_from_it_stays_when_it_is_fill
         assert (answer.status_code, answer.json()["documents"]) == (200, 39), answer.text
         held = await stack.texts(["d00", "d01", "d02", "d03", "mine"])
         assert held == {"d00": "word 0", "d01": "newer", "mine": "word"}
-
-
-async def test_a_repeated_publish_of_a_filled_build_answers_as_the_first(tmp_path: Path) -> None:
-    async with real_stack(tmp_path, refresh_s=0.05) as stack:
-        await stack.load()
-        await stack.begin(**BUILD, new_generation=True)
-        first = await published(stack)
-        again = await published(stack)
-        assert (again.status_code, again.json()) == (200, first.json()), again.text
 
 
 async def test_a_publish_of_a_filled_build_that_one_service_missed_goes_on_when_it_is_repeated(tmp_path: Path) -> None:

@@ -78,7 +78,6 @@ async def test_each_list_shows_scores_places_times_and_stages(stack: Stack) -> N
     assert "rerank rerank backend reranker, top 100, weight 0.3, on_failure skip" in text
     assert re.search(r"Stage or part ms bm25 \d+\.\d", text)
     assert "Generation demo@1" in text
-    assert "Which list is better?" not in text
 
 
 async def test_what_was_degraded_is_said_above_the_list(stack: Stack) -> None:
@@ -137,27 +136,12 @@ async def test_an_unknown_collection_is_said_on_the_page_with_its_status(stack: 
     assert text.count("404 Unknown collection. There is no collection 'nope'; ") == 1
 
 
-async def test_a_query_that_is_refused_is_said_on_the_page_with_its_status(stack: Stack) -> None:
-    answer = await page(stack, query=" ", collection="demo")
-    assert answer.status_code == 422
-    assert "422 Bad input. query: must not be empty or only white space" in Elements(answer.text).text
-
-
 async def test_one_list_is_shown_although_the_other_has_a_problem(stack: Stack) -> None:
     stack.wires["dense"].fault = "refused"
     answer = await page(stack, query="fruit", collection="demo", left="bm25", right="dense")
     assert answer.status_code == 200
     assert "503 Unavailable." in Elements(answer.text).text
     assert "Apple" in titles(answer.text)
-    assert "Which list is better?" not in answer.text
-
-
-async def test_two_different_problems_are_both_shown(stack: Stack) -> None:
-    answer = await page(stack, query="fruit", collection="demo", left="nope", right="also-nope")
-    assert answer.status_code == 404
-    text = Elements(answer.text).text
-    assert "There is no pipeline 'nope'" in text
-    assert "There is no pipeline 'also-nope'" in text
 
 
 async def test_an_overloaded_gateway_says_so_on_the_page() -> None:
