@@ -71,7 +71,6 @@ class EdgeEngine:
         there = await self._held.begin(wanted)
         refuse_other_stamp(generation, there.stamp, stamp)
         refuse_other_build(generation, there.build, build)
-        await self._held.held(generation).add_backends(declaration)
         return await self.state(generation)
 
     async def states(self) -> tuple[CollectionState, ...]:

@@ -98,7 +98,7 @@ class ElasticsearchEngine:
         held = await self._indices.create(generation, index_body(wanted, self._counts))
         refuse_other_stamp(generation, held.meta.stamp, stamp_beside(held.meta.stamp, declaration))
         refuse_other_build(generation, held.meta.build, build)
-        return await self._state(await self._indices.add_backends(held, declaration))
+        return await self._state(held)
 
     async def states(self) -> tuple[CollectionState, ...]:
         """Reads all states in three requests."""

@@ -15,7 +15,6 @@ from uuid import UUID
 import qdrant_edge as edge
 
 from services.chassis.errors import ProblemError, UnknownCollection
-from services.contracts.collections import CollectionDeclaration
 from services.contracts.content_digest import ContentDigest
 from services.contracts.scored import Ranking, paired
 from services.files.regular_file import read_regular
@@ -35,7 +34,6 @@ from services.storage.edge_files import (
     replace_file,
     sync_folder,
 )
-from services.storage.generation_checks import with_more_backends
 
 # Ids of a generation above which they are forgotten before a search: reading them again costs that search what its
 # first one cost.
@@ -264,11 +262,6 @@ class EdgeGeneration:
 
         await self._run(keep)
         return counted
-
-    async def add_backends(self, wanted: CollectionDeclaration) -> None:
-        """Records the backends of a declaration that the recorded one lacks."""
-        if (more := with_more_backends(self.record.declaration, wanted)) is not None:
-            await self._run(lambda: self._update_record(declaration=more))
 
     async def published(self, at: float, number: int) -> None:
         """Records the time of publication (Unix seconds) and its number."""

@@ -59,16 +59,5 @@ def refuse_other_declaration(generation: str, there: CollectionDeclaration, want
         )
 
 
-def with_more_backends(there: CollectionDeclaration, wanted: CollectionDeclaration) -> CollectionDeclaration | None:
-    """Returns the declaration of a generation with the backends that another one of it adds; None if it adds none.
-
-    A generation's backends only grow, so the order of two additions does not matter.
-    """
-    names = {*(there.backends or ()), *(wanted.backends or ())}
-    if names.issubset(there.backends or ()):
-        return None
-    return there.model_copy(update={"backends": tuple(sorted(names))})
-
-
 def _listed(stamp: Mapping[str, str], keys: list[str], sign: str) -> str:
     return ", ".join(f"{key}{sign}{stamp.get(key, '(none)') or '(empty)'}" for key in keys)

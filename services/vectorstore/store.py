@@ -148,8 +148,7 @@ class VectorStore(Protocol):
         ...
 
     async def create(self, spec: GenerationSpec) -> None:
-        """Creates an empty generation. To one that exists with the same spec it adds the backends of its declaration
-        that the stored one lacks."""
+        """Creates an empty generation, or finds the one that exists with the same spec but for the backends."""
         ...
 
     async def spec(self, generation: str) -> GenerationSpec:

@@ -142,7 +142,6 @@ class ElasticsearchStore:
         )
         held = await self._indices.create(spec.generation, _index_body(meta, self._quantisation))
         refuse_other_spec(_spec_of(held), spec)
-        await self._indices.add_backends(held, spec.declaration)
 
     async def spec(self, generation: str) -> GenerationSpec:
         """Returns the spec, from the index' `_meta`, read at most a second ago."""

@@ -19,7 +19,7 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.generations import in_order, is_generation, name_of
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored
-from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more, with_more_backends
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.point_ids import point_id
 from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions, next_publication
@@ -139,12 +139,6 @@ class QdrantStore:
                 "it, or set another prefix (a setting such as DENSE_PREFIX)."
             ) from error
         refuse_other_spec(there, spec)
-        if (more := with_more_backends(there.declaration, spec.declaration)) is not None:
-            async with self._within(spec.generation, writes=True) as seconds:
-                await self._writing.update_collection(
-                    collection, metadata={"declaration": more.model_dump_json()}, timeout=seconds
-                )
-            self._specs.pop(spec.generation, None)
         # Also for a collection that exists: an earlier creation may have stopped before its indexes were made.
         for field, kind in spec.declaration.metadata.items():
             async with self._within(spec.generation, writes=True):

@@ -73,20 +73,6 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         with pytest.raises(StampMismatch):
             await engine.begin("notes@1", other)
 
-    async def test_backends_are_added_to_a_declaration_and_never_taken_away(self, engine: LexicalEngine) -> None:
-        await engine.begin("notes@1", ALL_PRESETS)
-        three = ("dense", "lexical", "sparse")
-        for wanted, held in (
-            (None, None),
-            (three[:2], three[:2]),
-            (three[2:], three),
-            (three[:1], three),
-            (None, three),
-        ):
-            state = await engine.begin("notes@1", ALL_PRESETS.model_copy(update={"backends": wanted}))
-            assert state.declaration.backends == held
-        assert (await engine.state("notes@1")).declaration.backends == held
-
     async def test_what_another_version_made_is_not_opened(self, engine: LexicalEngine, opener: EngineOpener) -> None:
         generation = await filled(engine, documents(NOTES))
         engine = await opener.change_stamp(engine, generation)

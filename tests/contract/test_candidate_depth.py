@@ -175,12 +175,6 @@ async def test_an_exact_vector_leg_is_searched_once(stack: Stack) -> None:
     assert [(asked.top, asked.exact) for asked in stack.dense.asked] == [(1_000, True)]
 
 
-async def test_hits_beneath_the_candidates_keep_scores_that_are_low_enough(stack: Stack) -> None:
-    deep = (await stack.search("fruit trees", pipeline(retrieve("dense")))).json()
-    short = (await stack.search("fruit trees", pipeline(retrieve("dense", top=2)))).json()
-    assert short["hits"] == deep["hits"]
-
-
 async def test_only_candidates_are_re_ranked_and_they_stay_above_what_follows(stack: Stack) -> None:
     first = retrieve("dense", top=3)
     candidates = ids((await stack.search("fruit trees", pipeline(first), top=3)).json())

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backends import budget
 from gateway.collections import publishing
 from tests.support.real_stack import RealStack, numbered, real_stack
 
@@ -109,10 +108,6 @@ async def test_a_gateway_that_ends_cancels_its_publications(tmp_path: Path) -> N
             stack.ways["dense"].hold = (b"/finish", asyncio.Event())
             assert (await publish(stack))[0] == 202
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "publish"]
-
-
-def test_no_call_of_a_publication_has_more_time_than_a_service_allows() -> None:
-    assert budget.CALL_S == 120
 
 
 async def test_a_collection_that_is_begun_again_has_no_publication_of_the_removed_one(built: RealStack) -> None:

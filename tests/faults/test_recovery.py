@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from gateway.backends.sockets import SocketEndpoints
+from gateway.app import SocketEndpoints
 from tests.support import replicas
 from tests.support.backends import opened_stack
 from tests.support.replicas import (

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.backends.sockets import SocketEndpoints
+from gateway.app import SocketEndpoints
 from tests.support.replicas import (
     CALLERS,
     DEADLINE_S,

@@ -66,15 +66,6 @@ class CollectionDeclaration(Answer):
     expansions: dict[str, str] = {}
 
 
-class Addition(Answer):
-    """A backend that the live generation is being added to; `problem`: why filling it has ended."""
-
-    backend: str
-    documents: int
-    of: int
-    problem: str | None = None
-
-
 class CollectionBegun(Answer):
     """A generation to send documents to; with a `build`, documents and publish name it."""
 
@@ -83,7 +74,6 @@ class CollectionBegun(Answer):
     created: bool
     live: str | None
     build: str | None = None
-    adding: tuple[Addition, ...] = ()
 
 
 class VectorState(Answer):
@@ -148,7 +138,6 @@ class CollectionView(Answer):
     building: str | None
     previous: str | None = None
     backends: tuple[BackendState, ...]
-    adding: tuple[Addition, ...] = ()
     publishing: tuple[PublishJob, ...] = ()
 
 

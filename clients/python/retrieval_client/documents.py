@@ -75,13 +75,10 @@ class Expansions(Answer):
 
 
 class DocumentVector(Answer):
-    """A document's vector by the model of this name: `dense`, or `terms` and their `weights`, or `tokens`."""
+    """A document's dense vector by the model of this name."""
 
     model: str
-    dense: tuple[float, ...] | None = None
-    terms: tuple[int, ...] | None = None
-    weights: tuple[float, ...] | None = None
-    tokens: tuple[tuple[float, ...], ...] | None = None
+    dense: tuple[float, ...]
 
 
 class Document(Answer):
@@ -95,7 +92,7 @@ class Document(Answer):
 
 
 class DocumentWithVectors(Document):
-    """A document with its vectors by backend."""
+    """A document with its dense vectors by backend."""
 
     vectors: dict[str, DocumentVector] = {}
 

@@ -36,7 +36,7 @@ from services.storage.elasticsearch.errors import (
     elasticsearch_errors,
     unknown_collection,
 )
-from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more, with_more_backends
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.write_order import next_publication
 
 # The source goes without it, where it would take four times the space.
@@ -203,15 +203,6 @@ class GenerationIndices(Generic[Meta]):
             raise Conflict(
                 f"The index {index} is there and not ours (or another release made it); {PREFIXES}, or remove it."
             ) from error
-
-    async def add_backends(
-        self, held: HeldGeneration[Meta], declaration: CollectionDeclaration
-    ) -> HeldGeneration[Meta]:
-        """Adds the backends of a declaration that the stored one lacks; returns the generation as it is then."""
-        if (more := with_more_backends(held.declaration, declaration)) is None:
-            return held
-        await self._keep(held, {"declaration": more.model_dump(mode="json")})
-        return await self.held(held.generation)
 
     async def known(self, generation: str) -> HeldGeneration[Meta]:
         """Returns a generation, read at most a second ago."""
