@@ -121,12 +121,6 @@ class SearchingSuite:
             rankings.add(tuple(actual))
         assert len(rankings) > 1
 
-    async def test_the_first_preset_is_the_default(self, engine: LexicalEngine) -> None:
-        declaration = CollectionDeclaration(presets=("anserini-flat", "beir"))
-        generation = await filled(engine, documents(NOTES), declaration)
-        default = await scores(engine, generation, "brake cable")
-        assert default == await scores(engine, generation, "brake cable", preset="anserini-flat")
-        assert default != await scores(engine, generation, "brake cable", preset="beir")
 
     async def test_a_flat_preset_reads_title_and_text_as_one(self, engine: LexicalEngine) -> None:
         held = {"a": "brake pad squeals", "b": "wheel wobbles"}
