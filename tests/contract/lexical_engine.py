@@ -307,13 +307,6 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         assert await found(engine, generation, "wobbles") == ["n6"]
         assert (await engine.state(generation)).documents == 5
 
-    async def test_an_empty_text_is_kept_and_never_a_hit(self, engine: LexicalEngine) -> None:
-        generation = await filled(engine, [Document(id="empty"), *documents(NOTES)])
-        assert (await engine.state(generation)).documents == 6
-        assert (await engine.get(generation, ["empty"])).documents == (Document(id="empty"),)
-        for preset in ("beir", "anserini-flat", "anserini-multifield"):
-            assert "empty" not in await found(engine, generation, "brake cable wheel", preset=preset)
-
     async def test_ids_of_512_bytes_are_told_apart(self, engine: LexicalEngine) -> None:
         one, two = "é" * 256, "é" * 255 + "ö"
         generation = await filled(engine, documents({one: "brake pad", two: "brake"}))

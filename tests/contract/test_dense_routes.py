@@ -56,27 +56,6 @@ def ids(answer: httpx.Response) -> list[str]:
     return [hit["id"] for hit in answer.json()["hits"]]
 
 
-async def test_a_generation_begins_empty_and_says_what_made_it(dense: httpx.AsyncClient) -> None:
-    answer = await dense.put("/v1/collections/notes@1", json=DECLARATION)
-    state = answer.json()
-    assert answer.status_code == 200
-    assert (state["generation"], state["published"], state["documents"]) == ("notes@1", False, 0)
-    assert state["vectors"] == {"vectors": 0, "indexed": 0}
-    assert state["stamp"]["model"] == "hashing"
-    assert state["declaration"] == DECLARATION
-
-
-async def test_documents_are_found_by_what_they_say(notes: httpx.AsyncClient) -> None:
-    answer = await search(notes)
-    assert answer.json()["generation"] == "notes@1"
-    assert ids(answer)[0] == "a"
-    assert len(ids(answer)) == 3
-
-
-async def test_sending_everything_again_encodes_nothing(notes: httpx.AsyncClient) -> None:
-    assert await index(notes) == {"indexed": 0, "unchanged": 3, "errors": [], "encoded": 0}
-
-
 async def test_only_changed_passages_are_encoded(notes: httpx.AsyncClient) -> None:
     moved = {**DOCUMENTS[0], "metadata": {"topic": "brakes"}}
     changed = {**DOCUMENTS[1], "text": "bleed the front brake"}
@@ -174,7 +153,3 @@ async def test_a_query_that_comes_again_is_answered_from_the_cache_and_the_answe
     assert first.json() == again.json() == fresh.json()
     assert 'cached_results_total{outcome="hit"} 3.0' in metrics
     assert 'cached_results_total{outcome="miss"} 3.0' in metrics
-
-
-async def test_without_the_setting_no_query_is_cached(notes: httpx.AsyncClient) -> None:
-    assert [(await search(notes)).headers.get("x-cached-results") for _ in range(2)] == [None, None]

@@ -18,7 +18,7 @@ from services.storage.elasticsearch.client import ElasticsearchClients
 from services.vectorservice.compose import open_store
 from services.vectorstore.representation import Dense, Sparse
 from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
-from services.vectorstore.store_elasticsearch import MOST_CANDIDATES, ElasticsearchStore
+from services.vectorstore.store_elasticsearch import ElasticsearchStore
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
 from tests.support.two_writers import assert_the_newest_write_of_each_id_stays
@@ -155,20 +155,6 @@ async def test_a_build_is_one_graph_once_it_is_finished_and_depth_changes_no_fir
     await assert_depth_changes_no_first_hit(store, "wide@1", queries)
     narrow, broad = [await found_share(store, "wide@1", queries, beam) for beam in (26, 1_500)]
     assert narrow < 0.99 < broad
-
-
-async def test_a_search_deeper_than_the_server_allows_returns_what_it_allows(notes: VectorStore) -> None:
-    await notes.upsert("notes@1", random_points(20))
-    query = VectorQuery(axis(1.0), top=MOST_CANDIDATES, beam=MOST_CANDIDATES)
-    assert len(await notes.search("notes@1", query)) == 20
-
-
-async def test_writes_to_a_published_generation_are_searchable_at_once(notes: VectorStore) -> None:
-    await notes.publish("notes@1")
-    await notes.upsert("notes@1", [point("a", axis(1.0)), point("b", axis(1.0))])
-    assert await found(notes) == ["a", "b"]
-    await notes.delete("notes@1", ["a"])
-    assert await found(notes) == ["b"]
 
 
 async def test_another_replica_sees_writes_and_publications(notes: VectorStore, settings: DenseSettings) -> None:

@@ -30,7 +30,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.server.tls import Certificate
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.trust import caller_context
-from services.files.regular_file import open_lock, open_regular, read_regular
+from services.files.regular_file import open_lock, read_regular
 from services.inference.digests import file_sha256
 from services.inference.profiles import ModelError, load_profiles
 from services.inference.session import read_config
@@ -88,16 +88,6 @@ def test_what_is_no_file_is_refused_at_once_and_named(tmp_path: Path, kind: str)
     error = raised_within(lambda: read_regular(path))
     assert isinstance(error, OSError)
     assert (error.filename, said in (error.strerror or "")) == (str(path), True)
-
-
-def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"content")
-    (tmp_path / "link").symlink_to("file")
-    assert read_regular(tmp_path / "link", 7) == b"content"
-    with open_regular(tmp_path / "link") as file:
-        assert not os.get_inheritable(file.fileno())
-    with pytest.raises(OSError, match="6 bytes"):
-        read_regular(tmp_path / "link", 6)
 
 
 def _pair(path: Path) -> Certificate:

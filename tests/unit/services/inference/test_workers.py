@@ -191,34 +191,12 @@ async def test_a_full_queue_refuses_at_once_and_accepts_again_later(one, gate):
     assert await one.run([lambda: "again"]) == ["again"]
 
 
-async def test_a_waiting_large_request_does_not_refuse_a_small_one(one, gate):
-    first = await occupied(one, gate)
-    large = asyncio.create_task(one.run([lambda: None] * 500))
-    await asyncio.sleep(0)
-    small = asyncio.create_task(one.run([lambda: "small"] * 5))
-    gate.set()
-    assert await small == ["small"] * 5
-    await asyncio.gather(first, large)
-
-
 async def test_a_deadline_ends_a_request_while_a_batch_still_runs(one, gate):
     start = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="1 of 3"):
         await one.run([lambda: None, lambda: gate.wait(5), lambda: None], Deadline.after_ms(100))
     assert time.monotonic() - start < 4
     gate.set()
-
-
-async def test_a_task_whose_deadline_passed_in_the_queue_never_runs(one, gate):
-    done: list[str] = []
-    first = await occupied(one, gate)
-    with pytest.raises(DeadlineExceeded):
-        await one.run([lambda: done.append("late")], Deadline.after_ms(50))
-    gate.set()
-    await first
-    await one.run([lambda: None])
-    assert done == []
-    assert one.pending == 0
 
 
 async def test_a_thousand_random_cancellations_leave_the_queues_empty():
@@ -284,16 +262,6 @@ async def test_every_thread_calls_on_idle_once_after_the_idle_time():
         assert sorted(idle_calls) == ["inference-0", "inference-1"]
     finally:
         workers.close()
-
-
-async def test_on_idle_is_not_called_after_an_urgent_task_or_on_closing():
-    idle_calls: list[str] = []
-    workers = Workers(1, urgent_threads=1, on_idle=lambda: idle_calls.append("idle"), idle_s=0.5)
-    await workers.run([lambda: None] * 4, urgent=True)
-    await asyncio.sleep(1.0)
-    await workers.run([lambda: None])
-    workers.close()
-    assert idle_calls == []
 
 
 async def test_a_failing_on_idle_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
