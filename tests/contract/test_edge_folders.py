@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.errors import BadInput, Conflict, DamagedCollection, UnknownCollection
+from services.chassis.errors import BadInput, Conflict, DamagedCollection
 from services.contracts.collections import CollectionDeclaration
 from services.storage.edge_child import copy
 from services.storage.edge_directory import EdgeLimits
@@ -278,25 +278,6 @@ async def test_generations_and_fields_have_quotas_that_say_what_to_remove(kind: 
             await subject.begin("c@3")
         await subject.drop("c@1")
         await subject.begin("c@3")
-
-
-async def test_the_fields_of_all_generations_have_a_quota(
-    kind: str, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("services.storage.edge_directory.MOST_FIELDS_IN_ALL", 3)
-    two = CollectionDeclaration(metadata={"a": "keyword", "b": "keyword"})
-    async with opened(kind, directory) as subject:
-        await subject.begin("c@1", two)
-        with pytest.raises(Conflict, match=r"\b2 fields.* 3 "):
-            await subject.begin("c@2", two)
-        await subject.drop("c@1")
-        await subject.begin("c@2", two)
-
-
-async def test_a_missing_generation_is_unknown(kind: str, directory: Path) -> None:
-    async with opened(kind, directory) as subject:
-        with pytest.raises(UnknownCollection):
-            await subject.found("c@1")
 
 
 async def test_the_directory_of_the_other_service_is_refused_and_left_alone_until_it_is_empty(

@@ -101,16 +101,6 @@ async def test_all_candidates_of_the_codes_are_scored_again_at_every_depth(top: 
     await sent.store.close()
 
 
-async def test_an_exact_search_reads_no_codes() -> None:
-    sent = Sent(QdrantParameters(quantisation="int8"))
-    await sent.store.create(SPEC)
-    await sent.store.upsert(SPEC.generation, [point("a", axis(1.0))])
-    await sent.store.search(SPEC.generation, VectorQuery(axis(1.0), top=1, exact=True))
-    await sent.store.scores(SPEC.generation, ["a"], axis(1.0))
-    assert [(params.exact, params.quantization) for params in sent.state.searches] == [(True, None)] * 2
-    await sent.store.close()
-
-
 def lopsided(count: int) -> list[str]:
     """Ids of which the double keeps all in one of two shards."""
     ids = (f"d{one:05}" for one in range(10 * count))

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from qdrant_client import AsyncQdrantClient
 
-from services.chassis.errors import Unavailable, UpstreamFailed
+from services.chassis.errors import UpstreamFailed
 from services.vectorstore.qdrant_connection import QdrantClients
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.support.qdrant_double import qdrant_double
@@ -80,24 +80,3 @@ async def test_a_server_without_a_version_is_refused_and_nothing_is_raised(
     ready = await store.ready()
     assert not ready.ok
     assert "gives no version" in ready.detail
-
-
-async def test_a_server_that_is_away_is_unavailable_until_it_is_back() -> None:
-    away = False
-    double = httpx.ASGITransport(app=qdrant_double())
-
-    class Cable(httpx.AsyncBaseTransport):
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            if away:
-                raise httpx.ConnectError("refused", request=request)
-            return await double.handle_async_request(request)
-
-    store = store_over(Cable())
-    await store.create(SPEC)
-    away = True
-    with pytest.raises(Unavailable):
-        await store.upsert("notes@1", [point("a", axis(1.0))])
-    assert not (await store.ready()).ok
-    away = False
-    await store.upsert("notes@1", [point("a", axis(1.0))])
-    await store.close()

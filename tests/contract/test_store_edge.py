@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,7 +22,6 @@ from tests.contract.vector_store import VectorStoreSuite
 from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
 from tests.support.vectors import COSINE, SAMPLES, SPEC, Sample, axis, drawn, point, random_points, same, unit_rows
 
-ROOT = Path(__file__).resolve().parents[2]
 WIDE = replace(SPEC, generation="wide@1", representation=Dense(384), declaration=CollectionDeclaration())
 
 
@@ -151,36 +149,6 @@ async def test_a_second_process_is_told_in_one_sentence(tmp_path: Path) -> None:
     async with opened(tmp_path):
         with pytest.raises(Unavailable):
             EdgeStore(tmp_path)
-
-
-WRITER = """
-import asyncio, sys
-from pathlib import Path
-from services.vectorstore.store_edge import EdgeStore
-from tests.support.vectors import SPEC, random_points
-async def write():
-    store = EdgeStore(Path(sys.argv[1]))
-    await store.create(SPEC)
-    for start in range(0, 3000, 10):
-        await store.upsert("notes@1", random_points(3000)[start:start + 10])
-        print(start + 10, flush=True)
-asyncio.run(write())
-"""
-
-
-async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WRITER, str(tmp_path), cwd=ROOT, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    acknowledged = [int(await process.stdout.readline()) for _ in range(12)]
-    process.kill()
-    acknowledged += [int(line) for line in (await process.stdout.read()).split()]
-    await process.wait()
-    async with opened(tmp_path) as store:
-        assert acknowledged[-1] <= (await store.counts("notes@1")).documents < 3000
-        held = await store.stored("notes@1", [one.id for one in random_points(acknowledged[-1])], vectors=False)
-        assert len(held) == acknowledged[-1]
 
 
 @pytest.fixture

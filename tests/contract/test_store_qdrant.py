@@ -128,20 +128,6 @@ async def test_token_vectors_are_sent_in_requests_that_a_server_takes() -> None:
     await store.close()
 
 
-async def test_two_prefixes_share_a_server_without_meeting() -> None:
-    client = AsyncQdrantClient(location=":memory:")
-    mine, theirs = (
-        QdrantStore(QdrantClients(client, client), prefix="dense."),
-        QdrantStore(QdrantClients(client, client), prefix="other."),
-    )
-    await mine.create(SPEC)
-    await mine.publish("notes@1")
-    assert (await theirs.generations(), await theirs.published()) == ((), {})
-    with pytest.raises(UnknownCollection):
-        await theirs.spec("notes@1")
-    await client.close()
-
-
 async def test_a_collection_of_others_is_refused() -> None:
     client = AsyncQdrantClient(location=":memory:")
     vectors = models.VectorParams(size=8, distance=models.Distance.DOT)
@@ -270,16 +256,6 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once() -> None:
     # Callers read the first, and anybody /readyz: neither is told where the store is.
     assert [detail for detail in (raised.value.detail, ready.detail) if str(port) in detail] == []
     await store.close()
-
-
-async def test_an_answer_that_is_no_http_is_a_failure() -> None:
-    server = await listening(b"220 mail.example ESMTP\r\n")
-    store = connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}"))
-    with pytest.raises(ProblemError) as raised:
-        await store.spec("notes@1")
-    assert raised.value.status in (502, 503)
-    await store.close()
-    server.close()
 
 
 async def test_the_key_goes_out_as_a_header_and_connections_are_kept() -> None:

@@ -1,6 +1,5 @@
 """Collections of others on the same Qdrant server: whatever they are called, they are ignored, and never touched."""
 
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -8,7 +7,6 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 
 from services.chassis.errors import Conflict, UnknownCollection
-from services.vectorservice.collections import states
 from services.vectorstore.qdrant_connection import QdrantClients
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
@@ -35,13 +33,6 @@ async def shared() -> AsyncIterator[AsyncQdrantClient]:
         await client.create_collection(name, vectors_config=VECTORS, metadata=metadata)
     yield client
     await client.close()
-
-
-async def test_collections_of_others_are_not_listed_and_the_listing_stands(shared: AsyncQdrantClient) -> None:
-    store = QdrantStore(QdrantClients(shared, shared), prefix="dense.")
-    await store.create(SPEC)
-    assert await store.generations() == ("notes@1",)
-    assert [state.generation for state in (await states(store, time.time)).collections] == ["notes@1"]
 
 
 @pytest.mark.parametrize("taken", ["theirs@1", "other@1", "broken@1", "later@1", "unknown@1"])

@@ -54,7 +54,3 @@ def test_breaking_runs_keeps_every_character_and_leaves_no_overlong_run(text: st
     assert not has_overlong_run(safe)
     assert safe.replace("\u034f", "") == text
     assert safe == text or has_overlong_run(text)
-
-
-def test_characters_beyond_the_first_two_planes_do_not_combine() -> None:
-    assert not any(unicodedata.combining(chr(point)) for point in range(0x20000, 0x110000))

@@ -37,11 +37,6 @@ def test_rows_are_padded_and_the_padding_is_masked(tmp_path):
     assert session.run(rows).tolist() == [[6.0], [4.0]]
 
 
-def test_a_session_has_the_sha256_of_its_weights(tmp_path):
-    session = Session(tiny_encoder(tmp_path, ids_as_hidden()), tmp_path)
-    assert session.weights_sha256 == file_sha256(tmp_path / "model.onnx")
-
-
 def test_concurrent_calls_give_the_results_of_single_ones():
     folder = fetched(ENCODER)
     session = Session(load_encoder(MODELS_FILE, ENCODER), folder)
@@ -75,12 +70,6 @@ def test_a_missing_file_is_named(tmp_path):
     (tmp_path / "config.json").unlink()
     with pytest.raises(ModelError, match=r"config\.json"):
         Session(profile, tmp_path)
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    profile = tiny_encoder(tmp_path / "there", ids_as_hidden())
-    with pytest.raises(ModelError, match="elsewhere"):
-        Session(profile, tmp_path / "elsewhere")
 
 
 def test_a_graph_of_another_family_is_refused_by_its_inputs(tmp_path):
