@@ -139,26 +139,10 @@ async def test_candidates_are_what_every_stage_gave_with_the_scores_of_the_model
     assert body["hits"][0]["stages"]["fuse"]["rank"] == 1 + fused.index(body["hits"][0]["id"])
 
 
-async def test_candidates_of_a_lone_retrieve_are_as_many_as_its_pipeline_says(stack: Stack) -> None:
-    alone = inline({**RETRIEVES[1], "top": 3})
-    body = (await stack.search("fruit trees", alone, top=1, explain="candidates")).json()
-    assert len(body["candidates"]["dense"]["ranking"]) == 3
-    assert "candidates" not in (await stack.search("fruit trees", alone, top=1, explain=True)).json()
-
-
 async def test_filter_and_excluded_ids_reach_every_leg(stack: Stack) -> None:
     fruit = {"all": [{"field": "kind", "op": "eq", "value": "fruit"}]}
     body = (await stack.search("fruit trees", "hybrid", filter=fruit, exclude_ids=["banana"])).json()
     assert ids(body) == ["apple"]
-
-
-async def test_candidates_below_the_reranked_ones_keep_their_order_beneath_them(stack: Stack) -> None:
-    first = {"kind": "retrieve", "backend": "dense"}
-    before = ids((await stack.search("fruit trees", "dense")).json())
-    body = (await stack.search("fruit trees", inline(first, {"kind": "rerank", "top": 2}))).json()
-    assert ids(body)[2:] == before[2:]
-    scores = [hit["score"] for hit in body["hits"]]
-    assert scores == sorted(scores, reverse=True)
 
 
 @pytest.mark.parametrize(("fault", "reason"), FAULTS)

@@ -92,17 +92,6 @@ async def test_repeating_a_publish_raises_no_number_and_a_restart_keeps_all(tmp_
         assert await numbers(stack, "lexical") == await numbers(stack, "dense") == {"c@1": 3, "c@2": 2}
 
 
-async def test_a_publish_that_one_service_missed_gets_the_same_number_when_repeated(tmp_path: Path) -> None:
-    async with real_stack(tmp_path) as stack:
-        await publish(stack, "first")
-        obstacle = tmp_path / "dense" / ".published.json.new"
-        obstacle.mkdir()
-        assert (await publish(stack, "second")).status_code >= 500
-        obstacle.rmdir()
-        assert (await stack.post("/publish", build="second")).is_success
-        assert await numbers(stack, "lexical") == await numbers(stack, "dense") == {"c@1": 1, "c@2": 2}
-
-
 async def test_a_rollback_after_a_publish_that_one_service_missed_goes_to_the_last_one_that_succeeded(
     tmp_path: Path,
 ) -> None:

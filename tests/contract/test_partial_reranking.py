@@ -43,12 +43,6 @@ async def test_what_was_scored_comes_first_the_rest_in_retrieval_order_and_the_a
     assert scores == sorted(scores, reverse=True)
 
 
-async def test_those_that_were_scored_are_in_the_order_of_a_pipeline_that_asks_for_no_more(many: Stack) -> None:
-    asked = ids((await many.search("fruit trees", inline(FIRST, {**RERANK, "top": 16}), top=20)).json())
-    many.reranker.most = 16
-    assert ids((await many.search("fruit trees", inline(FIRST, RERANK), top=20)).json()) == asked
-
-
 @pytest.mark.parametrize(("documents", "most"), [(MANY, 14), (DOCUMENTS, 4)])
 async def test_too_few_scores_to_make_a_ranking_better_change_nothing(
     documents: list[dict[str, object]], most: int

@@ -11,7 +11,7 @@ import pytest
 from gateway.app import build_app
 from gateway.search.plan import PipelineError
 from gateway.settings import GatewaySettings
-from tests.support.backends import Stack, StoreStub, opened_stack
+from tests.support.backends import Stack, opened_stack
 
 BM25 = "name: bm25\nstages: [{kind: retrieve, backend: lexical}]\n"
 NEW = "name: new\nstages: [{kind: retrieve, backend: dense}]\n"
@@ -77,13 +77,6 @@ async def test_a_pipeline_over_a_service_that_is_not_there_is_refused_by_what_it
             assert "needs the backends 'sparse' and 'late_interaction'" in detail
             assert "SYSTEMS=sparse,late_interaction" in detail
     assert "pipeline 'learned' is not served: it needs the backend 'sparse'" in caplog.text
-
-
-async def test_a_pipeline_over_a_service_that_is_there_is_served(files: Path) -> None:
-    (files / "learned.yaml").write_text(LEARNED)
-    async with opened_stack(pipelines=files, stores={"sparse": StoreStub("sparse")}) as stack:
-        answer = await stack.search("fruit trees", "learned")
-        assert (answer.status_code, bool(answer.json()["hits"])) == (200, True)
 
 
 @pytest.mark.parametrize(

@@ -123,12 +123,6 @@ async def test_a_page_may_load_the_files_of_the_gateway_alone(stack: Stack, path
             assert loaded.content
 
 
-async def test_an_unknown_file_of_the_page_is_a_problem_that_names_those_that_are_there(stack: Stack) -> None:
-    answer = await stack.client.get("/page/search.html")
-    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
-    assert "page.css, icon.svg" in answer.json()["detail"]
-
-
 async def test_an_unknown_collection_is_said_on_the_page_with_its_status(stack: Stack) -> None:
     answer = await page(stack, query="fruit", collection="nope", left="bm25", right="dense")
     assert answer.status_code == 404
@@ -224,13 +218,6 @@ async def test_without_the_page_there_are_no_routes_of_it() -> None:
             answer = await stack.client.get(path)
             assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
         assert (await stack.search("fruit", "bm25")).status_code == 200
-
-
-async def test_a_gateway_without_collections_says_so() -> None:
-    async with opened_stack(ingested=False) as stack:
-        answer = await page(stack)
-    assert answer.status_code == 200
-    assert "No collection is known yet: none is published" in answer.text
 
 
 async def test_the_list_of_routes_has_every_route_of_the_api(stack: Stack) -> None:

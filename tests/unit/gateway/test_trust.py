@@ -153,14 +153,6 @@ def test_a_token_travels_unencrypted_to_loopback_and_trusted_hosts_alone(
     assert TOKEN not in str(refused.value)
 
 
-def test_a_password_in_the_url_of_a_backend_is_refused_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    url = "https://someone:hunter2@lexical.example"
-    monkeypatch.setenv("GATEWAY_BACKENDS", json.dumps({"lexical": {"family": "lexical", "url": url}}))
-    with pytest.raises(BadSettings, match=r"^GATEWAY_BACKENDS\.lexical\.url: ") as refused:
-        read_settings(GatewaySettings)
-    assert "hunter2" not in str(refused.value)
-
-
 def test_an_authority_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="STACK_CA_FILE"):
         build_app(settings_for("https://lexical:8001", ca_file=tmp_path / "none.pem"))

@@ -146,13 +146,6 @@ def test_versions_rise_whatever_the_clock_does() -> None:
     assert [clock.next() for _ in range(4)] == [10_000_000, 10_000_001, 10_000_002, 11_000_000]
 
 
-def test_a_clock_that_is_behind_continues_above_the_version_it_was_advanced_to() -> None:
-    clock = WriteClock(lambda: 10.0)
-    clock.advance(None)
-    clock.advance(50_000_000)
-    assert [clock.next(), clock.next()] == [50_000_001, 50_000_002]
-
-
 def test_a_backend_that_holds_a_generation_without_names_is_one_of_its_backends() -> None:
     held = (state(1, published=True, at=1),)
     found = History("c", {"lexical": held, "dense": held, "dense_bge": held, "sparse": ()}, BOTH)
