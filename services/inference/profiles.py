@@ -94,7 +94,7 @@ class _Fetched(_Value):
 
 
 class GeneratorProfile(_Fetched):
-    """Describes a model that writes text. No service runs it: `workshop.expansion` does."""
+    """Describes a model that writes text. No service runs it: `workshop.doc2query` does."""
 
     kind: Literal["generator"]
 

@@ -12,8 +12,8 @@ import pytest
 from evaluator.errors import EvaluationError
 from services.inference.profiles import ROOT
 from tests.support.tiny_t5 import write_tiny_t5
-from workshop.expansion.doc2query import open_generator
-from workshop.expansion.query_generator import QueryGenerator, drawn_token
+from workshop.doc2query.generation import open_generator
+from workshop.doc2query.query_generator import QueryGenerator, drawn_token
 
 SMOLLM2 = ROOT / ".models" / "smollm2-135m-instruct"
 

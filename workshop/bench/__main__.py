@@ -12,14 +12,13 @@ from pathlib import Path
 
 from services.inference.profiles import GRAPH, MODELS_FILE, ROOT, ModelError, load_cross_encoder
 from services.reranker.settings import RerankerSettings
-from workshop.bench import sgemm
 from workshop.bench.analysis import HTTP, OURS, SESSION, analyse
 from workshop.bench.candidate_lists import ListSampling, list_statistics, make_lists
 from workshop.bench.contender import ContenderError
 from workshop.bench.contender_setup import PEER_NAMES, ServedModel, open_ours, open_peer
 from workshop.bench.plain_model import make_plain_model, write_models_file
 from workshop.bench.report import REPORT, BenchModel, BenchReport, bench_environment, write_report
-from workshop.bench.rounds import RoundPlan, run_rounds
+from workshop.bench.rounds import RoundPlan, measure_gflops, run_rounds
 from workshop.bench.table import render_table
 
 
@@ -80,7 +79,7 @@ def bench(asked: BenchArguments) -> BenchReport:
                 stack.callback(contenders[name].close)
         peers = [name for name in asked.peers if name in contenders]
         plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, asked.drawing.seed)
-        measured = run_rounds(plan, contenders, sgemm.measure_gflops, _say)
+        measured = run_rounds(plan, contenders, measure_gflops, _say)
         about = {name: dict(contender.about) for name, contender in contenders.items()}
     report = BenchReport(
         made=begun,

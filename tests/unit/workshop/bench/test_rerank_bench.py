@@ -15,12 +15,21 @@ from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import CHECKPOINT, CONFIG, MODELS_FILE, TOKENIZER, ModelError, load_cross_encoder
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.bench.__main__ import BenchArguments, bench, why_no_int8
-from workshop.bench.analysis import HTTP, INT8, OURS, SESSION, analyse, padding_ratio, score_difference
+from workshop.bench.analysis import (
+    HTTP,
+    INT8,
+    OURS,
+    SESSION,
+    analyse,
+    bootstrap_interval,
+    padding_ratio,
+    paired_ratio,
+    score_difference,
+)
 from workshop.bench.candidate_lists import PAIR_TOKENS, SCIFACT, Bm25, ListSampling, draw_lists
 from workshop.bench.contender_setup import ServedModel
 from workshop.bench.memory import MemoryLoad, PairTexts, measure_memory
 from workshop.bench.plain_model import dequantised, make_plain_model
-from workshop.bench.ratios import bootstrap_interval, paired_ratio
 from workshop.bench.report import (
     BenchReport,
     BenchTurn,

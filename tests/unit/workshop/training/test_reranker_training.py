@@ -12,12 +12,11 @@ import pytest
 
 from services.inference.profiles import GRAPH, MODELS_FILE
 from tests.support.models import CROSS_ENCODER
-from workshop.training.corpus import LABELLED, read_corpus
+from workshop.training.corpus import LABELLED, Topics, read_corpus
 from workshop.training.distillation_target import DistillationTarget, features, fit_target
 from workshop.training.export import cross_encoder_graph
 from workshop.training.groups import epoch, sample_group
 from workshop.training.mined_questions import MinedQuestion
-from workshop.training.short_queries import Topics
 from workshop.training.weigh import WEIGHTS, best_weights, first_stage, ndcg, z_scores
 from workshop.training.weights import Weights, read_weights
 

@@ -7,7 +7,7 @@ import llama_cpp
 import numpy as np
 
 from evaluator.errors import EvaluationError
-from workshop.expansion.query_generator import Logits, drawn_token, random_numbers, sha256_of
+from workshop.doc2query.query_generator import Logits, drawn_token, random_numbers, sha256_of
 
 TOP, TEMPERATURE, PASSAGE_TOKENS, QUERY_TOKENS = 10, 0.7, 384, 24
 # Added to the logit of each word piece of the passage until a query has it: a small model leaves the topic without it,

@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.errors import EvaluationError
 from services.contracts.expansions import GeneratedQueries
-from workshop.expansion.doc2query import distinct, stamp_of
+from workshop.doc2query.generation import distinct, stamp_of
 
 PASSAGE = "Oil the chain. Wipe it off with a dry rag!"
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from tokenizers import Tokenizer
 
 from evaluator.errors import EvaluationError
-from workshop.expansion.query_generator import Logits, drawn_token, random_numbers, sha256_of
+from workshop.doc2query.query_generator import Logits, drawn_token, random_numbers, sha256_of
 
 ENCODER, DECODER = "encoder_model.onnx", "decoder_model.onnx"
 _INPUTS = {

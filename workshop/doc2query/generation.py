@@ -19,7 +19,7 @@ from services.contracts.expansions import ExpansionModel, Expansions, GeneratedQ
 from services.contracts.words import word_pattern
 
 if TYPE_CHECKING:
-    from workshop.expansion.query_generator import QueryGenerator
+    from workshop.doc2query.query_generator import QueryGenerator
 
 _MODEL: TypeAdapter[str] = TypeAdapter(ExpansionModel)
 MOST_CHARACTERS = 1_000  # of a query on the wire
@@ -36,19 +36,19 @@ class QueryCounts:
 
 def open_generator(folder: Path) -> "QueryGenerator":
     """Opens the model in a folder by what is in it. Raises EvaluationError."""
-    found = sorted(folder.glob("*.gguf"))
+    files = sorted(folder.glob("*.gguf"))
     try:
-        if len(found) == 1:
-            from workshop.expansion.llama_generator import LlamaGenerator
+        if len(files) == 1:
+            from workshop.doc2query.llama_generator import LlamaGenerator
 
-            return LlamaGenerator(found[0])
+            return LlamaGenerator(files[0])
         if (folder / "encoder_model.onnx").is_file():
-            from workshop.expansion.t5_generator import T5Generator
+            from workshop.doc2query.t5_generator import T5Generator
 
             return T5Generator(folder)
     except ImportError as error:
         raise EvaluationError(
-            f"{error.name} is not installed, which {folder} needs: workshop/expansion/README.md has the command"
+            f"{error.name} is not installed, which {folder} needs: workshop/doc2query/README.md has the command"
         ) from error
     raise EvaluationError(
         f"{folder}: has neither one *.gguf nor an encoder_model.onnx; `make models MODELS=smollm2-135m-instruct` "
@@ -59,11 +59,7 @@ def open_generator(folder: Path) -> "QueryGenerator":
 def stamp_of(generator: "QueryGenerator", name: str, queries: int, seed: int) -> str:
     """Returns `NAME+SETTINGS@SHA256`, by all that changes queries. Raises EvaluationError for an unfit name."""
     settings = hashlib.sha256(f"{generator.settings}\n{queries}\n{seed}".encode()).hexdigest()
-    return checked_stamp(f"{name}+{settings[:8]}@{generator.weights_sha256[:12]}")
-
-
-def checked_stamp(stamp: str) -> str:
-    """Returns a stamp that documents can carry. Raises EvaluationError."""
+    stamp = f"{name}+{settings[:8]}@{generator.weights_sha256[:12]}"
     try:
         return _MODEL.validate_python(stamp)
     except ValidationError as error:
@@ -90,13 +86,14 @@ def expand_doc2query(
         for document in islice(dataset.documents(), file.done, None):
             passage = document.passage
             drawn = generator.generate(passage, queries, seed) if passage.strip() else ()
-            kept = GeneratedQueries(model=stamp, queries=distinct(drawn, passage))
-            file.write([(document.id, Expansions(doc2query=kept))])
+            generated_queries = GeneratedQueries(model=stamp, queries=distinct(drawn, passage))
+            file.write([(document.id, Expansions(doc2query=generated_queries))])
             advance(1)
         expanded = dataset.counts.documents - file.done
     cpu_s = (time.process_time() - started) / expanded if expanded else None
     generated = queries * sum(1 for document in dataset.documents() if document.passage.strip())
-    return QueryCounts(generated, count_queries(out), cpu_s)
+    kept = sum(len(line.doc2query.queries) for _, _, line in read_expansions(out) if line.doc2query is not None)
+    return QueryCounts(generated, kept, cpu_s)
 
 
 def distinct(queries: Iterable[str], passage: str) -> tuple[str, ...]:
@@ -110,11 +107,6 @@ def distinct(queries: Iterable[str], passage: str) -> tuple[str, ...]:
             seen.add(frozenset(words))
             kept.append(" ".join(UNSENDABLE.sub("", query).split())[:MOST_CHARACTERS])
     return tuple(kept)
-
-
-def count_queries(path: Path) -> int:
-    """Returns how many queries a file of expansions has."""
-    return sum(len(found.doc2query.queries) for _, _, found in read_expansions(path) if found.doc2query is not None)
 
 
 def _words(text: str) -> Sequence[str]:
