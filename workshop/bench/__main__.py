@@ -61,10 +61,10 @@ def bench(asked: BenchArguments) -> BenchReport:
     no_int8 = why_no_int8(asked.int8)
     int8 = None if no_int8 else asked.int8
     # The served models get the token limit of all contenders, not their own.
-    names = dict.fromkeys(model for model in (asked.served, int8) if model is not None)
+    names = dict.fromkeys(name for name in (asked.served, int8) if name is not None)
     served = [load_cross_encoder(MODELS_FILE, name) for name in names]
     limit = {"max_tokens": plain.profile.max_tokens}
-    limited = write_models_file(asked.cache / "served.yaml", *(one.model_copy(update=limit) for one in served))
+    limited = write_models_file(asked.cache / "served.yaml", *(profile.model_copy(update=limit) for profile in served))
     log = asked.cache / "contenders.log"
     with ExitStack() as stack:
         contenders = open_ours(plain, limited, asked.models, asked.served, int8, log)
@@ -99,14 +99,14 @@ def bench(asked: BenchArguments) -> BenchReport:
     return analyse(report, asked.served, int8, no_int8)
 
 
-def why_no_int8(asked: str | None) -> str | None:
+def why_no_int8(model: str | None) -> str | None:
     """Returns why there is no int8 ratio, or None. Raises ModelError when models.yaml lacks the model."""
-    if asked is None:
+    if model is None:
         return "no int8 model was named (--int8 MODEL)."
-    precision = load_cross_encoder(MODELS_FILE, asked).precision
+    precision = load_cross_encoder(MODELS_FILE, model).precision
     if precision in ("int8-static", "int8-dynamic"):
         return None
-    return f"{asked} does not compute in int8: models.yaml declares {precision}."
+    return f"{model} does not compute in int8: models.yaml declares {precision}."
 
 
 def _say(line: str) -> None:
@@ -115,12 +115,11 @@ def _say(line: str) -> None:
 
 
 def _parsed() -> BenchArguments:
-    served = RerankerSettings()
     parser = argparse.ArgumentParser(prog="bench-rerank")
     parser.add_argument("--model", default="minilm-l6-ce-v4", help="of models.yaml; made plain fp32 for all contenders")
     parser.add_argument("--max-tokens", type=int, help="of a pair, for all contenders; default: the model's own")
     parser.add_argument("--int8", metavar="MODEL", help="ours in int8, as a model of models.yaml")
-    parser.add_argument("--served", default=served.model, metavar="MODEL")
+    parser.add_argument("--served", default=RerankerSettings().model, metavar="MODEL")
     parser.add_argument("--peers", nargs="*", default=list(PEER_NAMES), choices=list(PEER_NAMES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lists", type=int, default=3, help="of each set")

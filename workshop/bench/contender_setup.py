@@ -26,7 +26,7 @@ _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 def service_environment(model: str) -> dict[str, str]:
-    """Returns the environment of a service that serves this model of models.yaml."""
+    """Returns the environment of a service that serves a model of models.yaml."""
     return {"RERANKER_MODEL": model, **_CACHES_OFF}
 
 

@@ -151,9 +151,8 @@ class _MemoryArguments(argparse.Namespace):
 
 
 def _parsed(arguments: Sequence[str] | None = None) -> _MemoryArguments:
-    settings = RerankerSettings()
     parser = argparse.ArgumentParser(prog="memory", description=__doc__)
-    parser.add_argument("--served", default=settings.model, metavar="MODEL")
+    parser.add_argument("--served", default=RerankerSettings().model, metavar="MODEL")
     parser.add_argument("--max-tokens", type=int, help="of a pair; default: the model's own")
     parser.add_argument("--burst", type=int, default=64, help="texts of --max-tokens tokens")
     parser.add_argument("--shapes", type=int, default=10_000)
