@@ -64,7 +64,7 @@ def export_by_content(session: JudgingSession) -> Path:
 def _export(session: JudgingSession, beir: bool) -> tuple[str, JudgmentsExport]:
     graded = session.graded()
     if not graded:
-        raise EvaluationError(f"{session.folder}: nobody has graded a pair; `judge grade` does")
+        raise EvaluationError(f"{session.folder}: nobody has graded a pair; `serve` has the page /judge")
     lines = ["query-id\tcorpus-id\tscore\n"] if beir else []
     between = "" if beir else "0\t"
     lines += [f"{made.pair.query}\t{between}{made.pair.document}\t{made.majority}\n" for made in graded]

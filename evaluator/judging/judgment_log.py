@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, WrongOption
 from evaluator.judging.pool import PooledPair
 from services.contracts.base import Wire
 from services.files.regular_file import read_regular
@@ -61,8 +61,15 @@ class StandingJudgments:
     skipped: Set[PooledPair]
 
 
-def is_judge_name(text: str) -> bool:
-    """Returns whether a text can be a judge's name: JUDGE_RULE."""
+def judge_name(text: str) -> str:
+    """Returns the name of a judge, which is that of a file, with single spaces. Raises WrongOption: JUDGE_RULE."""
+    name = " ".join(text.split())
+    if not _is_judge_name(name):
+        raise WrongOption(f"judge: {name[:80]!r} cannot be the name of a judge; take {JUDGE_RULE}")
+    return name
+
+
+def _is_judge_name(text: str) -> bool:
     return len(text) <= MOST_CHARACTERS and re.fullmatch(JUDGE, text) is not None
 
 
@@ -77,7 +84,7 @@ def judge_files(folder: Path) -> list[Path]:
     except OSError as error:
         raise _no_folder(folder) from error
     for path in found:
-        if not is_judge_name(path.stem) or not path.is_file():
+        if not _is_judge_name(path.stem) or not path.is_file():
             raise EvaluationError(
                 f"{path}: is no file of a judge: these are named by {JUDGE_RULE}; rename it, or move the file out of "
                 "the folder"

@@ -1,6 +1,5 @@
 """Makes a session folder: pools the unjudged documents of runs, and reads their texts from the corpus once."""
 
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from evaluator.judging.session_files import (
     write_lines,
 )
 from evaluator.metrics.quality import Grades
-from evaluator.runs.run_folder import RunFolder
+from evaluator.runs.run_folder import RunFolder, removed_on_error
 from evaluator.steps.run_judgments import judgments_of, judgments_with_added
 from services.files.disk_writes import write_whole
 
@@ -58,7 +57,6 @@ def create_session(
     *,
     top: int,
     seed: int,
-    folder: Path | None = None,
     dataset: Path | None = None,
     split: str | None = None,
     added: Sequence[Path] = (),
@@ -66,11 +64,8 @@ def create_session(
     """Pools the top documents of the pipelines that the words name, for the judged queries that all were asked.
 
     `added`: qrels files, such as exports of earlier sessions; what they judge is not pooled again. Words, `dataset` and
-    `split` are those of `resolve_rankings`. Raises EvaluationError where nothing is to judge, and for a folder that is
-    not empty.
+    `split` are those of `resolve_rankings`. Raises EvaluationError where nothing is to judge.
     """
-    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise EvaluationError(f"{folder}: is there; `judge grade` goes on with it, and a new pool needs a new folder")
     with tempfile.TemporaryDirectory(prefix="judging-") as imports:
         rankings = [one for group in resolve_rankings(words, runs, Path(imports), dataset, split) for one in group]
         queries, notes = _shared(rankings, top)
@@ -102,9 +97,9 @@ def create_session(
         # Grades that judges happened to give set no scale where the collection has none of its own.
         known_grades=_grades(merged.grades) if any(grade > 0 for grade in _grades(own)) else (),
     )
-    made = folder or _new_folder(runs, experiment.directory.resolve().name)
-    try:
-        (made / JUDGES).mkdir(parents=True, exist_ok=True)
+    made = _new_folder(runs, experiment.directory.resolve().name)
+    with removed_on_error(made):
+        (made / JUDGES).mkdir()
         write_lines(made / POOL, [PooledLine(query=pair.query, document=pair.document) for pair in kept])
         write_lines(made / QUERY_TEXTS, list(asked.values()))
         write_lines(made / DOCUMENT_TEXTS, list(documents.values()))
@@ -112,10 +107,6 @@ def create_session(
         write_whole(made / KNOWN, KNOWN_GRADES.dump_json(known).decode())
         # Last and at once: a folder without it is no session, and a part of it would be one of another release.
         write_whole(made / SESSION, file.model_dump_json(indent=2) + "\n")
-    except OSError:
-        if folder is None:
-            shutil.rmtree(made, ignore_errors=True)
-        raise
     return NewSession(made, file, notes)
 
 

@@ -13,14 +13,7 @@ from pydantic import ValidationError
 
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.judging.judge_next import JudgeNext
-from evaluator.judging.judgment_log import (
-    JUDGE_RULE,
-    WAY_OUT,
-    JudgmentLog,
-    StandingJudgments,
-    is_judge_name,
-    judge_files,
-)
+from evaluator.judging.judgment_log import WAY_OUT, JudgmentLog, StandingJudgments, judge_files, judge_name
 from evaluator.judging.pool import JudgesGrades, PairGrades, PooledPair, graded_pairs
 from evaluator.judging.session_files import (
     DOCUMENT_TEXTS,
@@ -181,6 +174,4 @@ class JudgingSession:
         return JudgeNext(rankings, self.file.queries, known, self.pairs)
 
     def _log(self, judge: str) -> JudgmentLog:
-        if not is_judge_name(judge):
-            raise EvaluationError(f"{judge!r} is no name of a judge: {JUDGE_RULE}")
-        return JudgmentLog(self.folder / JUDGES, judge)
+        return JudgmentLog(self.folder / JUDGES, judge_name(judge))

@@ -4,21 +4,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, FastAPI
 
-from evaluator.pages.html_page import page_environment
-from evaluator.service.background_work import BackgroundWork
-from evaluator.service.comparison_cache import ComparisonCache
-from evaluator.service.computing_lock import ComputingLock
+from evaluator.service.background_work import BackgroundWork, ComputingLock
+from evaluator.service.comparisons import Comparisons
 from evaluator.service.jobs import Jobs
 from evaluator.service.judging_routes import judging_routes
-from evaluator.service.message_paths import MessagePaths
-from evaluator.service.page_answers import PageAnswers, html_answer
+from evaluator.service.page_answers import PageAnswers
 from evaluator.service.page_routes import page_routes
-from evaluator.service.routes import comparison_routes, experiment_routes
-from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.routes import api_routes
+from evaluator.service.served_files import MessagePaths, ServedDatasets
 from evaluator.service.served_sessions import ServedSessions
-from evaluator.service.service_pages import ServicePages
 from evaluator.settings import EvaluatorSettings
 from services.chassis.app import create_app
 from services.chassis.instruments import Instruments
@@ -26,7 +22,6 @@ from services.chassis.probes import Readiness
 from services.chassis.server.serve import start
 from services.chassis.settings.trust import caller_context
 from services.contracts.health import Check
-from services.contracts.problem import Problem
 
 
 def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport | None = None) -> FastAPI:
@@ -37,21 +32,16 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
     if settings.ca_file is not None:
         caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
 
-    environment = page_environment()
-    pages = ServicePages(environment)
-
-    def as_page(problem: Problem) -> Response:
-        return html_answer(pages.problem(problem.status, problem.title, problem.detail), problem.status)
+    paths = MessagePaths([settings.runs, *settings.datasets])
+    answers = PageAnswers(paths)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:
-        paths, datasets = MessagePaths([settings.runs, *settings.datasets]), ServedDatasets(settings.datasets)
+        datasets, lock = ServedDatasets(settings.datasets), ComputingLock(settings.runs)
         jobs = Jobs(settings.runs, settings.gateway_url, datasets, paths, transport, settings.access)
-        lock = ComputingLock(settings.runs)
-        comparisons, sessions = ComparisonCache(settings.runs, lock), ServedSessions(settings.runs)
+        comparisons, sessions = Comparisons(settings.runs, lock), ServedSessions(settings.runs)
         making = BackgroundWork[str, str](lock, "a new session of judging")
         measuring = BackgroundWork[str, None](lock, "the quality of a run")
-        answers = PageAnswers(pages, paths)
 
         async def readiness() -> tuple[Check, ...]:
             # Ready without a gateway: a missing one is reported in the experiment's state.
@@ -59,10 +49,9 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
 
         try:
             routers = [
-                experiment_routes(jobs),
-                comparison_routes(jobs, comparisons, paths),
-                page_routes(jobs, comparisons, datasets, pages, answers, lambda run: run in measuring.at_work()),
-                judging_routes(jobs, sessions, pages, answers, making, measuring),
+                api_routes(jobs, comparisons, paths),
+                page_routes(jobs, comparisons, datasets, answers, lambda run: run in measuring.at_work()),
+                judging_routes(jobs, sessions, answers, making, measuring),
             ]
             yield routers, readiness
         finally:
@@ -70,7 +59,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
                 await work.close()
             await jobs.close()
 
-    return create_app("evaluator", settings, Instruments(), opened, page_wording=as_page)
+    return create_app("evaluator", settings, Instruments(), opened, page_wording=answers.problem)
 
 
 def main() -> None:

@@ -1,10 +1,14 @@
-"""Computes what a page must not wait for: one task after the other in a thread, each under a key."""
+"""Computes what a page must not wait for: one task after the other in a thread, each under a key.
+
+Never beside a measurement: both hold the measurement lock of the folder of runs.
+"""
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Generic, TypeVar
 
-from evaluator.service.computing_lock import ComputingLock
+from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning
 from evaluator.thread_work import in_thread
 from services.chassis.errors import Unavailable
 
@@ -14,9 +18,58 @@ WAIT_S = 0.3
 KEPT = 16
 MOST_WAITING = 4
 AGAIN_S = 5  # until one of those that wait has ended
+MEASURED_S = 30  # a measurement takes minutes
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")
+
+
+class MeasurementUnderWay(Unavailable):
+    """A measurement runs in this folder; the message names it."""
+
+    kind, title = "measurement-running", "A measurement is running"
+
+
+class ComputingLock:
+    """Holds the measurement lock of a folder while one or more works of this process hold it. For one event loop.
+
+    No rule of valid times would see the CPU time of a comparison beside a measurement.
+    """
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._works: list[str] = []
+        self._lock: MeasurementLock | None = None
+
+    def take(self, what: str) -> None:
+        """Begins a work; `what`: its name in the message to a measurement. `release` ends it.
+
+        Raises MeasurementUnderWay, and Unavailable in a folder that cannot be written.
+        """
+        lock = self._lock = self._lock or self._taken()
+        self._works.append(what)
+        lock.name(self._works[0])
+
+    def release(self, what: str) -> None:
+        """Ends a work; the last one gives the lock back."""
+        self._works.remove(what)
+        if self._lock is None:
+            return
+        if self._works:
+            self._lock.name(self._works[0])
+        else:
+            self._lock.release()
+            self._lock = None
+
+    def _taken(self) -> MeasurementLock:
+        try:
+            lock = MeasurementLock(self._runs)
+            lock.take()
+        except MeasurementRunning as error:
+            raise MeasurementUnderWay(f"{error}.", retry_after_s=MEASURED_S) from error
+        except OSError as error:
+            raise Unavailable(f"The folder of runs cannot be written: {error.strerror}; see EVALUATOR_RUNS.") from error
+        return lock
 
 
 class BackgroundWork(Generic[Key, Result]):

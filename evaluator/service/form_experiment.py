@@ -1,44 +1,18 @@
 """Reads an experiment from the fields of the form that starts one: a bundled experiment and what to change of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.datasets.catalogue import holds_set
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment, bundled_directory, read_experiment, selected_pipelines
 from evaluator.experiments.suite import Suite, read_plan
-from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.served_files import ServedDatasets
 
 
-@dataclass(frozen=True, slots=True)
-class BundledExperiment:
-    """An experiment that can be started from the form. `fault`: why it cannot as it is, empty where it can."""
-
-    name: str
-    dataset: str
-    pipelines: tuple[str, ...]
-    load: bool
-    fault: str
-
-
-def bundled_experiments(datasets: ServedDatasets) -> list[BundledExperiment]:
-    """Returns the bundled experiments, also those whose dataset is not served: the form can name another."""
-    found = []
-    for path in sorted(bundled_directory().glob("*.yaml")):
-        own = read_experiment(path)  # read_plan would need the dataset
-        fault = _fault(path, datasets)
-        found.append(BundledExperiment(path.stem, own.dataset, own.arms, own.load is not None, fault))
-    return found
-
-
-def _fault(path: Path, datasets: ServedDatasets) -> str:
-    """Returns why a bundled experiment cannot be run as it is; empty where it can."""
-    try:
-        plan = _one(_plan(path, datasets))
-    except EvaluationError as error:
-        return str(error)
-    return "" if holds_set(plan.directory) else f"{plan.dataset} is not on this machine"
+def bundled_experiments() -> list[tuple[str, Experiment]]:
+    """Returns the bundled experiments by name, also those whose dataset is not served: the form can name another."""
+    # read_plan would need the datasets.
+    return [(path.stem, read_experiment(path)) for path in sorted(bundled_directory().glob("*.yaml"))]
 
 
 def form_experiment(
@@ -63,20 +37,17 @@ def form_experiment(
             raise EvaluationError(f"queries: {queries} is no number; leave it empty for all judged queries") from error
     if metrics:
         overrides["metrics"] = list(metrics)
-    base = _one(_plan(path, datasets, **overrides))
+    base = _experiment(path, datasets, **overrides)
     if not pipelines:
         return base
-    return _one(_plan(path, datasets, **overrides, pipelines=selected_pipelines(base, pipelines)))
+    return _experiment(path, datasets, **overrides, pipelines=selected_pipelines(base, pipelines))
 
 
-def _plan(path: Path, datasets: ServedDatasets, **overrides: object) -> Experiment | Suite:
+def _experiment(path: Path, datasets: ServedDatasets, **overrides: object) -> Experiment:
     try:
-        return read_plan(path, datasets.located, **overrides)
+        plan = read_plan(path, datasets.located, **overrides)
     except EvaluationError as error:
         raise EvaluationError(str(error).removeprefix(f"{path}: ")) from error
-
-
-def _one(plan: Experiment | Suite) -> Experiment:
     if isinstance(plan, Suite):
         raise EvaluationError(
             f"{plan.name} has several datasets, which the service does not run; name one of them under dataset"

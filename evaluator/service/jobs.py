@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 import httpx
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from evaluator.client.client import GatewayError, connected
 from evaluator.client.gateway_access import GatewayAccess
@@ -19,9 +21,9 @@ from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunni
 from evaluator.progress import StepProgress, following
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder, removed_on_error
-from evaluator.service.job_state import RUN_NAME, Ended, JobList, JobState
-from evaluator.service.message_paths import MessagePaths
-from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.served_files import MessagePaths, ServedDatasets
+from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline
+from services.contracts.base import NAME, Wire
 from services.files.regular_file import read_regular
 
 logger = logging.getLogger(__name__)
@@ -29,20 +31,42 @@ logger = logging.getLogger(__name__)
 STATE = "state.json"
 # Last files of commands that need no ranking, and their names.
 MEASURED_ALONE = {"load.json": "load", "against.json": "load"}
-INGESTED = "ingest.json"
 # Steps that only compute, in a thread, whose end a cancelled one would wait for (thread_work.py).
 COMPUTED = ("quality", "report")
+MOST_STATE_BYTES = 1_000_000
+
+# The name of a run folder; of a run over several datasets, with the dataset's name behind it.
+RUN_ID = rf"[0-9]{{8}}T[0-9]{{6,9}}Z-[a-z0-9][a-z0-9_-]{{0,63}}-[0-9a-f]{{8}}(/{NAME})?"
+RUN_NAME = re.compile(RUN_ID)
+# A run, alone or with one of its pipelines. Not a path: no file is read by a name that a caller chose.
+COMPARED_RUN = re.compile(f"{RUN_ID}(:{NAME})?")
+RunId = Annotated[str, Field(pattern=f"^{RUN_ID}$")]
+Ended = Literal["done", "failed", "interrupted"]
 
 
-class ExperimentRunning(Exception):
+class JobState(Wire):
+    """Progress of an experiment. `id` is the name of its run folder (SUITE/DATASET of one over several datasets),
+    `step` the running step or the last one. A cancelled run is `interrupted`, and `detail` says so."""
+
+    id: str
+    state: Literal["running", "done", "failed", "interrupted"]
+    step: str
+    detail: str = ""
+    progress: StepProgress | None = None  # of the part of the step that runs; null: none has begun, or it has ended
+
+
+class JobList(Wire):
+    """All runs, the newest first."""
+
+    experiments: tuple[JobState, ...]
+
+
+class ExperimentRunning(Conflict):
     """Another experiment or measurement runs; the message names it."""
 
 
-class NotCancellable(Exception):
+class NotCancellable(Conflict):
     """A run that has ended, or whose step cannot be left; the message states which."""
-
-
-MOST_STATE_BYTES = 1_000_000
 
 
 class Jobs:
@@ -72,17 +96,22 @@ class Jobs:
     async def startable(self, experiment: Experiment) -> Experiment:
         """Returns an experiment that a caller sent with its files placed beneath the served folders (ServedDatasets).
 
-        Checks what would fail later. Raises ExperimentRunning, EvaluationError for files that are not served or not
-        there, and GatewayError for a pipeline that the gateway does not serve, or for no gateway.
+        Checks what would fail later. Raises ExperimentRunning, BadInput for files that are not served or not there,
+        UnknownPipeline for one that the gateway does not serve, and Unavailable for no gateway.
         """
         self._expect_idle()
-        placed = await asyncio.to_thread(self._datasets.placed, experiment)
+        try:
+            placed = await asyncio.to_thread(self._datasets.placed, experiment)
+        except EvaluationError as error:
+            raise BadInput(f"{error}.") from error
         try:
             await asyncio.to_thread(expect_files, placed.directory, placed.split)
+            async with connected(self._gateway, self._transport, self._access) as client:
+                await expect_pipelines(client, placed)
+        except GatewayError as error:
+            raise (UnknownPipeline if error.status == 404 else Unavailable)(f"{error}.") from error
         except EvaluationError as error:
-            raise EvaluationError(f"dataset: {self._paths.shortened(error)}") from error
-        async with connected(self._gateway, self._transport, self._access) as client:
-            await expect_pipelines(client, placed)
+            raise BadInput(f"dataset: {self._paths.shortened(error)}.") from error
         return placed
 
     async def served_pipelines(self) -> tuple[str, ...]:
@@ -96,10 +125,19 @@ class Jobs:
     def start(self, experiment: Experiment) -> JobState:
         """Opens a run folder and starts an experiment that `startable` has returned.
 
-        Raises ExperimentRunning while another measurement runs.
+        Raises ExperimentRunning while another measurement runs, Unavailable where the folder cannot be written.
         """
         self._expect_idle()
-        lock = self._taken_lock()
+        try:
+            return self._begin(experiment)
+        except MeasurementRunning as error:
+            raise ExperimentRunning(f"{error}.") from error
+        except OSError as error:
+            raise Unavailable(f"The folder of runs cannot be written: {error.strerror}; see EVALUATOR_RUNS.") from error
+
+    def _begin(self, experiment: Experiment) -> JobState:
+        lock = MeasurementLock(self._runs)
+        lock.take()
         try:
             folder = RunFolder.create(self._runs, experiment)
             with removed_on_error(folder.path):
@@ -114,26 +152,21 @@ class Jobs:
         self._task.add_done_callback(lambda _: lock.release())
         return state
 
-    def _taken_lock(self) -> MeasurementLock:
-        lock = MeasurementLock(self._runs)
-        try:
-            lock.take()
-        except MeasurementRunning as error:
-            raise ExperimentRunning(f"{error}.") from error
-        return lock
-
     def _expect_idle(self) -> None:
         if (run := self.running) is not None:
             raise ExperimentRunning(f"{run} is running; wait until GET /v1/experiments/{run} says that it has ended.")
-
-    def write_error_message(self, error: OSError) -> str:
-        """Returns the message for a directory of runs that cannot be written."""
-        return f"The folder of runs cannot be written: {error.strerror}; see EVALUATOR_RUNS."
 
     def state(self, run: str) -> JobState | None:
         """Returns the state of a run of this process, of an earlier one or of the command line; None: no such run."""
         found = self._state(run) if run in self._states or self.holds(run) else None
         return None if found is None else found.model_copy(update={"detail": self._paths.shortened(found.detail)})
+
+    def expect(self, run: str) -> JobState:
+        """Returns the state of a run. Raises NotFound: no file is read by a name that a caller chose."""
+        state = self.state(run) if RUN_NAME.fullmatch(run) else None
+        if state is None:
+            raise NotFound(f"No run {run} here; the list of runs has all.")
+        return state
 
     def holds(self, run: str) -> bool:
         """Returns whether a folder of this name is there, and is no link that leads out of the folder of runs."""
@@ -161,7 +194,7 @@ class Jobs:
             ended = None if folder.has("rank.json") else next(filter(folder.has, MEASURED_ALONE), None)
             if ended is not None:
                 return JobState(id=run, state="done", step=MEASURED_ALONE[ended])
-            if folder.has(INGESTED) and not folder.has("rank.json") and not folder.asked:  # `make up`, or `ingest`
+            if folder.has("ingest.json") and not folder.has("rank.json") and not folder.asked:  # `make up`, or `ingest`
                 return JobState(id=run, state="done", step="ingest")
             return JobState(id=run, state="interrupted", step="unknown")
         if last.state == "running":
@@ -182,10 +215,6 @@ class Jobs:
     def states(self, names: Sequence[str]) -> list[JobState]:
         """Returns the states of runs, without those that are gone."""
         return [state for name in names if (state := self.state(name)) is not None]
-
-    def every(self) -> JobList:
-        """Returns the state of every run in the folder, the newest first."""
-        return JobList(experiments=tuple(self.states(self.names())))
 
     def folder(self, run: str) -> RunFolder:
         """Returns the folder of a run."""

@@ -14,33 +14,22 @@ from fastapi import APIRouter, Query, Request, Response
 
 from evaluator.errors import WrongOption
 from evaluator.evaluation import measure_again
-from evaluator.judging.judgment_log import JUDGE_RULE, MOST_GRADE, is_judge_name
+from evaluator.judging.export import export_by_content
+from evaluator.judging.judgment_log import MOST_GRADE, judge_name
 from evaluator.judging.pool import PairGrades, PooledPair
 from evaluator.judging.session import JudgeProgress, JudgingSession, Order, ShownPair
 from evaluator.judging.session_files import SessionFile
 from evaluator.report.report_step import choices_of, report_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.background_work import BackgroundWork
-from evaluator.service.job_state import RUN_NAME
-from evaluator.service.jobs import Jobs
-from evaluator.service.page_answers import (
-    AGAIN_S,
-    FormFields,
-    PageAnswers,
-    form_fields,
-    html_answer,
-    known_run,
-    page_number,
-    see_other,
-)
+from evaluator.service.jobs import RUN_NAME, Jobs
+from evaluator.service.page_answers import FormFields, PageAnswers, form_fields, one_page, see_other, whole_number
 from evaluator.service.served_sessions import ServedSessions
-from evaluator.service.service_pages import ServicePages
 from evaluator.service.shown_runs import listed_runs
 from services.chassis.app import router
 from services.chassis.errors import Conflict, NotFound
 from services.chassis.requests.handling import handled
 
-A_PAGE = 50  # sessions
 MOST_RUNS = 16  # of a session
 OFFERED = 20  # of the newest runs
 MOST_TIED = 20
@@ -79,7 +68,6 @@ class SessionState:
 def judging_routes(
     jobs: Jobs,
     sessions: ServedSessions,
-    pages: ServicePages,
     answers: PageAnswers,
     making: BackgroundWork[str, str],
     measuring: BackgroundWork[str, None],
@@ -89,16 +77,16 @@ def judging_routes(
 
     @routes.get("/judge", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def listed(page: str = "1", runs: Annotated[Sequence[str], Query()] = ()) -> Response:
         if not runs:
-            return html_answer(await asyncio.to_thread(_sessions, jobs, sessions, pages, page_number(page)))
+            return await asyncio.to_thread(_sessions, jobs, sessions, answers, whole_number(page))
         chosen = await asyncio.to_thread(_pipelines, jobs, runs)
-        return html_answer(pages.judging("judge_new.html", runs=chosen, form=secrets.token_hex(8), orders=ORDERS))
+        return answers.page("judge_new.html", "/judge", runs=chosen, form=secrets.token_hex(8), orders=ORDERS)
 
     @routes.post("/judge", include_in_schema=False)
     @handled(scope="index", form=True, page=True)
-    @answers.as_page
+    @answers.reporting
     async def create(request: Request) -> Response:
         fields = await form_fields(request)
         chosen = await asyncio.to_thread(_pipelines, jobs, tuple(fields.getlist("runs")))
@@ -108,7 +96,7 @@ def judging_routes(
             raise WrongOption(
                 f"pipelines: {strange} is not one of these runs" if words else "pipelines: tick one or more"
             )
-        top, seed = page_number(fields.get("top", "")), page_number(fields.get("seed", ""), 12)
+        top, seed = whole_number(fields.get("top", "")), whole_number(fields.get("seed", ""), 12)
         if not 1 <= top <= 1_000:
             raise WrongOption("top: pool 1 to 1000 documents of each ranking")
         # A form that is sent twice makes one session.
@@ -120,76 +108,74 @@ def judging_routes(
 
     @routes.get("/making/{key}", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def made(key: str, judge: str = "", order: str = "pool") -> Response:
-        name, by = _judge_name(judge), _order(order)
+        name, by = judge_name(judge), _order(order)
         if not making.holds(key):
             raise NotFound("This session is not being made here: the service was started again, or it failed. The page "
                            "of judging has the sessions that were made.")  # fmt: skip
         session = await making.result(key)
         if session is not None:
             return see_other(_pair_path(session, name, by))
-        return _waiting(pages, "Making the session", MAKING, f"/making/{key}", judge=name, order=by)
+        again = urlencode({"judge": name, "order": by})
+        return answers.waiting("Making the session", MAKING, f"/making/{key}?{again}")
 
     @routes.get("/judge/{session}", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def session(session: str, order: str = "pool") -> Response:
         fields = {"judge": "", "order": _order(order)}
         state = await asyncio.to_thread(_state, sessions, session)
         named = dict.fromkeys(source.run for source in state.file.sources)
         runs = [run for run in named if RUN_NAME.fullmatch(run) and jobs.state(run) is not None]
         orders = ORDERS if len(state.file.sources) > 1 else {"pool": ORDERS["pool"]}
-        return html_answer(pages.judging("session.html", state=state, runs=runs, fields=fields, orders=orders))
+        return answers.page("session.html", "/judge", state=state, runs=runs, fields=fields, orders=orders)
 
     @routes.get("/judge/{session}/pair", include_in_schema=False)
     @handled(scope="search", logged=False, page=True)
-    @answers.as_page
+    @answers.reporting
     async def pair(session: str, judge: str = "", order: str = "pool", query: str = "", document: str = "") -> Response:
         asked = PooledPair(query, document) if query or document else None
-        shown = await asyncio.to_thread(_judged_pair, sessions, session, _judge_name(judge), _order(order), asked)
-        return html_answer(pages.judging("pair.html", pair=shown, grades=tuple(enumerate(shown.file.scale))))
+        shown = await asyncio.to_thread(_judged_pair, sessions, session, judge_name(judge), _order(order), asked)
+        return answers.page("pair.html", "/judge", pair=shown, grades=tuple(enumerate(shown.file.scale)))
 
     @routes.post("/judge/{session}/pair", include_in_schema=False)
     @handled(scope="index", logged=False, form=True, page=True)
-    @answers.as_page
+    @answers.reporting
     async def judged(request: Request, session: str) -> Response:
         fields = await form_fields(request)
-        name, order = _judge_name(fields.get("judge", "")), _order(fields.get("order", "pool"))
+        name, order = judge_name(fields.get("judge", "")), _order(fields.get("order", "pool"))
         back = await asyncio.to_thread(_judge, sessions, session, name, fields)
         return see_other(_pair_path(session, name, order, back))
 
     @routes.post("/measure/{run:path}", include_in_schema=False)
     @handled(scope="index", form=True, page=True)
-    @answers.as_page
+    @answers.reporting
     async def measure(request: Request, run: str) -> Response:
         session = (await form_fields(request)).get("session", "")
-        measuring.start(run, partial(_measured_by, jobs.folder(known_run(jobs, run)), sessions, session))
+        measuring.start(run, partial(_measured_by, jobs.folder(jobs.expect(run).id), sessions, session))
         return await measured(run)
 
     @routes.get("/measure/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def measured(run: str) -> Response:
-        if measuring.holds(known_run(jobs, run)):
+        if measuring.holds(jobs.expect(run).id):
             await measuring.result(run)
         if run not in measuring.at_work():
             return see_other(f"/runs/{run}")
         why = f"The quality of {run} is computed, and its report is written."
-        return _waiting(pages, "Measuring", why, f"/measure/{run}")
+        return answers.waiting("Measuring", why, f"/measure/{run}")
 
     return routes
 
 
-def _sessions(jobs: Jobs, sessions: ServedSessions, pages: ServicePages, page: int) -> str:
-    names = sessions.names()
-    last = max(1, -(-len(names) // A_PAGE))
-    if not 1 <= page <= last:
-        raise NotFound(f"The list of sessions has the pages 1 to {last}.")
+def _sessions(jobs: Jobs, sessions: ServedSessions, answers: PageAnswers, page: int) -> Response:
+    names, last = one_page(sessions.names(), page)
     ranked = list(islice((run for run in jobs.names() if jobs.folder(run).has("rank.json")), OFFERED + 1))
-    listed = sessions.listed(names[(page - 1) * A_PAGE : page * A_PAGE])
+    listed = sessions.listed(names)
     runs, older = listed_runs(jobs, ranked[:OFFERED]), len(ranked) > OFFERED
-    return pages.judging("judge.html", listed=listed, page=page, pages=last, runs=runs, older=older)
+    return answers.page("judge.html", "/judge", listed=listed, page=page, pages=last, runs=runs, older=older)
 
 
 def _pipelines(jobs: Jobs, runs: Sequence[str]) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -201,7 +187,7 @@ def _pipelines(jobs: Jobs, runs: Sequence[str]) -> dict[tuple[str, str], tuple[s
         raise Conflict(f"Choose 1 to {MOST_RUNS} runs over one dataset; the page of judging has a box for each.")
     chosen = {}
     for run in dict.fromkeys(runs):
-        folder = jobs.folder(known_run(jobs, run))
+        folder = jobs.folder(jobs.expect(run).id)
         if not folder.has("rank.json"):
             raise Conflict(f"Run {run} has not ranked its queries; choose runs that have.")
         chosen[run, folder.experiment.dataset_name] = folder.experiment.arms
@@ -248,22 +234,17 @@ def _measured_by(folder: RunFolder, sessions: ServedSessions, session: str) -> N
 
     Its report keeps the baseline and the bounds that were asked of it.
     """
-    asked = choices_of(folder)
-    measure_again(folder, None, [sessions.export(session)] if session else [])
-    report_step(folder, asked)
+    choices, added = choices_of(folder), []
+    if session:
+        with sessions.using(session) as judged:
+            added.append(export_by_content(judged))
+    measure_again(folder, None, added)
+    report_step(folder, choices)
 
 
 def _expect_pair(session: JudgingSession, pair: PooledPair) -> None:
     if not session.holds(pair):
         raise NotFound(f"No pair of query {pair.query} and document {pair.document} in this session's pool.")
-
-
-def _judge_name(text: str) -> str:
-    """Returns the name of a judge, which is that of a file. Raises WrongOption."""
-    name = " ".join(text.split())
-    if not is_judge_name(name):
-        raise WrongOption(f"judge: {name[:80]!r} cannot be the name of a judge; take {JUDGE_RULE}")
-    return name
 
 
 def _order(text: str) -> Order:
@@ -272,14 +253,6 @@ def _order(text: str) -> Order:
     if known is None:
         raise WrongOption(f"order: {text[:40]!r} is unknown; there are {', '.join(get_args(Order))}")
     return known
-
-
-def _waiting(pages: ServicePages, title: str, why: str, path: str, **asked: str) -> Response:
-    """Returns a page that loads another one after a moment."""
-    address = f"{path}?{urlencode(asked)}" if asked else path
-    return html_answer(
-        pages.judging("waiting.html", title=title, why=why), 200, {"refresh": f"{AGAIN_S}; url={address}"}
-    )
 
 
 def _pair_path(session: str, judge: str, order: Order, pair: PooledPair | None = None) -> str:

@@ -2,52 +2,56 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
-from evaluator.client.client import GatewayError
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.errors import EvaluationError
-from evaluator.pages.html_page import PAGE_FILES, page_file, style_sheet
+from evaluator.metrics.metric_table import DEFAULT_METRICS
+from evaluator.pages.html_page import PAGE_FILES, page_file, page_sections, style_sheet
 from evaluator.pages.step_page import ShownStep
 from evaluator.replay.tuning_page import REPLAY_STEP
+from evaluator.report.report_page import report_page
 from evaluator.runs.run_folder import WRITTEN_BY
-from evaluator.service.compared_choice import compared_choice, ordered_words
-from evaluator.service.comparison_cache import ComparisonCache
+from evaluator.service.comparisons import (
+    Comparisons,
+    compared_choice,
+    compared_sections,
+    ordered_words,
+)
 from evaluator.service.form_experiment import bundled_experiments, form_experiment
-from evaluator.service.job_state import COMPARED_RUN
-from evaluator.service.jobs import ExperimentRunning, Jobs, NotCancellable
+from evaluator.service.jobs import COMPARED_RUN, Jobs
 from evaluator.service.page_answers import (
-    WAITING,
+    AGAIN_S,
+    FormFields,
     PageAnswers,
     form_fields,
-    html_answer,
-    known_run,
-    page_number,
+    one_page,
     see_other,
+    whole_number,
 )
-from evaluator.service.served_datasets import ServedDatasets
-from evaluator.service.service_pages import NewForm, ServicePages
+from evaluator.service.served_files import ServedDatasets
 from evaluator.service.shown_runs import listed_runs, shown_run
 from services.chassis.app import router
-from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable
+from services.chassis.errors import BadInput, NotFound, ProblemError
 from services.chassis.page_headers import PAGE_HEADERS
 from services.chassis.requests.callers import note_run
 from services.chassis.requests.handling import handled
 
-A_PAGE = 50  # runs
 MOST_COMPARED = 64  # runs, or pipelines of them
+# Those of the form that starts an experiment; a file of one may name any of the table.
+METRICS = (*DEFAULT_METRICS, "Recall@10", "success@10", "bpref")
+EMPTY = FormFields()
+COMPARING = "Tests and intervals are drawn ten thousand times, which takes a while with thousands of queries."
 
 
 def page_routes(
     jobs: Jobs,
-    comparisons: ComparisonCache,
+    comparisons: Comparisons,
     datasets: ServedDatasets,
-    pages: ServicePages,
     answers: PageAnswers,
     measures: Callable[[str], bool],
 ) -> APIRouter:
@@ -59,45 +63,49 @@ def page_routes(
 
     @routes.get("/", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def runs(page: str = "1") -> Response:
-        return await asyncio.to_thread(_runs, jobs, pages, page_number(page))
+        return await asyncio.to_thread(_runs, jobs, answers, whole_number(page))
 
     @routes.get("/runs/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def run(run: str) -> Response:
-        before = measures(known_run(jobs, run))
-        found = await asyncio.to_thread(shown_run, jobs, run)
-        if before or measures(run):  # while it was read
-            waiting = WAITING if found.stale else None
-            found = replace(found, measuring=True)
-            return html_answer(pages.run(found), 200, waiting)
-        status = 409 if found.stale else 200
-        return html_answer(pages.run(found), status)
+        before = measures(run)
+        shown = await asyncio.to_thread(shown_run, jobs, run)
+        measuring = before or measures(run)  # while it was read
+        return answers.page(
+            "run.html",
+            code=409 if shown.stale and not measuring else 200,
+            refresh=str(AGAIN_S) if shown.stale and measuring else "",
+            run=shown,
+            state=shown.state,
+            measuring=measuring,
+            page=report_page(shown.report, shown.svgs) if shown.report is not None else None,
+            sections=page_sections(shown.blocks, shown.svgs),
+        )
 
     @routes.get("/progress/{run:path}", include_in_schema=False)
     @handled(scope="search", logged=False, page=True)
-    @answers.as_page
+    @answers.reporting
     async def progress(run: str) -> Response:
-        found = await asyncio.to_thread(shown_run, jobs, known_run(jobs, run), False)
-        return html_answer(pages.progress(found), 200, {"x-run-state": found.state.state})
+        return answers.page("progress.html", state=await asyncio.to_thread(jobs.expect, run))
 
     @routes.get("/attribution/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def attribution(run: str) -> Response:
-        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), ATTRIBUTION_STEP)
+        return await asyncio.to_thread(_step, jobs, answers, run, ATTRIBUTION_STEP)
 
     @routes.get("/replay/{run:path}", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def replay(run: str) -> Response:
-        return await asyncio.to_thread(_step, jobs, pages, known_run(jobs, run), REPLAY_STEP)
+        return await asyncio.to_thread(_step, jobs, answers, run, REPLAY_STEP)
 
     @routes.get("/compare", include_in_schema=False)
     @handled(scope="search", slow=True, page=True)
-    @answers.as_page
+    @answers.reporting
     async def compare(
         runs: Annotated[Sequence[str], Query()] = (),
         metric: str = "nDCG@10",
@@ -109,61 +117,56 @@ def page_routes(
         for word in (*runs, *filter(None, [baseline])):
             if not COMPARED_RUN.fullmatch(word):
                 raise NotFound(f"{word} is no run here; the list of runs has all.")
-            known_run(jobs, word.partition(":")[0])
+            jobs.expect(word.partition(":")[0])
         words = await asyncio.to_thread(ordered_words, jobs, runs, baseline)
         try:
-            settings = ComparisonSettings(metric=metric.strip(), examples=page_number(examples))
+            settings = ComparisonSettings(metric=metric.strip(), examples=whole_number(examples))
         except ValidationError as error:
             raise BadInput("; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())) from error
         report = await comparisons.report_soon(words, settings)
         if report is None:
-            return html_answer(pages.comparing(words), 200, WAITING)
-        choice = await asyncio.to_thread(compared_choice, jobs, words)
-        return html_answer(await asyncio.to_thread(pages.comparison, report, choice, words))
+            return answers.waiting("Comparing", COMPARING, words=words)
+        return answers.page(
+            "compare.html",
+            report=report,
+            choice=await asyncio.to_thread(compared_choice, jobs, words),
+            metrics=dict.fromkeys([*METRICS, report.metric]),
+            runs=dict.fromkeys(word.partition(":")[0] for word in words),
+            sections=await asyncio.to_thread(compared_sections, report),
+        )
 
     @routes.get("/new", include_in_schema=False)
     @handled(scope="search", page=True)
-    @answers.as_page
+    @answers.reporting
     async def new() -> Response:
-        form = NewForm(await jobs.served_pipelines())
-        return await asyncio.to_thread(_new, pages, datasets, form)
+        served = await jobs.served_pipelines()
+        return await asyncio.to_thread(_new, answers, datasets, served)
 
     @routes.post("/new", include_in_schema=False)
     @handled(scope="admin", form=True, page=True)
-    @answers.as_page
+    @answers.reporting
     async def start(request: Request) -> Response:
         fields = await form_fields(request)
-        pipelines, metrics = tuple(fields.getlist("pipelines")), tuple(fields.getlist("metrics"))
+        pipelines, metrics = fields.getlist("pipelines"), fields.getlist("metrics")
         try:
             experiment = await asyncio.to_thread(form_experiment, fields, pipelines, metrics, datasets)
             state = jobs.start(await jobs.startable(experiment))
-        except ExperimentRunning as error:
-            problem, status = str(error), 409
-        except GatewayError as error:
-            problem, status = f"{error}.", 404 if error.status == 404 else 503
-        except EvaluationError as error:
-            problem, status = f"{error}.", 422
-        except OSError as error:
-            raise Unavailable(jobs.write_error_message(error)) from error
-        else:
-            note_run(request.scope, state.id)
-            return see_other(f"/runs/{state.id}")
-        form = NewForm(await jobs.served_pipelines(), fields, pipelines, metrics, problem)
-        return await asyncio.to_thread(_new, pages, datasets, form, status)
+        except (ProblemError, EvaluationError) as error:
+            problem = error if isinstance(error, ProblemError) else BadInput(f"{error}.")
+            served = await jobs.served_pipelines()
+            return await asyncio.to_thread(_new, answers, datasets, served, fields, problem)
+        note_run(request.scope, state.id)
+        return see_other(f"/runs/{state.id}")
 
     @routes.post("/cancel/{run:path}", include_in_schema=False)
     @handled(scope="admin", slow=True, form=True, page=True)
-    @answers.as_page
+    @answers.reporting
     async def cancel(run: str) -> Response:
-        try:
-            await jobs.cancel(known_run(jobs, run))
-        except NotCancellable as error:
-            raise Conflict(str(error)) from error
+        await jobs.cancel(jobs.expect(run).id)
         return see_other(f"/runs/{run}")
 
     @routes.get("/pages/{name}", include_in_schema=False)
     @handled(scope="open")
-    @answers.as_page
     async def file(name: str) -> Response:
         if name == "style.css":
             return Response(style_sheet(), media_type="text/css", headers=PAGE_HEADERS)
@@ -174,22 +177,41 @@ def page_routes(
     return routes
 
 
-def _runs(jobs: Jobs, pages: ServicePages, page: int) -> Response:
+def _runs(jobs: Jobs, answers: PageAnswers, page: int) -> Response:
     names = jobs.names()
-    last = max(1, -(-len(names) // A_PAGE))
-    if not 1 <= page <= last:
-        raise NotFound(f"The list of runs has the pages 1 to {last}.")
-    listed = listed_runs(jobs, names[(page - 1) * A_PAGE : page * A_PAGE])
-    return html_answer(pages.runs(listed, page, last, len(names)))
+    shown, pages = one_page(names, page)
+    return answers.page("runs.html", "/", listed=listed_runs(jobs, shown), page=page, pages=pages, count=len(names))
 
 
-def _step(jobs: Jobs, pages: ServicePages, run: str, step: ShownStep[Any]) -> Response:
-    """Returns the page of a step."""
-    found = step.own_page(jobs.folder(run))
-    if found is None:
+def _step(jobs: Jobs, answers: PageAnswers, run: str, step: ShownStep[Any]) -> Response:
+    page = step.own_page(jobs.folder(jobs.expect(run).id))
+    if page is None:
         raise NotFound(f"Run {run} has no {step.name} here; the command `{WRITTEN_BY[step.file]} {run}` makes it.")
-    return html_answer(pages.step(run, found))
+    return answers.page("step.html", run=run, page=page, sections=page_sections(page.blocks, page.svgs))
 
 
-def _new(pages: ServicePages, datasets: ServedDatasets, form: NewForm, status: int = 200) -> Response:
-    return html_answer(pages.new(bundled_experiments(datasets), datasets.names(), form), status)
+def _new(
+    answers: PageAnswers,
+    datasets: ServedDatasets,
+    served: Sequence[str],
+    fields: FormFields = EMPTY,
+    error: ProblemError | None = None,
+) -> Response:
+    """Returns the form that starts an experiment. `served`: the gateway's pipelines; none: it does not answer.
+
+    `fields`: what was filled in before, where that led to an error.
+    """
+    experiments = bundled_experiments()
+    own = [name for _, experiment in experiments for name in experiment.arms]
+    return answers.page(
+        "new.html",
+        "/new",
+        code=200 if error is None else error.status,
+        experiments=experiments,
+        datasets=datasets.names(),
+        served=served,
+        pipelines=dict.fromkeys([*served, *own, *fields.getlist("pipelines")]),
+        metrics=dict.fromkeys([*METRICS, *fields.getlist("metrics")]),
+        fields=fields,
+        error="" if error is None else error.detail,
+    )

@@ -3,17 +3,16 @@
 A session is opened once and kept: reading a pool of 95,000 pairs takes most of a second.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
 from pydantic import ValidationError
 
 from evaluator.errors import EvaluationError
-from evaluator.judging.export import export_by_content
 from evaluator.judging.judgment_log import judge_files
 from evaluator.judging.new_session import FOLDER, create_session
 from evaluator.judging.session import JudgingSession
@@ -35,27 +34,21 @@ class ListedSession:
     fault: str = ""
 
 
-@dataclass(slots=True)
-class _OpenSession:
-    session: JudgingSession
-    made_at: int  # of session.json, in ns: another session may take the name of a removed one
-    lock: Lock = field(default_factory=Lock)
-
-
 class ServedSessions:
-    """The sessions in `judging` of the folder of runs. Safe for several threads: each session is used by one."""
+    """The sessions in `judging` of the folder of runs. Safe for several threads: one at a time uses a session."""
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
-        self._open: OrderedDict[str, _OpenSession] = OrderedDict()
         self._lock = Lock()
+        # Another session may take the name of a removed one.
+        self._opened = lru_cache(KEPT_OPEN)(lambda folder, made_at_ns: JudgingSession(folder))
 
     def names(self) -> list[str]:
         """Returns the names of all sessions, the newest first, without those that no address can have (not UTF-8)."""
         # A file may be gone again, or be a link that leads nowhere, or out of the folder of runs.
         runs, files = self._runs.resolve(), (self._runs / FOLDER).glob(f"*/{SESSION}")
-        found = [path for path in files if path.exists() and path.resolve().is_relative_to(runs)]
-        named = [path for path in found if not SURROGATES.search(path.parent.name)]
+        held = [path for path in files if path.exists() and path.resolve().is_relative_to(runs)]
+        named = [path for path in held if not SURROGATES.search(path.parent.name)]
         return [path.parent.name for path in sorted(named, key=_made_at, reverse=True)]
 
     def listed(self, names: Sequence[str]) -> list[ListedSession]:
@@ -70,29 +63,12 @@ class ServedSessions:
 
     @contextmanager
     def using(self, name: str) -> Iterator[JudgingSession]:
-        """Yields an open session to this thread alone. Raises NotFound, and EvaluationError for a damaged one."""
-        with self._lock:
-            held = self._opened(name)
-        with held.lock:
-            yield held.session
-
-    def export(self, name: str) -> Path:
-        """Writes the grades so far as qrels, named by their content. Raises EvaluationError where there is none."""
-        with self.using(name) as session:
-            return export_by_content(session)
-
-    def _opened(self, name: str) -> _OpenSession:
+        """Yields a session to this thread alone. Raises NotFound, and EvaluationError for a damaged one."""
         if name not in self.names():  # none is read by a name that a caller chose
             raise NotFound(f"No judging session {name} here; the page of judging has all.")
         folder = self._runs / FOLDER / name
-        made_at = (folder / SESSION).stat().st_mtime_ns
-        held = self._open.get(name)
-        if held is None or held.made_at != made_at:
-            held = self._open[name] = _OpenSession(JudgingSession(folder), made_at)
-        self._open.move_to_end(name)
-        while len(self._open) > KEPT_OPEN:
-            self._open.popitem(last=False)
-        return held
+        with self._lock:
+            yield self._opened(folder, (folder / SESSION).stat().st_mtime_ns)
 
     def _listed(self, name: str) -> ListedSession:
         folder = self._runs / FOLDER / name

@@ -1,6 +1,8 @@
-"""Reads what pages show of runs from their folders and from the job that runs. Renders nothing."""
+"""Reads what pages show of runs from their folders and their jobs. Renders nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -8,7 +10,6 @@ from typing import Any
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.errors import EvaluationError
-from evaluator.experiments.experiment import Experiment
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.page_blocks import Block
 from evaluator.pages.step_page import ShownStep
@@ -16,59 +17,77 @@ from evaluator.replay.tuning_page import REPLAY_STEP
 from evaluator.report.report_page import charts_of
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
-from evaluator.service.jobs import Jobs
-from evaluator.service.service_pages import ListedRun, ShownRun
+from evaluator.service.jobs import Jobs, JobState
 
 STEPS_WITH_PAGE: tuple[ShownStep[Any], ...] = (ATTRIBUTION_STEP, REPLAY_STEP)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run in the list. `name`: its experiment and when it began. `verdict`: empty where it has no report.
+
+    `dataset` and `pipelines` are empty where its experiment cannot be read.
+    """
+
+    state: JobState
+    name: str
+    dataset: str
+    pipelines: tuple[str, ...]
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRun:
+    """What the page of a run shows, as far as it is there. `svgs`: charts by path within the run's folder.
+
+    `blocks`: of a run without a report, what it has measured. `cancellable`: the service runs it, and no command.
+    `stale`: why the report that is there cannot be shown. `steps`: those that a page of their own shows.
+    """
+
+    state: JobState
+    name: str
+    report: Report | None
+    svgs: Mapping[str, str]
+    blocks: Sequence[Block]
+    cancellable: bool
+    stale: str
+    steps: Sequence[ShownStep[Any]]
 
 
 def listed_runs(jobs: Jobs, names: Sequence[str]) -> list[ListedRun]:
     """Returns the runs of these ids for the list."""
     listed = []
     for state in jobs.states(names):
-        experiment = _experiment(jobs.folder(state.id))
-        listed.append(
-            ListedRun(
-                state=state,
-                name=run_title(state.id),
-                dataset=experiment.dataset_name if experiment else "",
-                pipelines=experiment.arms if experiment else (),
-                verdict=_verdict(jobs.folder(state.id)) if state.state == "done" else "",
-            )
-        )
+        folder = jobs.folder(state.id)
+        dataset, pipelines = "", tuple[str, ...]()
+        with suppress(EvaluationError):  # of another release: its state is shown all the same
+            dataset, pipelines = folder.experiment.dataset_name, folder.experiment.arms
+        verdict = _verdict(folder) if state.state == "done" else ""
+        listed.append(ListedRun(state, run_title(state.id), dataset, pipelines, verdict))
     return listed
 
 
-def shown_run(jobs: Jobs, run: str, whole: bool = True) -> ShownRun:
-    """Returns what the page of a run shows; without `whole` its progress alone. Raises EvaluationError."""
-    state = jobs.state(run)
-    if state is None:
-        raise EvaluationError(f"{run} has just been removed")
-    folder, report, blocks, svgs, stale = jobs.folder(run), None, list[Block](), dict[str, str](), ""
-    if whole and state.state != "running":
-        try:
-            report = jobs.report(run)
-        except EvaluationError as error:
-            stale = f"{error}."
-        svgs = charts_of(folder)
-        if report is None and not stale:
-            blocks = _blocks_without_report(folder, svgs)
+def shown_run(jobs: Jobs, run: str) -> ShownRun:
+    """Returns what the page of a run shows; while it runs, that alone. Raises NotFound."""
+    state, folder = jobs.expect(run), jobs.folder(run)
+    ended = state.state != "running"
+    report, stale = None, ""
+    try:
+        report = jobs.report(run) if ended else None
+    except EvaluationError as error:
+        stale = f"{error}."
+    svgs = charts_of(folder) if ended else {}
+    load = LOAD_STEP.read(folder) if ended and report is None and not stale else None
     return ShownRun(
         state=state,
         name=f"{run_title(run)} UTC",
         report=report,
         svgs=svgs,
-        blocks=blocks,
-        stale=stale,
+        blocks=() if load is None else LOAD_STEP.section(load, svgs),
         cancellable=jobs.running == run,
-        steps=[step for step in STEPS_WITH_PAGE if folder.has(step.file)] if whole and state.state != "running" else (),
+        stale=stale,
+        steps=[step for step in STEPS_WITH_PAGE if ended and folder.has(step.file)],
     )
-
-
-def _blocks_without_report(folder: RunFolder, svgs: dict[str, str]) -> list[Block]:
-    """Returns what a load measured without a ranking."""
-    load = LOAD_STEP.read(folder)
-    return [] if load is None else list(LOAD_STEP.section(load, svgs))
 
 
 def _verdict(folder: RunFolder) -> str:
@@ -99,28 +118,10 @@ def _verdict_written(path: Path, _written: int) -> str:
     return f"ship {chosen.pipeline}; {len(chosen.contenders)} of {len(names)} cannot be told apart"
 
 
-def _experiment(folder: RunFolder) -> Experiment | None:
-    """Returns the experiment of a run; None of one that this release cannot read, whose state is shown all the same."""
-    try:
-        return folder.experiment
-    except EvaluationError:
-        return None
-
-
 def run_title(run: str) -> str:
-    """Returns the name of a run for readers: its experiment, and when it began in UTC."""
-    return f"{_name(run)}, {_started(run)}"
-
-
-def _name(run: str) -> str:
-    """Returns the experiment's name, of a run over several datasets with the dataset behind it."""
+    """Returns the name of a run for readers: its experiment, of several datasets the dataset, and its begin in UTC."""
     folder, slash, dataset = run.partition("/")
-    return folder.split("-", 1)[1].rpartition("-")[0] + slash + dataset
-
-
-def _started(run: str) -> str:
-    """Returns when a run began, by its name; as it stands there where it is no time: a folder may be named by hand."""
-    try:
-        return f"{datetime.strptime(run[:15], '%Y%m%dT%H%M%S'):%Y-%m-%d %H:%M:%S}"
-    except ValueError:
-        return run[:15]
+    begun = run[:15]
+    with suppress(ValueError):  # a folder may be named by hand
+        begun = f"{datetime.strptime(begun, '%Y%m%dT%H%M%S'):%Y-%m-%d %H:%M:%S}"
+    return f"{folder.split('-', 1)[1].rpartition('-')[0]}{slash}{dataset}, {begun}"

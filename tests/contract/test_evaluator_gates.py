@@ -9,8 +9,7 @@ from evaluator.cli import app
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
-from evaluator.service.message_paths import MessagePaths
-from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.served_files import MessagePaths, ServedDatasets
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served

@@ -1,9 +1,6 @@
-"""`judge` takes a pool from runs to qrels that a report reads, on the command line and by several judges at once."""
+"""`judge` takes a pool from runs to qrels that a report reads, with the grades of several judges."""
 
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,16 +15,14 @@ from evaluator.judging.session import JudgingSession
 from tests.support.later_release import add_later_fields
 from tests.support.simulated_runs import write_collection, write_three_rankings
 
-ROOT = Path(__file__).resolve().parents[2]
 QUERIES = 6
 Evaluator = Callable[..., Result]
 
 
 @pytest.fixture
 def evaluator(tmp_path: Path) -> Evaluator:
-    def done(*words: object, typed: str = "") -> Result:
-        environment = {"EVALUATOR_RUNS": str(tmp_path / "runs")}
-        return CliRunner().invoke(app, [*map(str, words)], env=environment, input=typed)
+    def done(*words: object) -> Result:
+        return CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
 
     return done
 
@@ -47,25 +42,39 @@ def run(tmp_path: Path, evaluator: Evaluator, shop: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, evaluator: Evaluator, run: Path) -> Path:
-    done = evaluator("judge", "pool", f"{run}:bad", f"{run}:good", "--top", 3, "--session", tmp_path / "session")
+def folder(evaluator: Evaluator, run: Path) -> Path:
+    return pooled(evaluator, f"{run}:bad", f"{run}:good")
+
+
+def pooled(evaluator: Evaluator, *words: object, top: int = 3) -> Path:
+    """Makes a pool and returns its folder, which the command prints."""
+    done = evaluator("judge", "pool", *words, "--top", top)
     assert done.exit_code == 0, done.output
-    return tmp_path / "session"
+    return Path(done.stdout.partition("Session: ")[2].strip())
 
 
-def typed(keys: str) -> str:
-    return "".join(f"{key}\n" for key in keys)
+def graded(folder: Path, judge: str, keys: str) -> JudgingSession:
+    """Grades one pair after another, skips with `s` and takes back with `u`."""
+    session = JudgingSession(folder)
+    for key in keys:
+        shown = session.next_pair(judge)
+        assert shown is not None
+        if key == "u":
+            session.undo(judge)
+        elif key == "s":
+            session.skip(judge, shown.pair)
+        else:
+            session.grade(judge, shown.pair, int(key))
+    return session
 
 
-def test_a_session_of_a_later_release_is_judged_on(folder: Path, evaluator: Evaluator) -> None:
-    assert evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("1q")).exit_code == 0
-    pools = {name: (folder / name).read_bytes() for name in ("known.json", "rankings.json") if (folder / name).exists()}
+def test_a_session_of_a_later_release_is_judged_on(folder: Path) -> None:
+    graded(folder, "ann", "1")
+    pools = {name: (folder / name).read_bytes() for name in ("known.json", "rankings.json")}
     add_later_fields(folder)
     for name, content in pools.items():  # tables by query and by pipeline, without fields
         (folder / name).write_bytes(content)
-    done = evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("1q"))
-    assert done.exit_code == 0, done.output
-    assert len(JudgingSession(folder).standing("ann").grades) == 2
+    assert len(graded(folder, "ann", "1").standing("ann").grades) == 2
 
 
 def test_a_pool_says_what_it_was_made_from_and_shows_no_system(folder: Path, run: Path) -> None:
@@ -82,41 +91,30 @@ def test_a_pool_says_what_it_was_made_from_and_shows_no_system(folder: Path, run
     assert sorted(line["document"] for line in pool) == sorted(["f0", "f1", "f2"] * QUERIES)
 
 
-def test_the_default_folder_is_named_after_time_and_dataset(evaluator: Evaluator, run: Path) -> None:
-    assert evaluator("judge", "pool", run).exit_code == 0
+def test_a_session_is_named_after_time_and_dataset_and_the_page_to_judge_on_is_named(
+    evaluator: Evaluator, run: Path
+) -> None:
+    done = evaluator("judge", "pool", run)
     (made,) = (run.parent / "judging").iterdir()
     assert made.name.endswith("Z-shop")
+    assert f"/judge/{made.name}" in done.stderr
     assert len(json.loads((made / "session.json").read_text())["sources"]) == 3
 
 
-def test_keys_grade_skip_and_undo_and_a_session_goes_on(evaluator: Evaluator, folder: Path) -> None:
-    done = evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("21xsuu0q"))
-    assert done.exit_code == 0, done.output
-    assert "'x' is no key" in done.stderr
-    assert "Judgments written: 2." in done.stderr  # of four, two were taken back
-    session = JudgingSession(folder)
-    first, second = session.pairs[:2]
-    assert session.standing("ann").grades == {first: 2, second: 0}
-    evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("3"))
-    assert session.standing("ann").grades == {first: 2, second: 0, session.pairs[2]: 3}
-    shown = session.shown(first)
-    assert f"Query:    {shown.query}" in done.stdout
-    assert "good" not in done.stdout
+def test_grades_skips_and_undos_stand_and_a_session_goes_on(folder: Path) -> None:
+    first, second, third = JudgingSession(folder).pairs[:3]
+    assert graded(folder, "ann", "21suu0").standing("ann").grades == {first: 2, second: 0}
+    assert graded(folder, "ann", "3").standing("ann").grades == {first: 2, second: 0, third: 3}
 
 
-@pytest.mark.parametrize(("highest", "refused"), [(2, "3"), (1, "2")])
-def test_grades_end_where_those_of_the_collection_end(
-    evaluator: Evaluator, folder: Path, highest: int, refused: str
-) -> None:
+@pytest.mark.parametrize("highest", [2, 1])
+def test_grades_end_where_those_of_the_collection_end(folder: Path, highest: int) -> None:
     made = json.loads((folder / "session.json").read_text())
     (folder / "session.json").write_text(json.dumps({**made, "known_grades": [0, highest]}))
-    done = evaluator("judge", "grade", folder, "--judge", "ann", typed=typed(f"{refused}{highest}q"))
-    session = JudgingSession(folder)
-    assert f"'{refused}' is no key" in done.stderr
-    assert "answers in full" not in done.stdout
-    assert session.standing("ann").grades == {session.pairs[0]: highest}
+    session = graded(folder, "ann", f"{highest}")
+    assert len(session.file.scale) == highest + 1
     with pytest.raises(WrongOption, match=f"they end at {highest}"):
-        session.grade("ann", session.pairs[1], int(refused))
+        session.grade("ann", session.pairs[1], highest + 1)
 
 
 def test_grades_of_an_earlier_session_set_no_scale_where_the_collection_has_none(
@@ -126,50 +124,28 @@ def test_grades_of_an_earlier_session_set_no_scale_where_the_collection_has_none
     (bare / "qrels" / "test.tsv").unlink()
     (bare / "qrels" / "test.json").write_text(json.dumps({f"q{number}": {} for number in range(QUERIES)}))
     evaluator("import", bare, *write_three_rankings(tmp_path).values(), "--depth", 10)
-    run, folders = next((tmp_path / "runs").glob("2*")), (tmp_path / "first", tmp_path / "second")
-    evaluator("judge", "pool", run, "--top", 3, "--session", folders[0])
-    evaluator("judge", "grade", folders[0], "--judge", "ann", typed=typed("1q"))
-    evaluator("judge", "export", folders[0], tmp_path / "one.qrels")
-    evaluator("judge", "pool", run, "--top", 3, "--session", folders[1], "--judgments", tmp_path / "one.qrels")
-    assert [len(JudgingSession(folder).file.scale) for folder in folders] == [4, 4]
+    run = next((tmp_path / "runs").glob("2*"))
+    first = pooled(evaluator, run)
+    graded(first, "ann", "1")
+    evaluator("judge", "export", first, tmp_path / "one.qrels")
+    second = pooled(evaluator, run, "--judgments", tmp_path / "one.qrels")
+    assert [len(JudgingSession(folder).file.scale) for folder in (first, second)] == [4, 4]
 
 
-def test_a_judges_name_may_have_spaces(evaluator: Evaluator, folder: Path) -> None:
-    done = evaluator("judge", "grade", folder, "--judge", "ann lee", typed=typed("2q"))
-    evaluator("judge", "grade", folder, "--judge", "bob", typed=typed("1q"))
-    assert done.exit_code == 0, done.output
-    assert JudgingSession(folder).judges == ("ann lee", "bob")
-    assert "ann lee 2, bob 1" in evaluator("judge", "show", folder).stdout
-
-
-def test_a_session_names_the_run_that_latest_was(evaluator: Evaluator, run: Path, tmp_path: Path) -> None:
+def test_a_session_names_the_run_that_latest_was(evaluator: Evaluator, run: Path) -> None:
     (run.parent / "latest").unlink(missing_ok=True)
     (run.parent / "latest").symlink_to(run.name)
-    assert evaluator("judge", "pool", f"{run.parent / 'latest'}:bad", "--session", tmp_path / "made").exit_code == 0
-    assert JudgingSession(tmp_path / "made").file.sources[0].run == run.name
+    made = pooled(evaluator, f"{run.parent / 'latest'}:bad")
+    assert JudgingSession(made).file.sources[0].run == run.name
 
 
-def test_every_pair_is_asked_for_until_none_is_left(evaluator: Evaluator, folder: Path) -> None:
-    done = evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("1" * 40))
-    assert "No pair is left for this judge." in done.stderr
-    assert len(JudgingSession(folder).standing("ann").grades) == 3 * QUERIES
-
-
-def test_judges_work_at_once_and_show_lists_ties(evaluator: Evaluator, folder: Path) -> None:
-    command = [sys.executable, "-m", "evaluator", "judge", "grade", str(folder), "--judge"]
-    keys = {"ann": "0123" * 3, "bob": "0023" * 3}
-    at_work = {
-        judge: subprocess.Popen([*command, judge], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        for judge in keys
-    }
-    for judge, process in at_work.items():
-        process.communicate(typed(keys[judge]), timeout=60)
-        assert process.returncode == 0
+def test_progress_and_ties_of_judges_are_shown(evaluator: Evaluator, folder: Path) -> None:
+    graded(folder, "ann lee", "0123" * 3)
+    graded(folder, "bob", "0023" * 3)
     shown = evaluator("judge", "show", folder).stdout
-    assert "| ann   |     12 |       0 |    6 |" in shown
-    assert "12 of 18 pairs are judged" in shown
-    assert "3 of them tied" in shown
-    assert re.search(r"ann 1, bob 0", shown)
+    assert "| ann lee |     12 |       0 |    6 |" in shown
+    assert "12 of 18 pairs are judged, 3 of them tied" in shown
+    assert "ann lee 1, bob 0" in shown
 
 
 def test_the_order_by_impact_leaves_out_what_another_judge_has_graded(folder: Path) -> None:
@@ -191,8 +167,8 @@ def test_the_order_by_impact_leaves_out_what_another_judge_has_graded(folder: Pa
 def test_the_export_is_read_by_quality_and_not_pooled_again(
     evaluator: Evaluator, folder: Path, run: Path, tmp_path: Path
 ) -> None:
-    evaluator("judge", "grade", folder, "--judge", "ann", typed=typed("1" * 18))
-    evaluator("judge", "grade", folder, "--judge", "bob", typed=typed("30"))
+    assert graded(folder, "ann", "1" * 18).next_pair("ann") is None
+    graded(folder, "bob", "30")
     path = tmp_path / "more.qrels"
     assert evaluator("judge", "export", folder, path).exit_code == 0
     session = JudgingSession(folder)
@@ -212,7 +188,7 @@ def test_the_export_is_read_by_quality_and_not_pooled_again(
 def test_an_export_for_beir_has_its_header_and_replaces_an_earlier_export_alone(
     evaluator: Evaluator, folder: Path, tmp_path: Path, shop: Path
 ) -> None:
-    evaluator("judge", "grade", folder, "--judge", "ann", typed="2\n")
+    graded(folder, "ann", "2")
     path = tmp_path / "more.tsv"
     assert [evaluator("judge", "export", folder, path).exit_code for _ in range(2)] == [0, 0]
     pair = JudgingSession(folder).pairs[0]
@@ -233,31 +209,29 @@ def test_an_export_without_a_judgment_is_refused(evaluator: Evaluator, folder: P
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("judge", "pool", "{run}", "--top", "11"), "was ranked 10 deep; --top is at most that"),
-        (("judge", "pool", "{run}:none"), "the run has no pipeline 'none'"),
-        (("judge", "pool", "{run}", "--session", "{folder}"), "a new pool needs a new folder"),
-        (("judge", "show", "{run}"), "no judging session there"),
-        (("judge", "grade", "{folder}", "--judge", "../ann"), "is no name of a judge"),
-        (("judge", "grade", "{folder}", "--judge", "ann "), "is no name of a judge"),
-        (("judge", "grade", "{folder}", "--judge", "a" * 65), "is no name of a judge"),
-        (("judge", "grade", "{folder}", "--judge", "ann", "--order", "best"), "there are pool, impact"),
+        (("pool", "{run}", "--top", "11"), "was ranked 10 deep; --top is at most that"),
+        (("pool", "{run}:none"), "the run has no pipeline 'none'"),
+        (("show", "{run}"), "no judging session there"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
-    evaluator: Evaluator, run: Path, folder: Path, words: tuple[str, ...], why: str
+    evaluator: Evaluator, run: Path, words: tuple[str, ...], why: str
 ) -> None:
-    done = evaluator(*(word.format(run=run, folder=folder) for word in words))
+    done = evaluator("judge", *(word.format(run=run) for word in words))
     assert done.exit_code in (1, 2)
     assert why in done.stderr
 
 
-def test_one_pipeline_alone_is_judged_in_the_order_of_its_pool(evaluator: Evaluator, run: Path, tmp_path: Path) -> None:
-    alone = tmp_path / "alone"
-    assert evaluator("judge", "pool", f"{run}:good", "--session", alone).exit_code == 0
-    assert evaluator("judge", "grade", alone, "--judge", "ann", typed="1\n").exit_code == 0
-    assert evaluator("judge", "show", alone).exit_code == 0
-    done = evaluator("judge", "grade", alone, "--judge", "ann", "--order", "impact")
-    assert "one pipeline alone has no comparison" in done.stderr
+@pytest.mark.parametrize("name", ["../ann", "Ann", "a" * 65])
+def test_a_name_that_cannot_be_that_of_a_file_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(WrongOption, match="cannot be the name of a judge"):
+        graded(folder, name, "1")
+
+
+def test_one_pipeline_alone_is_judged_in_the_order_of_its_pool(evaluator: Evaluator, run: Path) -> None:
+    session = graded(pooled(evaluator, f"{run}:good"), "ann", "1")
+    with pytest.raises(EvaluationError, match="one pipeline alone has no comparison"):
+        session.next_pair("ann", "impact")
 
 
 def test_documents_that_the_corpus_lacks_are_left_out_and_counted(
@@ -267,10 +241,9 @@ def test_documents_that_the_corpus_lacks_are_left_out_and_counted(
     path.write_text(
         "".join(f"q{n} Q0 {name} 1 {-at} t\n" for n in range(QUERIES) for at, name in enumerate(("f0", "x")))
     )
-    done = evaluator("judge", "pool", path, "--dataset", shop, "--top", 2, "--session", tmp_path / "made")
-    assert done.exit_code == 0, done.output
-    assert f"{QUERIES} pairs are left out: the corpus lacks their documents." in done.stderr
-    assert {pair.document for pair in JudgingSession(tmp_path / "made").pairs} == {"f0"}
+    session = JudgingSession(pooled(evaluator, path, "--dataset", shop, top=2))
+    assert session.file.not_in_corpus == QUERIES
+    assert {pair.document for pair in session.pairs} == {"f0"}
 
 
 def test_a_pair_of_another_pool_is_refused(folder: Path) -> None:

@@ -11,8 +11,7 @@ from evaluator.cli import app
 from evaluator.machine.measurement_lock import MeasurementRunning, measuring
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import ExperimentRunning, Jobs
-from evaluator.service.message_paths import MessagePaths
-from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.served_files import MessagePaths, ServedDatasets
 from tests.support.small_runs import planned
 
 HOLDER = """

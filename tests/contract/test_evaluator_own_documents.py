@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from evaluator.cli import app
 from evaluator.comparison.comparing import query_slices
 from evaluator.datasets.reader import Dataset, read_dataset
+from evaluator.judging.session import JudgingSession
 
 
 def evaluator(*words: object) -> Result:
@@ -282,8 +283,8 @@ def test_questions_without_judgments_begin_with_a_pool(tmp_path: Path, manual: P
     assert "judge pool latest:bm25" in done.stderr
     assert evaluator("stats", made).exit_code == 0
 
-    def run(*words: object, keys: str = "") -> Result:
-        return CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": f"{tmp_path}/runs"}, input=keys)
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": f"{tmp_path}/runs"})
 
     one = "can-i-return-my-order Q0 notes.txt 1 2 x\ncan-i-return-my-order Q0 returns.markdown 2 1 x\n"
     other = one.replace(" 1 2 ", " 2 0 ")
@@ -296,13 +297,12 @@ def test_questions_without_judgments_begin_with_a_pool(tmp_path: Path, manual: P
     assert "judges no document" in done.stderr
     report = next((tmp_path / "runs").glob("2*/report.json"))
     assert json.loads(report.read_text())["pipelines"]["one"]["quality"]["nDCG@10"] == 0
-    session, qrels = tmp_path / "session", tmp_path / "mine.tsv"
-    assert run("judge", "pool", report.parent, "--session", session).exit_code == 0
-    # Either order of the pairs: the second question has one document, the first two.
-    pool = [json.loads(line) for line in (session / "pool.jsonl").read_text().splitlines()]
-    keys = "".join("0\n" if line["document"] == "notes.txt" else "2\n" for line in pool)
-    assert run("judge", "grade", session, "--judge", "ann", keys=keys).exit_code == 0
-    assert run("judge", "export", session, qrels).exit_code == 0
+    qrels = tmp_path / "mine.tsv"
+    assert run("judge", "pool", report.parent).exit_code == 0
+    session = JudgingSession(next((tmp_path / "runs" / "judging").iterdir()))
+    for pair in session.pairs:
+        session.grade("ann", pair, 0 if pair.document == "notes.txt" else 2)
+    assert run("judge", "export", session.folder, qrels).exit_code == 0
     assert run("quality", "--run", report.parent, "--judgments", qrels).exit_code == 0
     done = run("report", "--run", report.parent)
     assert done.exit_code == 0, done.stderr

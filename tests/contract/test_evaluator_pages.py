@@ -112,7 +112,7 @@ async def test_a_running_experiment_shows_its_progress_and_can_be_cancelled(
     assert "Ranking:" in page.text
     assert " of 8 queries" in part.text
     assert 'data-watch="/progress/' in page.text
-    assert part.headers["x-run-state"] == "running"
+    assert 'class="state running"' in part.text  # by which watch.js tells whether it goes on
     assert refused.status_code == 403
     assert (cancelled.status_code, cancelled.headers["location"]) == (303, f"/runs/{run}")
     assert "cancelled on request" in after.text
@@ -149,7 +149,6 @@ async def test_pipelines_baseline_and_metric_of_a_comparison_are_chosen_on_its_p
         both = await compared(client, f"runs={run}&runs={other}:bm25&baseline={run}:dense")
         missing = await compared(client, f"runs={run}&baseline=../x")
     assert ticked(whole.text) == [f"{run}:bm25", f"{run}:dense"]
-    assert f'value="{other}:dense"> dense' in whole.text  # of a run that is not compared
     assert f'<option value="{run}:bm25" selected>' in whole.text
     assert ("bm25 against dense" in chosen.text, "Comparison: MRR@10 on shop" in chosen.text) == (True, True)
     assert f'<option value="{run}:dense" selected>' in chosen.text
@@ -170,7 +169,7 @@ async def test_no_comparison_is_begun_while_an_experiment_is_measured(body: dict
         other = await client.get(f"/compare?runs={run}&metric=P@10")
     assert known.status_code == 200
     assert (other.status_code, f"{measured} is running in " in other.text) == (503, True)
-    assert other.headers["refresh"] == other.headers["retry-after"]
+    assert int(other.headers["retry-after"]) > 0
 
 
 @pytest.mark.parametrize("query", ["", "runs=../x", "runs=latest", "runs=20260101T000000Z-small-0123abcd"])

@@ -11,7 +11,7 @@ import pytest
 
 from evaluator.evaluation import quality_step
 from evaluator.report.report_step import report_step
-from evaluator.service.job_state import JobState
+from evaluator.service.jobs import JobState
 from evaluator.steps.run_import import import_runs
 from tests.support.evaluator_service import ended, evaluator
 from tests.support.gateway_stub import GatewayStub, write_shop
@@ -254,7 +254,7 @@ async def test_errors_over_a_dataset_that_is_not_served_name_its_files_without_t
         await waited(client, await client.post("/judge", data={**fields, **pooled})),
         await waited(client, await client.post(f"/measure/{run}", data={"session": ""})),
     ]
-    assert [answer.status_code for answer in answers] == [409, 409, 409, 409]
+    assert [answer.status_code for answer in answers] == [409] * 4
     for answer in answers:
         assert "test.tsv: no such file" in answer.text
         assert str(top) not in answer.text

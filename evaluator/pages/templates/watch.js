@@ -5,11 +5,11 @@ async function refresh() {
   try {
     const answer = await fetch(box.dataset.watch);
     if (answer.ok) {
-      if (answer.headers.get("x-run-state") !== "running") {
+      const text = await answer.text();
+      if (!text.includes('class="state running"')) {
         location.reload();
         return;
       }
-      const text = await answer.text();
       if (!box.contains(document.activeElement)) {
         box.innerHTML = text;
       }

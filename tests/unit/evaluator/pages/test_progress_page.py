@@ -1,14 +1,13 @@
 """The part of a run's page that changes while it runs."""
 
-from evaluator.pages.html_page import page_environment
 from evaluator.progress import step_progress
-from evaluator.service.job_state import JobState
-from evaluator.service.service_pages import ServicePages, ShownRun
+from evaluator.service.jobs import JobState
+from evaluator.service.page_answers import PageAnswers
+from evaluator.service.served_files import MessagePaths
 
 
 def progress_of(state: JobState) -> str:
-    shown = ShownRun(state=state, name="small", report=None, svgs={}, blocks=())
-    return ServicePages(page_environment()).progress(shown)
+    return bytes(PageAnswers(MessagePaths([])).page("progress.html", state=state).body).decode()
 
 
 def test_a_part_of_no_units_has_no_bar() -> None:

@@ -16,8 +16,7 @@ from evaluator.runs.answers import read_answers
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
-from evaluator.service.message_paths import MessagePaths
-from evaluator.service.served_datasets import ServedDatasets
+from evaluator.service.served_files import MessagePaths, ServedDatasets
 from evaluator.steps.prepared_run import dataset_of
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_export import export_run

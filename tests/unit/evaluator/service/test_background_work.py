@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.machine.measurement_lock import MeasurementRunning, measuring
-from evaluator.service.background_work import MOST_WAITING, BackgroundWork
-from evaluator.service.computing_lock import ComputingLock, MeasurementUnderWay
+from evaluator.service.background_work import MOST_WAITING, BackgroundWork, ComputingLock, MeasurementUnderWay
 from services.chassis.errors import Unavailable
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.service.message_paths import MessagePaths
+from evaluator.service.served_files import MessagePaths
 
 PATHS = MessagePaths([Path("/srv/our runs"), Path("/srv/our runs/sets"), Path("/data"), Path("/")])
 

@@ -1,11 +1,12 @@
-"""Owns which files the service reads for a caller: datasets beneath the folders of EVALUATOR_DATASETS.
+"""Owns which files the service reads for a caller, and how paths look in messages that leave the machine over HTTP.
 
-A path elsewhere is refused by its text alone and with the words for one that does not exist, so no answer shows whether
-it does. The command line takes any path. Leaves the files' content to `datasets.reader`.
+Callers may name datasets beneath the folders of EVALUATOR_DATASETS. A path elsewhere is refused by its text alone and
+with the words for one that does not exist, so no answer shows whether it does. The command line takes any path.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from evaluator.experiments.experiment import Experiment
 from services.contracts.base import SURROGATES
 
 MOST_SHOWN = 80  # characters of what was sent, in a refusal
+# An absolute path up to its last part. Routes of the gateway (/v1/…) and addresses (http://…) are none.
+_ABOVE = re.compile(r"""(?<![\w./:~)\]-])/(?!v\d+/)(?:[^\s/'"`,;:()<>]+/)+""")
+_ENDS = r"""(?=[\s'"`,;:()<>]|$)"""
 
 
 class ServedDatasets:
@@ -100,6 +104,22 @@ class ServedDatasets:
             return False
         files = chain(directory.iterdir(), (directory / "qrels").glob("*"))
         return all(self._is_beneath(file) for file in files if file.is_symlink())
+
+
+class MessagePaths:
+    """Shortens paths in messages: one in a folder of the service is shown from there on, of others the last part."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        spelled = {one for folder in folders for one in (os.path.abspath(folder), str(folder.resolve()))} - {os.sep}
+        known = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
+        self._known = re.compile(rf"(?<![\w./~-])(?:{known})(?:/|{_ENDS})") if known else None
+
+    def shortened(self, message: object) -> str:
+        """Returns the text of an error or a message without the folders above its paths."""
+        text = str(message)
+        if self._known is not None:
+            text = self._known.sub(lambda found: "" if found[0].endswith("/") else Path(found[0]).name, text)
+        return _ABOVE.sub("", text)
 
 
 def _is_set(directory: Path) -> bool:
