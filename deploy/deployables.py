@@ -6,10 +6,8 @@ Standard library only: it runs in the build stage before anything is installed.
 from dataclasses import dataclass
 from typing import Literal
 
-Runtime = Literal["cpu", "gpu", "openvino"]
-
-# Extras that run models; `openvino` comes beside ONNX Runtime, so that the engine setting can be changed back.
-_RUNTIMES: dict[Runtime, tuple[str, ...]] = {"cpu": ("cpu",), "gpu": ("gpu",), "openvino": ("cpu", "openvino")}
+# The extra that runs models.
+Runtime = Literal["cpu", "gpu"]
 
 # Read by a container's health check, so every image has it.
 _PROBE = "deploy/probe.py"
@@ -48,7 +46,7 @@ class Deployable:
 
     def extras(self, runtime: Runtime) -> tuple[str, ...]:
         """Returns the extras of pyproject.toml to install: its own, and the model runtime when it has models."""
-        return (self.extra, *_RUNTIMES[runtime]) if self.models else (self.extra,)
+        return (self.extra, runtime) if self.models else (self.extra,)
 
 
 def _dense(name: str, prefix: str, port: int, model: str, *arguments: str) -> Deployable:

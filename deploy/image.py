@@ -20,7 +20,6 @@ LOCKS: dict[Runtime, Path] = {
     "cpu": ROOT / "requirements.lock",
     # The module `onnxruntime` comes from two distributions, so one lock cannot hold both.
     "gpu": ROOT / "deploy" / "requirements-gpu.lock",
-    "openvino": ROOT / "requirements.lock",
 }
 
 

@@ -1,17 +1,17 @@
 """Composes the gateway. The only module that knows how its backends are reached."""
 
+import asyncio
+import ipaddress
+import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI
 
-from gateway.backends.sockets import SocketEndpoints
 from gateway.backends.wire import EndpointsFor, open_backends
-from gateway.collections.additions import Additions
 from gateway.collections.collections import Collections
-from gateway.collections.filling import Filling
 from gateway.collections.generations import POLL_TIMEOUT_S, Generations
 from gateway.collections.indexing import Indexing
 from gateway.collections.publish_jobs import PublishJobs
@@ -19,7 +19,7 @@ from gateway.collections.publishing import Publishing
 from gateway.collections.write_order import CollectionLocks, WriteClock, WritePauses
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.search.admission import Admission
-from gateway.search.catalog import Catalog, reloading_on_hangup
+from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
 from gateway.search.long_answers import LongAnswers
 from gateway.search_page.rendering import page_files
@@ -27,22 +27,63 @@ from gateway.search_page.routes import page_routes
 from gateway.settings import BackendAddress, GatewaySettings
 from services.chassis.app import create_app
 from services.chassis.background_tasks import Supervisor
+from services.chassis.calls.sockets import SocketTransport
 from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.settings.trust import caller_context
 from services.contracts.health import Check
 
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
-def socket_endpoints(_: str, backend: BackendAddress, context: ssl.SSLContext | None = None) -> SocketEndpoints:
-    """Returns the endpoints of production: TCP sockets, with TLS as `context` has it where the URL has https."""
-    return SocketEndpoints(backend, context=context)
+
+class SocketEndpoints:
+    """Resolves a backend's host name and opens sockets. Each address record is one replica."""
+
+    def __init__(
+        self, backend: BackendAddress, resolve: Resolve | None = None, context: ssl.SSLContext | None = None
+    ) -> None:
+        """`context`: of TLS, for a URL with https; it has to check host names. None: the system's authorities."""
+        self._context = context
+        self.url = backend.url
+        self._url = urlsplit(backend.url)
+        self._resolve = resolve or resolve_host
+
+    async def addresses(self) -> Sequence[str]:
+        """Returns the host itself if it is an IP address, else the addresses that its name resolves to."""
+        host = self._url.hostname
+        assert host is not None  # BackendAddress has checked the URL
+        if _is_ip(host):
+            return (host,)
+        port = self._url.port or (443 if self._url.scheme == "https" else 80)
+        return tuple(dict.fromkeys(await self._resolve(host, port)))
+
+    def transport(self, address: str) -> SocketTransport:
+        """Returns a transport to this address only, whatever the name resolves to later."""
+        return SocketTransport(address, context=self._context)
+
+
+async def resolve_host(host: str, port: int) -> Sequence[str]:
+    """Resolves all addresses of a host name. Raises OSError (socket.gaierror)."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def socket_endpoints_of(settings: GatewaySettings) -> EndpointsFor:
-    """Returns how backends are reached in production. Raises ConfigurationError for STACK_CA_FILE."""
+    """Returns how backends are reached in production: by TCP sockets, with TLS where the URL has https.
+
+    Raises ConfigurationError for STACK_CA_FILE.
+    """
     encrypted = any(backend.url.startswith("https:") for backend in settings.backends.values())
     context = caller_context(settings.ca_file) if encrypted or settings.ca_file is not None else None
-    return partial(socket_endpoints, context=context)
+    return lambda _, backend: SocketEndpoints(backend, context=context)
 
 
 def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = None) -> FastAPI:
@@ -72,12 +113,8 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             pauses = WritePauses()
             locks = CollectionLocks()
             clock = WriteClock()
-            filling = Filling(pauses, clock)
-            additions = Additions(backends, generations, locks, filling, supervisor)
             publications = PublishJobs(supervisor)
-            publishing = Publishing(
-                backends, generations, locks, pauses, filling, publications, settings.keep_previous_s
-            )
+            publishing = Publishing(backends, generations, locks, pauses, publications, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
             executor = Executor(backends, generations, catalog, admission, instruments)
             pages = () if files is None else (page_routes(executor, catalog, generations, files),)
@@ -86,7 +123,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
                 search_routes(executor, long_answers),
                 pipeline_routes(catalog),
                 collection_routes(
-                    Collections(backends, generations, locks, additions, publications),
+                    Collections(backends, generations, locks, publications),
                     Indexing(backends, generations, pauses, clock),
                     publishing,
                     long_answers,
@@ -102,8 +139,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
                 ]
                 return (Check(name="retrievers", ok=len(gone) < len(generations.snapshots), detail="; ".join(gone)),)
 
-            with reloading_on_hangup(catalog):
-                yield routes, readiness
+            yield routes, readiness
 
     return create_app(
         "gateway",

@@ -13,8 +13,8 @@ class Family:
 
     `retrieves`: it stores collections, indexes documents and answers searches. `by_default`: collections that name no
     backends live on the first one of it. `presets` and `exact`: the options that a retrieve may have. `document_store`:
-    it returns documents by id. `reranks`: it scores passages. `explains`: it returns what in a document matched a
-    query.
+    it returns documents by id. `takes_vectors`: it stores vectors that callers send, and returns them. `reranks`: it
+    scores passages. `explains`: it returns what in a document matched a query.
 
     `approximate`: its searches that are not `exact` have a `beam`, and a search for more hits may begin with others
     (Qdrant widens a beam that is smaller than the number of hits). Else a search for n hits gives the first n of every
@@ -32,6 +32,7 @@ class Family:
     approximate: bool = False
     least_score: float | None = None
     document_store: bool = False
+    takes_vectors: bool = False
     reranks: bool = False
     explains: bool = False
 
@@ -41,7 +42,9 @@ class Family:
 # token of the query, so its lower bound depends on the query: None.
 FAMILIES: Mapping[str, Family] = {
     "lexical": Family(retrieves=True, by_default=True, presets=True, least_score=0.0, document_store=True),
-    "dense": Family(retrieves=True, by_default=True, exact=True, approximate=True, least_score=-1.0),
+    "dense": Family(
+        retrieves=True, by_default=True, exact=True, approximate=True, least_score=-1.0, takes_vectors=True
+    ),
     "sparse": Family(retrieves=True, least_score=0.0, explains=True),
     "late_interaction": Family(retrieves=True, exact=True, approximate=True, reranks=True, explains=True),
     "reranker": Family(reranks=True),

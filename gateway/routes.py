@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from gateway.collections.collections import Collections
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
-from gateway.search.catalog import Catalog, reload
+from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
 from gateway.search.long_answers import LongAnswers, Reading
 from gateway.search.walked import reads_documents
@@ -45,7 +45,7 @@ After = Annotated[
 ]
 OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.", examples=["kettle"])]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
-WithVectors = Annotated[bool, Query(description="Also the vectors of the documents, by backend.")]
+WithVectors = Annotated[bool, Query(description="Also the dense vectors of the documents, by backend.")]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.", examples=["hybrid"])]
 
 
@@ -94,7 +94,7 @@ def pipeline_routes(catalog: Catalog) -> APIRouter:
     @handled("control", scope="admin")
     async def reload_pipelines() -> PipelineChanges:
         """Reads the files of the pipelines again, and lists what changed."""
-        return await reload(catalog)
+        return await catalog.reload()
 
     @routes.get("/v1/pipelines/{name}", tags=["pipelines"])
     @handled("control", scope="search")

@@ -14,28 +14,21 @@ from pathlib import Path
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.problem import SetupProblem
 from deploy.elasticsearch.server import say
-from deploy.local import settings_digest, supervision
-from deploy.local.checks import expect_startable, unknown_settings, unread_variables
+from deploy.local import supervision
+from deploy.local.checks import expect_startable, unknown_settings
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.demo_plan import demo_experiments, expect_measurable
-from deploy.local.footprint import footprints, table, write
-from deploy.local.outside_processes import outside_processes
 from deploy.local.paper_demo import collection_of, paper_options
-from deploy.local.ports import PortTaken, in_use, on_free_ports, record_ports
+from deploy.local.ports import in_use, record_ports
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import wait_for_backends, wait_until_ready
-from deploy.local.running_stack import (
-    missing_collections,
-    pipelines_over_every_backend,
-    reread_pipelines,
-    served_pipelines,
-)
+from deploy.local.readiness import wait_until_ready
+from deploy.local.running_stack import pipelines_over_every_backend, reread_pipelines, served_pipelines
 from deploy.local.served_models import with_models
-from deploy.local.stacks import DEMO, Stack, other_running_stacks, requested_stack
-from deploy.local.systems import asks_for_paper, bring_models, demo_systems, memory_notices
+from deploy.local.stacks import DEMO, Stack, expect_same_settings, requested_stack, write_digests
+from deploy.local.systems import asks_for_paper, bring_models, demo_systems
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from deploy.models.precision import read_cpuinfo
-from evaluator.machine.measured_processes import record_stack
+from evaluator.machine.measured_processes import is_this_machine, record_stack
 from evaluator.runs.run_folder import RunFolder
 from services.files.disk_writes import end_command
 from services.files.regular_file import open_lock
@@ -59,14 +52,14 @@ def chosen(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
 def launch(choices: Choices) -> None:
     """Checks the settings, starts the stack and waits until it is ready; stops everything on failure."""
     if choices.secure is not None:
-        choices.secure.make(choices.hosts.values())
+        choices.secure.make()
     environment = {**os.environ, **choices.environment()}
     bring_models(environment, choices.ports)
     expect_startable(environment, choices.ports)
     busy = [f"{process} ({port})" for process, port in choices.ports.items() if in_use(port)]
     if busy:
         names = " and ".join(name.split(" ")[0].upper() + "_PORT" for name in busy)
-        raise PortTaken(f"The port of {', '.join(busy)} is in use: end what listens there, or set {names}.")
+        raise StackProblem(f"The port of {', '.join(busy)} is in use: end what listens there, or set {names}.")
     if choices.starts_elasticsearch:
         install(say)
     # failed_start reads this log: entries of an earlier run must not count.
@@ -75,7 +68,6 @@ def launch(choices: Choices) -> None:
     try:
         supervision.start(choices, os.environ)
         wait_until_ready(choices, say)
-        wait_for_backends(choices, say)
         if supervisor := supervision.pid(choices.directory):
             record_processes(choices, supervisor)
     except BaseException:
@@ -85,14 +77,10 @@ def launch(choices: Choices) -> None:
 
 def record_processes(choices: Choices, supervisor: int) -> None:
     """Records the processes whose CPU time is the stack's. Says so, and records nothing, where one is not known."""
-    outside = outside_processes(choices.outside_urls(os.environ))
-    if outside is None:
-        say(
-            "Foreign CPU will be unknown to measurements: a server that this stack uses here is in a container or of "
-            "another user."
-        )
+    if any(map(is_this_machine, choices.outside_urls(os.environ))):
+        say("Foreign CPU will be unknown to measurements: this stack uses a server here that it did not start.")
     else:
-        record_stack(runs_folder(), choices.url("gateway"), supervisor, outside)
+        record_stack(runs_folder(), choices.url("gateway"), supervisor)
 
 
 def say_notices(choices: Choices) -> None:
@@ -108,14 +96,10 @@ def notices(choices: Choices) -> Iterator[str]:
     for name, backend in choices.backends.items():
         instead = "" if name not in OWN_BACKENDS else f", so no {name} service is started here"
         yield f"GATEWAY_BACKENDS: {name} ({backend.family}) is at {backend.url}{instead}."
-    yield from memory_notices(choices.systems)
     if choices.unused:
-        yield f"A demo has ports and directories of its own; not used: {', '.join(choices.unused)}."
+        yield f"A stack decides these by itself; not used: {', '.join(choices.unused)}."
     for name in unknown_settings(os.environ):
         yield f"{name} is no setting (all of them are in .env.example); not used."
-    if unread := unread_variables(ROOT / ".env", os.environ):
-        into = "`set -a; . ./.env; set +a` puts it into the environment (JSON in single quotes)"
-        yield f".env is not read, so not used: {', '.join(unread)}. {into}."
 
 
 def up() -> int:
@@ -127,15 +111,13 @@ def up() -> int:
         choices = chosen(os.environ, stack.directory, own_ports=False, name=stack.name)
         say_notices(choices)
         if supervision.pid(stack.directory) is not None:
-            settings_digest.expect_same(choices, os.environ, stack)
+            expect_same_settings(choices, os.environ, stack)
             say(f"The stack is up already (`{stack.command('down')}` ends it). {reread_pipelines(choices)}")
         else:
             start(choices, stack)
             say(f"Ready: {choices.url('gateway')} serves the collection `demo`.")
             for line in addresses(choices, os.environ):
                 say(line)
-        for line in missing_collections(choices, os.environ):
-            say(line)
     say(f"Logs: {stack.command('logs')}. End: {stack.command('down')}.")
     return 0
 
@@ -157,7 +139,7 @@ def addresses(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]
 def start(choices: Choices, stack: Stack) -> None:
     """Starts a stack and loads the demo's collection; stops everything on failure."""
     launch(choices)
-    settings_digest.write(choices, os.environ)
+    write_digests(choices, os.environ)
     record_ports(stack.directory, choices.ports)
     # On every backend that a pipeline uses.
     if evaluator(
@@ -171,8 +153,6 @@ def down() -> int:
     """Stops a stack; its data stays on disk."""
     stack = requested_stack(os.environ)
     say("The stack has ended; its data stays." if supervision.stop(stack.directory) else "The stack is not up.")
-    for other in other_running_stacks(stack):
-        say(f"Still up: `{other.command('down')}` ends it.")
     return 0
 
 
@@ -198,20 +178,14 @@ def demo() -> int:
         say_notices(choices)
         expect_measurable(experiments, {**os.environ, "GATEWAY_BACKENDS": choices.environment()["GATEWAY_BACKENDS"]})
 
-        def launched() -> Choices:
-            choices = chosen(asked, DEMO, own_ports=True)
-            launch(choices)
-            return choices
-
         try:
-            choices = on_free_ports(launched, say)
+            launch(choices)
             earlier = RunFolder.every(runs_folder())
             options: list[str] = []
             if paper is not None:
                 options = paper_options(choices, os.environ, paper, served_pipelines(choices), evaluator, say)
             status = evaluator(choices, "demo", "--processes", choices.processes(os.environ), *options)
             run = run_since(earlier)
-            report_footprints(choices, run)
             if paper is not None and run is not None and (run / "report.json").exists():
                 status = evaluator(choices, "analyse", str(run)) or status
             return status
@@ -228,16 +202,6 @@ def run_since(earlier: Sequence[Path]) -> Path | None:
     """Returns the demo's run that was created since; None when it failed before that, or when there are several."""
     since = [path for path in RunFolder.every(runs_folder()) if path not in earlier and "Z-demo-" in path.name]
     return since[0] if len(since) == 1 else None
-
-
-def report_footprints(choices: Choices, run: Path | None) -> None:
-    """Prints memory and CPU time of each process, and writes them beside the report of this run."""
-    supervisor = supervision.pid(choices.directory)
-    found = footprints(supervisor, list(supervision.processes(choices))) if supervisor else []
-    if found:
-        sys.stdout.write(f"\n{table(found)}\n")
-        if run is not None:
-            write(found, run / "processes.json")
 
 
 @contextmanager

@@ -45,24 +45,6 @@ SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "reranker": RerankerSettings,
     "evaluator": EvaluatorSettings,
 }
-# Variables of `make up` and `make demo` beside the settings.
-CHOICES = frozenset(
-    {
-        "ENGINE",
-        "LEXICAL",
-        "DENSE",
-        "SYSTEMS",
-        "PRECISION",
-        "STACK",
-        "DATASET",
-        "PIPELINES",
-        "PRESET",
-        "QUERIES",
-        "DEPTH",
-        "TOP",
-        "SECURE",
-    }
-)
 # Variables of compose alone.
 ELSEWHERE = frozenset({"GATEWAY_PUBLISHED_PORT", "ELASTICSEARCH_VERSION", "QDRANT_VERSION"})
 
@@ -89,14 +71,6 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     known = {name for settings in SETTINGS.values() for name in variables(settings)} | ELSEWHERE
     prefixes = tuple(f"{process.upper()}_" for process in SETTINGS)
     return sorted(name for name in environment if name.startswith(prefixes) and name not in known)
-
-
-def unread_variables(file: Path, environment: Mapping[str, str]) -> list[str]:
-    """Returns settings that are in a .env file and not in the environment: their values are not used."""
-    known = {name for settings in SETTINGS.values() for name in variables(settings)} | CHOICES
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-    named = {line.partition("=")[0].strip().removeprefix("export ") for line in lines if "=" in line}
-    return sorted(name for name in named & known if name not in environment)
 
 
 def settings_in(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,14 +1,13 @@
 """Decides engines, ports and directories of a stack from the environment. Starts nothing."""
 
 import json
-import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from deploy.local.ports import DEFAULT_PORTS, HOST, ReservedPorts, host_of, port_block
+from deploy.local.ports import DEFAULT_PORTS, HOST, free_ports, port_block
 from deploy.local.problem import StackProblem
 from deploy.local.secure import SecureFiles, secure_files
 from deploy.local.systems import SYSTEMS, requested_systems
@@ -22,8 +21,12 @@ from services.contracts.base import Name
 ROOT = Path(__file__).resolve().parents[2]
 # Processes that a backend of the same name in GATEWAY_BACKENDS replaces.
 OWN_BACKENDS: tuple[str, ...] = ("lexical", "dense", *SYSTEMS, "reranker")
-# malloc asks for huge pages: a dense search takes 0.93 of the CPU, whose model reads all its weights.
-HUGE_PAGES = "glibc.malloc.hugetlb=1"
+# The settings that a stack decides, because its data lie in its directory and its processes reach one another.
+DECIDED: tuple[str, ...] = (
+    *("GATEWAY_URL", "GATEWAY_EVALUATOR_URL", "LEXICAL_DIRECTORY", "LEXICAL_INDEX_PREFIX"),
+    *(f"{service.upper()}_{setting}" for service in ("dense", *SYSTEMS) for setting in ("DIRECTORY", "PREFIX")),
+    *(f"{process.upper()}_METRICS_PORT" for process in DEFAULT_PORTS),
+)
 _BACKENDS = TypeAdapter(dict[Name, BackendAddress])
 _FOLDERS = TypeAdapter(tuple[str, ...])
 
@@ -33,32 +36,18 @@ class Choices:
     """One stack: its directories, the port of each process it starts, and the environment of all processes."""
 
     directory: Path
-    name: str  # as STACK gives it; empty for the one without a name and for the demo's
     lexical: str  # edge | elasticsearch
     stores: Mapping[str, str]  # of each vector service: edge | qdrant, of dense also elasticsearch
     ports: Mapping[str, int]
     elasticsearch_url: str | None  # None: we start one, if a service wants it
     prefix: str  # of names on servers that this stack shares with others
-    prefixes: Mapping[str, str]  # of each vector service
-    lexical_directory: str
-    directories: Mapping[str, str]  # of each vector service
     backends: Mapping[str, BackendAddress]  # those of the environment, beside the stack's own or in their place
-    hosts: Mapping[str, str] = field(default_factory=dict)
-    evaluator_url: str | None = None  # what GATEWAY_EVALUATOR_URL asks for; None: this stack's evaluator
-    arenas: str = "2"
-    tunables: str = HUGE_PAGES
     datasets: str | None = None  # EVALUATOR_DATASETS with the folder of DATASET; None: as the environment has it
-    unused: tuple[str, ...] = ()  # settings of the environment that this stack decides for itself
+    unused: tuple[str, ...] = ()  # settings of the environment that this stack decides
     encrypted: frozenset[str] = frozenset()  # processes whose port speaks TLS
-    metrics_ports: Mapping[str, int] = field(default_factory=dict)  # of processes whose /metrics is apart
     secure: SecureFiles | None = None  # with SECURE=1
     models: Mapping[str, str] = field(default_factory=dict)  # by service, where `with_models` has chosen one
     precision: str = ""  # the sentence about them
-
-    @property
-    def systems(self) -> tuple[str, ...]:
-        """The services that this stack starts beside the usual ones."""
-        return tuple(name for name in SYSTEMS if name in self.ports)
 
     @property
     def on_elasticsearch(self) -> frozenset[str]:
@@ -73,10 +62,7 @@ class Choices:
     def url(self, process: str) -> str:
         """Returns the URL of a process of this stack."""
         scheme = "https" if process in self.encrypted else "http"
-        return f"{scheme}://{self._host(process)}:{self.ports[process]}"
-
-    def _host(self, process: str) -> str:
-        return self.hosts.get(process, host_of({}, process))
+        return f"{scheme}://{HOST}:{self.ports[process]}"
 
     @property
     def elasticsearch_data(self) -> Path:
@@ -86,9 +72,6 @@ class Choices:
     def processes(self, environment: Mapping[str, str]) -> str:
         """Returns the URLs of the processes that searches use, as `--processes` of the evaluator takes them."""
         known = {name: self.url(name) for name in self.ports if name != "evaluator"}
-        known |= {
-            name: f"http://{self._host(name)}:{port}" for name, port in self.metrics_ports.items() if name in known
-        }
         if self.on_elasticsearch and self.elasticsearch_url is not None:
             known["elasticsearch"] = self.elasticsearch_url
         if "qdrant" in self.stores.values():
@@ -114,22 +97,20 @@ class Choices:
         # The stack's own backends come first: the first one of family lexical is the document store.
         known = {**addresses, **self.backends}
         ordered = {name: known[name] for name in OWN_BACKENDS if name in known}
-        own = {
+        own = dict.fromkeys(self.unused, "")
+        own |= {
             "LEXICAL_ENGINE": self.lexical,
-            "LEXICAL_DIRECTORY": self.lexical_directory,
+            "LEXICAL_DIRECTORY": str(self.directory / "lexical"),
             "LEXICAL_INDEX_PREFIX": self.prefix,
             "GATEWAY_URL": self.url("gateway"),
-            "GATEWAY_EVALUATOR_URL": self.evaluator_url or self.url("evaluator"),
+            "GATEWAY_EVALUATOR_URL": self.url("evaluator"),
             "GATEWAY_BACKENDS": _BACKENDS.dump_json(ordered | known).decode(),
         }
         for service, store in self.stores.items():
             own[f"{service.upper()}_STORE"] = store
-            own[f"{service.upper()}_DIRECTORY"] = self.directories[service]
-            own[f"{service.upper()}_PREFIX"] = self.prefixes[service]
+            own[f"{service.upper()}_DIRECTORY"] = str(self.directory / service)
+            own[f"{service.upper()}_PREFIX"] = f"{self.prefix}{service}."
         own |= {f"{service.upper()}_MODEL": model for service, model in self.models.items()}
-        # glibc keeps an arena a thread; two keep a process with both models at 387 MB instead of 446, for the same CPU.
-        own["MALLOC_ARENA_MAX"] = self.arenas
-        own["GLIBC_TUNABLES"] = self.tunables
         own |= {
             f"{process.upper()}_PORT": str(port) for process, port in self.ports.items() if process != "elasticsearch"
         }
@@ -139,20 +120,20 @@ class Choices:
             own["EVALUATOR_DATASETS"] = self.datasets
         if self.secure is not None:
             own |= self.secure.variables
-        return own | {name: "" for name in self.unused if name.endswith("_METRICS_PORT")}
+        return own
 
 
 def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, name: str = "") -> Choices:
     """Reads the choices and the settings that all processes share. Raises StackProblem with the variable's name.
 
-    `own_ports` takes free ports and separate directories in place of the settable ones, so that a demo runs beside
-    `make up`. `name` is the STACK of a further stack; empty for the default one.
+    `own_ports` takes free ports in place of the settable ones, so that a demo runs beside `make up`. `name` is the
+    STACK of a further stack; empty for the default one.
     """
     secure = secure_files(environment, directory)
     if secure is not None:
         environment = {**environment, **secure.variables}
     encrypted = {process for process in DEFAULT_PORTS if environment.get(f"{process.upper()}_TLS_CERT_FILE")}
-    for variable in ("ELASTICSEARCH_URL", "QDRANT_URL", *(() if own_ports else ("GATEWAY_URL",))):
+    for variable in ("ELASTICSEARCH_URL", "QDRANT_URL"):
         _expect_address(environment, variable)
     engine = _one_of(environment, "ENGINE", ("embedded", "server"), "embedded")
     servers = engine == "server"
@@ -173,55 +154,29 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
         )
     elasticsearch_url = environment.get("ELASTICSEARCH_URL") or None
     backends = _backends(environment, systems)
-    hosts = {process: host_of(environment, process) for process in DEFAULT_PORTS}
     idle = {*backends, *(name for name in SYSTEMS if name not in systems)}
     started = [process for process in DEFAULT_PORTS if process not in idle]
-    defaults = port_block(directory) if name else DEFAULT_PORTS
-    ports: dict[str, int] = {}
-    with ReservedPorts() as reserved:
-        for process in started:
-            variable = f"{process.upper()}_PORT"
-            ports[process] = reserved.free() if own_ports else _port(environment, variable, defaults[process])
-        if elasticsearch_url is None and _on_elasticsearch(lexical, stores, started):
-            ports["elasticsearch"] = reserved.free()
-            encrypted |= {"elasticsearch"} if secure is not None else set()
-    decided = _decided_by_itself(environment) if own_ports else ()
-    if not own_ports:
-        scheme = "https" if "gateway" in encrypted else "http"
-        _expect_gateway(environment, f"{scheme}://{hosts['gateway']}:{ports['gateway']}")
-    # Stacks that share a server need distinct index names.
-    own_names = "demo-" if own_ports else f"{name}-" if name else ""
-    prefix = environment.get("LEXICAL_INDEX_PREFIX", "") + own_names
-    asked = {service: environment.get(f"{service.upper()}_PREFIX") for service in stores}
-    kept = {} if own_ports else environment
+    if own_ports:
+        ports = dict(zip(started, free_ports(len(started)), strict=True))
+    else:
+        defaults = port_block(directory) if name else DEFAULT_PORTS
+        ports = {process: _port(environment, process, defaults[process]) for process in started}
+    if elasticsearch_url is None and _on_elasticsearch(lexical, stores, started):
+        (ports["elasticsearch"],) = free_ports(1)
+        encrypted |= {"elasticsearch"} if secure is not None else set()
+    decided = (*DECIDED, *(f"{process.upper()}_PORT" for process in DEFAULT_PORTS if own_ports))
     return Choices(
         directory=directory,
-        name=name,
         lexical=lexical,
         stores=stores,
         ports=ports,
         elasticsearch_url=elasticsearch_url,
-        prefix=prefix,
-        prefixes={
-            service: f"{own_names}{given}" if given else f"{prefix}{service}." for service, given in asked.items()
-        },
-        lexical_directory=kept.get("LEXICAL_DIRECTORY") or str(directory / "lexical"),
-        directories={
-            service: kept.get(f"{service.upper()}_DIRECTORY") or str(directory / service) for service in stores
-        },
+        # Stacks that share a server need distinct index names.
+        prefix="demo-" if own_ports else f"{name}-" if name else "",
         backends=backends,
-        hosts=hosts,
-        evaluator_url=kept.get("GATEWAY_EVALUATOR_URL"),
-        arenas=environment.get("MALLOC_ARENA_MAX") or "2",
-        tunables=environment.get("GLIBC_TUNABLES") or HUGE_PAGES,
         datasets=_datasets(environment),
-        unused=decided,
+        unused=tuple(variable for variable in decided if environment.get(variable)),
         encrypted=frozenset(encrypted),
-        metrics_ports={
-            process: _port(kept, f"{process.upper()}_METRICS_PORT", 0)
-            for process in started
-            if kept.get(f"{process.upper()}_METRICS_PORT")
-        },
         secure=secure,
     )
 
@@ -270,11 +225,11 @@ def _backends(environment: Mapping[str, str], systems: Sequence[str]) -> dict[st
             f"GATEWAY_BACKENDS.{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}."
         ) from error
     usual: dict[str, str] = {
-        name: f"{host_of(environment, name)}:{_port(environment, f'{name.upper()}_PORT', DEFAULT_PORTS[name])}"
+        name: f"http://{HOST}:{_port(environment, name, DEFAULT_PORTS[name])}"
         for name in OWN_BACKENDS
         if name in systems or name not in SYSTEMS
     }
-    return {name: backend for name, backend in given.items() if usual.get(name) != _place(backend.url)}
+    return {name: backend for name, backend in given.items() if usual.get(name) != backend.url}
 
 
 def _expect_address(environment: Mapping[str, str], variable: str) -> None:
@@ -284,31 +239,6 @@ def _expect_address(environment: Mapping[str, str], variable: str) -> None:
         raise StackProblem(f"{variable}: {error}.") from error
 
 
-def _place(url: str) -> str:
-    """Returns host, port and path: with TLS, a stack's own backends are by https."""
-    return _local(url).partition("://")[2]
-
-
-def _expect_gateway(environment: Mapping[str, str], url: str) -> None:
-    given = environment.get("GATEWAY_URL")
-    if given and _local(given) != url:
-        raise StackProblem(
-            f"GATEWAY_URL={given} is not the gateway of this stack, which would be at {url}: unset it, or choose "
-            "the address with GATEWAY_HOST and GATEWAY_PORT."
-        )
-
-
-def _local(url: str) -> str:
-    return re.sub(r"//localhost\b", f"//{HOST}", url).rstrip("/")
-
-
-def _decided_by_itself(environment: Mapping[str, str]) -> tuple[str, ...]:
-    own = ["GATEWAY_URL", "GATEWAY_EVALUATOR_URL"]
-    own += [f"{name.upper()}_DIRECTORY" for name in ("lexical", "dense", *SYSTEMS)]
-    own += [f"{process.upper()}_{port}" for process in DEFAULT_PORTS for port in ("PORT", "METRICS_PORT")]
-    return tuple(variable for variable in own if environment.get(variable))
-
-
 def _one_of(environment: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
     value = environment.get(name) or default
     if value not in allowed:
@@ -316,7 +246,8 @@ def _one_of(environment: Mapping[str, str], name: str, allowed: tuple[str, ...],
     return value
 
 
-def _port(environment: Mapping[str, str], name: str, default: int) -> int:
+def _port(environment: Mapping[str, str], process: str, default: int) -> int:
+    name = f"{process.upper()}_PORT"
     value = environment.get(name) or str(default)
     if not value.isdigit() or not 1 <= int(value) <= 65_535:
         raise StackProblem(f"{name}={value} is no port: take a number from 1 to 65535.")

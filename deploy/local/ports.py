@@ -1,10 +1,10 @@
-"""Chooses ports on this machine: documented ones, a block for a further stack, free ones; and addresses to call."""
+"""Chooses ports on this machine: documented ones, a block for a further stack, free ones."""
 
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
 
 from deploy.local.problem import StackProblem
 from services.files.disk_writes import write_whole
@@ -24,44 +24,15 @@ DEFAULT_PORTS = {
 # A further stack takes the documented ports plus a multiple of STEP: 8010 to 8017, 8019.
 STEP, LAST_STEP = 10, 100
 RECORD = "ports.json"
-# Of a start on free ports: between their choice and their use any program may take one, also for a call of its own.
-TRIES = 3
-Started = TypeVar("Started")
 
 
-class PortTaken(StackProblem):
-    """Raised where a port of the stack belongs to another program."""
-
-
-class ReservedPorts:
-    """Finds free ports and keeps them bound until all are chosen, so that they are distinct."""
-
-    def __init__(self) -> None:
-        self._sockets: list[socket.socket] = []
-
-    def __enter__(self) -> "ReservedPorts":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for held in self._sockets:
-            held.close()
-
-    def free(self) -> int:
-        """Returns a port on which nothing listens."""
-        held = socket.socket()
-        held.bind((HOST, 0))
-        self._sockets.append(held)
-        return int(held.getsockname()[1])
-
-
-def on_free_ports(start: Callable[[], Started], say: Callable[[str], None]) -> Started:
-    """Calls `start`, which chooses free ports, and calls it again where one was taken; TRIES times in all."""
-    for _ in range(TRIES - 1):
-        try:
-            return start()
-        except PortTaken as problem:
-            say(f"{problem}\nStarting again, on other ports.")
-    return start()
+def free_ports(count: int) -> list[int]:
+    """Returns distinct ports on which nothing listens."""
+    with ExitStack() as held:  # all are bound until the last one is chosen
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for bound in sockets:
+            bound.bind((HOST, 0))
+        return [int(bound.getsockname()[1]) for bound in sockets]
 
 
 def port_block(directory: Path) -> Mapping[str, int]:
@@ -88,14 +59,6 @@ def _recorded(directory: Path) -> dict[str, int]:
         return {process: int(port) for process, port in found.items() if process in DEFAULT_PORTS}
     except (OSError, ValueError, AttributeError):
         return {}
-
-
-def host_of(environment: Mapping[str, str], process: str) -> str:
-    """Returns the address to call a process: its *_HOST, or 127.0.0.1 when it listens on all addresses."""
-    host = environment.get(f"{process.upper()}_HOST") or HOST
-    if host in ("0.0.0.0", "::", "localhost"):
-        return HOST
-    return f"[{host}]" if ":" in host else host
 
 
 def in_use(port: int) -> bool:

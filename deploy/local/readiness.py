@@ -1,25 +1,22 @@
-"""Waits until every process and every given backend is ready. Starts and stops nothing."""
+"""Waits until every process of a stack is ready. Starts and stops nothing."""
 
 import http.client
 import json
 import ssl
 import time
 import urllib.error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from deploy.local import supervision
 from deploy.local.choices import Choices
-from deploy.local.ports import PortTaken
 from deploy.local.problem import StackProblem
-from deploy.local.stack_access import access_to, opener
+from deploy.local.running_stack import access_to, opener
 from evaluator.errors import EvaluationError
 from services.chassis.settings.trust import certificate_fault, scheme_fault
 
 # Elasticsearch takes 12 s on a quiet machine; a busy one with two cores took ten times as long.
 READY_WITHIN_S = 240.0
 NOT_LISTENING = "not listening yet"
-# Backends started together with the stack answer by then: our own processes take longer.
-BACKENDS_WITHIN_S = 15.0
 
 
 def not_ready(url: str, context: ssl.SSLContext) -> str | None:
@@ -51,23 +48,18 @@ def not_ready(url: str, context: ssl.SSLContext) -> str | None:
 
 
 def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
-    """Waits until every process is ready. Raises StackProblem with the end of its log when one ends.
-
-    It is a PortTaken where that log ends with a port that another program has.
-    """
+    """Waits until every process is ready. Raises StackProblem with the end of its log when one ends."""
     context = _context(choices)
     start = last_said = time.monotonic()
     waiting = [process for process in choices.ports if process != "elasticsearch"]
     while True:
-        looked = {process: not_ready(choices.url(process), context) for process in waiting}
-        reasons = readable_reasons(looked, starts_elasticsearch=choices.starts_elasticsearch)
+        reasons = {process: not_ready(choices.url(process), context) for process in waiting}
         waiting = [process for process, reason in reasons.items() if reason is not None]
         if not waiting:
             return
         dead = supervision.failed_start(choices.directory)
         if dead is not None:
-            said = f"{dead} does not start. Its log ends with:\n{_tail(choices, dead)}"
-            raise (PortTaken if "address already in use" in said.lower() else StackProblem)(said)
+            raise StackProblem(f"{dead} does not start. Its log ends with:\n{_tail(choices, dead)}")
         if supervision.pid(choices.directory) is None:
             raise StackProblem(f"The supervisor has ended: {choices.directory}/logs/supervisord.log says why.")
         now = time.monotonic()
@@ -77,40 +69,6 @@ def wait_until_ready(choices: Choices, say: Callable[[str], None]) -> None:
         if now - last_said > 5:
             last_said = now
             say(f"  {now - start:3.0f} s, waiting for " + ", ".join(f"{name} ({reasons[name]})" for name in waiting))
-        time.sleep(0.2)
-
-
-def readable_reasons(reasons: Mapping[str, str | None], *, starts_elasticsearch: bool) -> dict[str, str | None]:
-    """Rewords reasons that only sound like faults while other processes start."""
-    readable = dict(reasons)
-    for process in readable.keys() - {"gateway"}:
-        if starts_elasticsearch and "Elasticsearch cannot be reached" in (readable[process] or ""):
-            readable[process] = "its Elasticsearch is still starting"  # started here: no address to set
-    others = any(reason is not None for process, reason in readable.items() if process != "gateway")
-    if others and readable.get("gateway") not in (None, NOT_LISTENING):
-        readable["gateway"] = "its backends are still starting"
-    return readable
-
-
-def wait_for_backends(choices: Choices, say: Callable[[str], None], within_s: float = BACKENDS_WITHIN_S) -> None:
-    """Waits until each of GATEWAY_BACKENDS answers. Raises StackProblem listing those that do not.
-
-    Their readiness is left to the gateway: they are not ours, and a proxy before them may hide it.
-    """
-    context = _context(choices)
-    last = time.monotonic() + within_s
-    announced: set[str] = set()
-    while absent := {
-        name: backend.url
-        for name, backend in choices.backends.items()
-        if not_ready(backend.url, context) == NOT_LISTENING
-    }:
-        if time.monotonic() >= last:
-            where = ", ".join(f"{url} ({name})" for name, url in absent.items())
-            raise StackProblem(f"GATEWAY_BACKENDS: nothing answers at {where}: start it first, or leave it out.")
-        for name in absent.keys() - announced:
-            say(f"Waiting for {name} at {absent[name]} (GATEWAY_BACKENDS), at most {within_s:g} s")
-            announced.add(name)
         time.sleep(0.2)
 
 

@@ -1,32 +1,40 @@
-"""Asks a running stack: reloads its pipelines, and finds collections that its engines do not hold."""
+"""Asks a running stack's gateway, and opens its processes with the authority and the key that they have."""
 
 import os
-import shlex
-import sys
+import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from pydantic import ValidationError
 
-from deploy.local.choices import ROOT, Choices
+from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
-from deploy.local.stack_access import access_to, opener
+from deploy.local.replaced_environment import replaced_environment
+from evaluator.client.gateway_access import GatewayAccess, read_access
 from evaluator.errors import EvaluationError
-from evaluator.experiments.experiment import Experiment
-from evaluator.runs.run_folder import RunFolder
-from gateway.families import default_backends
-from services.contracts.collections import CollectionList, CollectionView
 from services.contracts.pipelines import Pipeline, PipelineChanges, PipelineList
 from services.contracts.problem import Problem
 
 ANSWER_WITHIN_S = 30
 
 
+def access_to(choices: Choices) -> GatewayAccess:
+    """Returns the key and the authority of a stack's gateway. Raises StackProblem."""
+    try:
+        with replaced_environment({**os.environ, **choices.environment()}):
+            return read_access()
+    except EvaluationError as error:
+        raise StackProblem(str(error)) from error
+
+
+def opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
+    """Returns what opens URLs without a proxy: the addresses are local."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+
+
 def reread_pipelines(choices: Choices) -> str:
     """Reloads the gateway's pipeline files; returns the changes in a sentence. Raises StackProblem for a fault."""
-    changes = PipelineChanges.model_validate_json(_asked(choices, "POST", "/v1/pipelines/reload"))
+    changes = PipelineChanges.model_validate_json(_gateway_answer(choices, "POST", "/v1/pipelines/reload"))
     parts = [
         f"{what} {', '.join(names)}"
         for what, names in (("new", changes.added), ("changed", changes.changed), ("gone", changes.removed))
@@ -37,75 +45,22 @@ def reread_pipelines(choices: Choices) -> str:
 
 def pipelines_over_every_backend(choices: Choices) -> list[str]:
     """Returns names of pipelines that the gateway serves: few that use every backend that any of them uses."""
-    found: list[str] = []
+    names: list[str] = []
     covered: set[str] = set()
     for name, pipeline in served_pipelines(choices).items():
         if not covered.issuperset(pipeline.backends):
-            found.append(name)
+            names.append(name)
             covered.update(pipeline.backends)
-    return found
+    return names
 
 
 def served_pipelines(choices: Choices) -> dict[str, Pipeline]:
     """Returns the pipelines that the gateway serves, by name. Raises StackProblem."""
-    views = PipelineList.model_validate_json(_asked(choices, "GET", "/v1/pipelines")).pipelines
+    views = PipelineList.model_validate_json(_gateway_answer(choices, "GET", "/v1/pipelines")).pipelines
     return {view.name: view.pipeline for view in views}
 
 
-def missing_collections(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yields a line for each published collection that an engine it lives on does not hold, with what loads it."""
-    engines = {"lexical": choices.lexical, **choices.stores}
-    for view in CollectionList.model_validate_json(_asked(choices, "GET", "/v1/collections")).collections:
-        missing = [f"{name} ({engines[name]})" if name in engines else name for name in backends_without(view)]
-        if missing:
-            yield (
-                f"Collection `{view.collection}` is not in {' and '.join(missing)}, so searches there are refused or "
-                f"flagged. Load it again: {load_command(choices, view.collection, environment)}; or go back to the "
-                "engines that it was loaded on."
-            )
-
-
-def backends_without(view: CollectionView) -> list[str]:
-    """Returns the backends that a collection lives on and that do not hold its live generation."""
-    held = {
-        backend.backend: state.declaration.backends
-        for backend in view.backends
-        for state in backend.generations
-        if state.generation == view.live
-    }
-    # The declaration is that of the generation, the same in each of its backends.
-    named = next(iter(held.values()), None)
-    if named is None:
-        named = tuple(default_backends({backend.backend: backend.family for backend in view.backends}))
-    return [
-        backend.backend
-        for backend in view.backends
-        if backend.reachable and backend.backend not in held and view.live is not None and backend.backend in named
-    ]
-
-
-def load_command(choices: Choices, collection: str, environment: Mapping[str, str]) -> str:
-    """Returns the evaluator's call that loads a collection, from its newest experiment; else the HTTP calls."""
-    runs = Path(environment.get("EVALUATOR_RUNS") or ".runs")
-    for file in (path / "experiment.json" for path in reversed(RunFolder.every(ROOT / runs))):
-        try:
-            experiment = Experiment.from_record(file.read_bytes())
-        except (OSError, ValidationError):
-            continue
-        if not (file.parent / "ingest.json").exists():  # refused before it had loaded anything
-            continue
-        if experiment.target == collection:
-            shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-            python = Path(sys.executable)
-            call = [os.path.relpath(python, ROOT) if python.is_relative_to(ROOT) else str(python)]
-            call += ["-m", "evaluator", "ingest", str(shown), "--gateway", choices.url("gateway")]
-            variables = [] if choices.secure is None else choices.secure.caller_variables
-            return f"`{' '.join([*variables, shlex.join(call)])}`"
-    url = f"{choices.url('gateway')}/v1/collections/{collection}"
-    return f"PUT {url}, POST its documents to {url}/documents, POST {url}/publish (all with the same `build`)"
-
-
-def _asked(choices: Choices, method: str, path: str) -> bytes:
+def _gateway_answer(choices: Choices, method: str, path: str) -> bytes:
     access, url = access_to(choices), choices.url("gateway")
     try:
         # A POST without JSON is refused, also one without a body (services/chassis/requests/body.py).

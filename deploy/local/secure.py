@@ -3,7 +3,7 @@
 import os
 import secrets
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,16 +52,15 @@ class SecureFiles:
         names = ("STACK_CA_FILE", "STACK_TOKEN_FILE")
         return [f"{name}={shlex.quote(self.variables[name])}" for name in names]
 
-    def make(self, hosts: Iterable[str]) -> None:
-        """Makes authority and token once, and the certificate for these hosts anew. Raises StackProblem."""
+    def make(self) -> None:
+        """Makes authority and token once, and the certificate anew. Raises StackProblem."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(0o700)
         authority = Authority(self.ca_file, self.directory / "ca.key")
-        names = tuple(dict.fromkeys((*NAMES, *(host.strip("[]") for host in hosts))))
         try:
             if not (authority.cert.exists() and authority.key.exists()):
                 make_authority(authority.cert, authority.key)
-            issue(authority, self.directory / "stack.pem", self.directory / "stack.key", names)
+            issue(authority, self.directory / "stack.pem", self.directory / "stack.key", NAMES)
         except CertificateProblem as problem:
             raise StackProblem(f"{problem} Nothing was started.") from problem
         if not self.token_file.exists():

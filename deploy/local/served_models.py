@@ -1,26 +1,23 @@
 """Chooses the models of the encoder and the re-ranker: in the precision of the vectors that are there, else by the CPU.
 
-A service refuses vectors of another model, so the stamps of a directory are read before anything starts.
+A service refuses vectors of another model, so the stamps of a directory are read before anything starts. Those of a
+server are left to the service.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
-from deploy.local.replaced_environment import replaced_environment
 from deploy.models.precision import LACKING, MODELS, Precision, PrecisionChoice, asked_precision, choose_precision
-from services.chassis.errors import ProblemError
-from services.chassis.settings.configuration import BadSettings, read_settings
-from services.dense.settings import DenseSettings
 from services.files.regular_file import read_regular
 from services.inference.profiles import ModelError
 from services.storage.edge_files import RECORD, GenerationRecord
 
 # Settings of a service with which its model is not ours to choose, and the values that leave it to us.
-_DECIDED = {"MODEL": "", "ENCODER": "onnx", "SCORER": "onnx", "DEVICE": "cpu", "ARITHMETIC": "f32"}
+_DECIDED = {"MODEL": "", "ENCODER": "onnx", "SCORER": "onnx", "DEVICE": "cpu"}
 
 
 def with_models(choices: Choices, environment: Mapping[str, str], cpuinfo: str) -> Choices:
@@ -34,7 +31,7 @@ def with_models(choices: Choices, environment: Mapping[str, str], cpuinfo: str) 
         return choices
     try:
         choice = choose_precision(environment, cpuinfo)
-        if "dense" in services:
+        if "dense" in services and choices.stores["dense"] == "edge":
             choice = _kept(choices, environment, choice)
     except ModelError as error:
         raise StackProblem(str(error)) from error
@@ -49,19 +46,14 @@ def _is_open(environment: Mapping[str, str], service: str) -> bool:
 
 def _kept(choices: Choices, environment: Mapping[str, str], choice: PrecisionChoice) -> PrecisionChoice:
     """Returns the precision of the vectors that are there; the choice where there are none, or some of each."""
-    made, models = _stored_models(choices, environment), MODELS["dense"]
+    made, models = _stored_models(choices.directory), MODELS["dense"]
     kept = [precision for precision in get_args(Precision) if models[precision] in made]
     if len(kept) != 1 or kept[0] == choice.precision:
         return choice
     precision: Precision = kept[0]
-    if choices.stores["dense"] == "edge":
-        directory = ROOT / choices.directories["dense"]
-        where = str(directory.relative_to(ROOT) if directory.is_relative_to(ROOT) else directory)
-        anew = "remove that directory and load again"
-    else:
-        qdrant = choices.stores["dense"] == "qdrant"
-        where = f"Qdrant at {environment['QDRANT_URL']}" if qdrant else f"Elasticsearch at {choices.elasticsearch_url}"
-        anew = "set another DENSE_PREFIX and load again"
+    directory = choices.directory / "dense"
+    where = str(directory.relative_to(ROOT) if directory.is_relative_to(ROOT) else directory)
+    anew = "remove that directory and load again"
     there = f"{models[precision]} made the vectors in {where}"
     if asked_precision(environment) is not None:
         raise StackProblem(f"PRECISION={choice.precision}, but {there}: leave PRECISION out, or {anew}.")
@@ -73,34 +65,12 @@ def _kept(choices: Choices, environment: Mapping[str, str], choice: PrecisionCho
     return PrecisionChoice(precision, f"{there}. For int8, {anew}")
 
 
-def _stored_models(choices: Choices, environment: Mapping[str, str]) -> set[str]:
-    """Returns the models in the stamps of the dense store. Raises StackProblem where a server does not answer."""
-    if choices.stores["dense"] == "edge":
-        found = set()
-        for file in (ROOT / choices.directories["dense"]).glob(f"*/{RECORD}"):
-            try:
-                found.add(GenerationRecord.from_disk(read_regular(file)).stamp.get("model", ""))
-            except (OSError, ValueError):
-                continue  # the service lists it as unusable
-        return found
-    if "dense" in choices.on_elasticsearch and choices.starts_elasticsearch:
-        return set()  # its server is not up yet; the service itself refuses vectors of another model
-    try:
-        with replaced_environment({**environment, **choices.environment()}):
-            settings = read_settings(DenseSettings)
-    except BadSettings:
-        return set()  # the check before the start names the fault
-    try:
-        return asyncio.run(_models_on_server(settings))
-    except ProblemError as error:
-        raise StackProblem(f"{error.detail} Its vectors decide the precision; nothing was started.") from error
-
-
-async def _models_on_server(settings: DenseSettings) -> set[str]:
-    from services.vectorservice.compose import open_store  # here: it imports FastAPI, and most stacks have no server
-
-    store = open_store(settings)
-    try:
-        return {(await store.spec(generation)).stamp.get("model", "") for generation in await store.generations()}
-    finally:
-        await store.close()
+def _stored_models(directory: Path) -> set[str]:
+    """Returns the models in the stamps of the embedded dense store."""
+    models = set()
+    for file in (directory / "dense").glob(f"*/{RECORD}"):
+        try:
+            models.add(GenerationRecord.from_disk(read_regular(file)).stamp.get("model", ""))
+        except (OSError, ValueError):
+            continue  # the service lists it as unusable
+    return models

@@ -1,16 +1,20 @@
-"""Names the stacks of one checkout: the default one, those that STACK names, and the demo's."""
+"""Names the stacks of one checkout, and records with which settings each of them runs."""
 
+import hashlib
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local import supervision
-from deploy.local.choices import ROOT
+from deploy.local.checks import public_settings, settings_in
+from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
+from services.files.disk_writes import write_whole
 
 DATA = ROOT / ".data"
 DEMO = DATA / "demo"
+CHOSEN = "chosen.json"
 # Used in folder names and in names on servers.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,15}")
 
@@ -39,9 +43,29 @@ def requested_stack(environment: Mapping[str, str]) -> Stack:
     return Stack(name)
 
 
-def other_running_stacks(stack: Stack) -> Iterator[Stack]:
-    """Yields the other running stacks of this checkout."""
-    for directory in sorted(DATA.glob("up*")):
-        other = Stack(directory.name.removeprefix("up").removeprefix("-"))
-        if other != stack and other.directory == directory and supervision.pid(directory) is not None:
-            yield other
+def write_digests(choices: Choices, environment: Mapping[str, str]) -> None:
+    """Writes a digest of each setting except secrets, which leave no trace on disk."""
+    write_whole(choices.directory / CHOSEN, json.dumps(_digests(choices, environment)))
+
+
+def expect_same_settings(choices: Choices, environment: Mapping[str, str], stack: Stack) -> None:
+    """Raises StackProblem naming the settings that differ from those of the running stack."""
+    now = _digests(choices, environment)
+    try:
+        before = json.loads((choices.directory / CHOSEN).read_text(encoding="utf-8"))
+        other = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    except (OSError, ValueError, AttributeError):
+        other = ["those of another version"]
+    if other:
+        raise StackProblem(
+            f"The stack is up with other choices ({', '.join(other)}): `{stack.command('down')}` first, give it "
+            "the same ones again, or start a second one beside it with another STACK=name."
+        )
+
+
+def _digests(choices: Choices, environment: Mapping[str, str]) -> dict[str, str]:
+    settings = settings_in({**environment, **choices.environment()})
+    if choices.starts_elasticsearch:
+        del settings["ELASTICSEARCH_URL"]  # a free port, different at each start
+    public = public_settings(settings).items()
+    return {name: hashlib.sha256(value.encode()).hexdigest()[:16] for name, value in public}

@@ -1,6 +1,6 @@
 """Chooses the services that a stack starts on request: SYSTEMS, what a demo needs; brings the models of all."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from deploy.local.problem import StackProblem
 from deploy.local.replaced_environment import replaced_environment
@@ -15,8 +15,7 @@ from services.late_interaction.settings import LateInteractionSettings
 from services.reranker.settings import RerankerSettings
 from services.sparse.settings import SparseSettings
 
-# The memory of a service in MiB while `make demo` loads and searches its collection: a measured peak.
-SYSTEMS: Mapping[str, int] = {"sparse": 181, "late_interaction": 537, "dense_bge": 388, "dense_e5": 394}
+SYSTEMS = ("sparse", "late_interaction", "dense_bge", "dense_e5")
 PAPER = "paper"  # of SYSTEMS: all of them
 _SETTINGS: Mapping[str, type[DenseSettings | SparseSettings | LateInteractionSettings | RerankerSettings]] = {
     "dense": DenseSettings,
@@ -71,9 +70,3 @@ def bring_models(environment: Mapping[str, str], processes: Iterable[str]) -> No
             runs_on = settings.scorer if isinstance(settings, RerankerSettings) else settings.encoder
             if runs_on == "onnx" and fetch_models([settings.model, "--directory", str(settings.models)]):
                 raise StackProblem(f"The model of {name} could not be fetched (see above); nothing was started.")
-
-
-def memory_notices(systems: Sequence[str]) -> Iterator[str]:
-    """Yields what each of these services takes beside the usual ones, before it is started."""
-    for name in systems:
-        yield f"{name} starts too: with our collection it takes up to {SYSTEMS[name]} MiB, with larger ones more."

@@ -54,7 +54,7 @@ def fetch(profile: FetchedProfile, directory: Path, options: FetchOptions, repor
         else:
             _fetch_from_sources(profile, folder, options, report)
         if isinstance(profile, CrossEncoderProfile) and prepare(profile, folder):
-            report(f"{profile.name}: prepared for ONNX Runtime on a CPU and for other engines")
+            report(f"{profile.name}: prepared for ONNX Runtime on a CPU and on a GPU")
     return folder
 
 

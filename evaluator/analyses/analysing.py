@@ -7,13 +7,11 @@ from pathlib import Path
 
 from evaluator.analyses.analysed_runs import AnalysedSet, changed_pipelines, measured_with_added, resolve_runs
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, SetAnalysis, VocabularyOverlap
-from evaluator.analyses.averages import SetRow, common_rows, ndcg_at_10, set_rows, summarise
+from evaluator.analyses.averages import IN_DOMAIN, SetRow, common_rows, ndcg_at_10, set_rows, summarise
 from evaluator.analyses.combinations import best_fusions, compared_pairs
 from evaluator.analyses.corpus_words import Vocabulary, count_corpus_words, weighted_jaccard
-from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking
+from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking, process_figures, served_figures
 from evaluator.analyses.paper_systems import in_paper_order
-from evaluator.analyses.remarks import analysis_notes, not_as_published
-from evaluator.analyses.served_figures import process_figures, served_figures
 from evaluator.datasets.added_judgments import merged_judgments
 from evaluator.datasets.catalogue import Catalogue, load_catalogue
 from evaluator.datasets.measured_statistics import statistics_of
@@ -38,16 +36,16 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
     baseline.
     """
     catalogue = load_catalogue()
-    found = resolve_runs(words, runs, catalogue)
-    pipelines = in_paper_order(dict.fromkeys(name for one in found for name in one.runs))
+    resolved = resolve_runs(words, runs, catalogue)
+    pipelines = in_paper_order(dict.fromkeys(name for selected in resolved for name in selected.runs))
     if baseline not in pipelines:
         raise WrongOption(
             f"--baseline {baseline}: no pipeline of that name in these runs; there are {_list(pipelines)}"
         )
-    files = judgment_files(judgments, [one.name for one in found])
+    files = judgment_files(judgments, [selected.name for selected in resolved])
     sets, vocabularies = [], {}
-    for one in found:
-        analysed, vocabularies[one.name] = _analysed_set(one, files.get(one.name, ()))
+    for selected in resolved:
+        analysed, vocabularies[selected.name] = _analysed_set(selected, files.get(selected.name, ()))
         sets.append(analysed)
     rows = set_rows(sets, catalogue)
     published, unlike = _published(rows, catalogue)
@@ -66,44 +64,44 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
         published=published,
         notes=tuple(
             analysis_notes(
-                sets, rows, baseline, pipelines, changed_pipelines(found), unlike, measured_with_added(found)
+                sets, rows, baseline, pipelines, changed_pipelines(resolved), unlike, measured_with_added(resolved)
             )
         ),
     )
 
 
-def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis, Vocabulary]:
-    experiment, queries = one.first.experiment, one.first.ranked.queries
-    hashes = one.first.manifest.dataset_sha256
-    directory = dataset_directory(one.first.folder)
-    asked = queries_file(directory)
-    texts = read_queries(asked, skip_unsendable=experiment.skip_unsendable)
-    if texts.sha256 != hashes.get(asked.name):
-        raise DatasetError(f"{asked} changed since the queries ran; rank or import again")
-    own = {query: judged for query, judged in judgments_of(one.first.folder).items() if query in texts.texts}
+def _analysed_set(selected: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis, Vocabulary]:
+    experiment, queries = selected.first.experiment, selected.first.ranked.queries
+    hashes = selected.first.manifest.dataset_sha256
+    directory = dataset_directory(selected.first.folder)
+    file = queries_file(directory)
+    texts = read_queries(file, skip_unsendable=experiment.skip_unsendable)
+    if texts.sha256 != hashes.get(file.name):
+        raise DatasetError(f"{file} changed since the queries ran; rank or import again")
+    own = {query: judged for query, judged in judgments_of(selected.first.folder).items() if query in texts.texts}
     corpus = corpus_file(directory)
     added = merged_judgments(own, files, corpus) if files else None
     measured = {
-        name: measure_ranking(one.runs[name], name, own, added.grades if added else None)
-        for name in in_paper_order(one.runs)
+        name: measure_ranking(selected.runs[name], name, own, added.grades if added else None)
+        for name in in_paper_order(selected.runs)
     }
     seed = experiment.seed
     single = {name: ranking.rankings for name, ranking in measured.items() if ranking.rankings is not None}
     relevant = list(_relevant(own, queries))
     chosen = {*relevant, *_first_ten(measured)}
-    with progress(f"{one.name}: counting words", one.first.manifest.counts.documents, "documents") as advance:
+    with progress(f"{selected.name}: counting words", selected.first.manifest.counts.documents, "documents") as advance:
         counted = count_corpus_words(corpus, hashes.get(corpus.name, ""), chosen, advance)
-    with progress(f"{one.name}: trying fusions", len(queries), "queries") as advance:
+    with progress(f"{selected.name}: trying fusions", len(queries), "queries") as advance:
         fusions = tuple(best_fusions(single, queries, own, seed, advance))
-    served = served_figures(one.runs)
+    served = served_figures(selected.runs)
     analysed = SetAnalysis(
-        name=one.name,
-        part_of=one.part_of,
+        name=selected.name,
+        part_of=selected.part_of,
         directory=experiment.dataset,
         split=experiment.split,
         dataset_sha256=hashes,
         statistics=statistics_of(own, texts.texts, counted.documents, counted.words),
-        warnings=one.first.manifest.counts.remarks,
+        warnings=selected.first.manifest.counts.remarks,
         queries=len(queries),
         pipelines={
             name: ranking.figures.model_copy(update={"served": served.get(name)}) for name, ranking in measured.items()
@@ -111,7 +109,7 @@ def _analysed_set(one: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnalysis,
         relevant_lengths=length_distribution(relevant, counted.lengths),
         lengths={name: length_distribution(ranking.first_ten, counted.lengths) for name, ranking in measured.items()},
         added_judgments=added.files if added else (),
-        processes=tuple(process_figures(one.runs)),
+        processes=tuple(process_figures(selected.runs)),
         pairs=compared_pairs({name: ranking.ndcg for name, ranking in measured.items()}, seed),
         fusions=fusions,
     )
@@ -137,7 +135,7 @@ def _published(
     rows: Sequence[SetRow], catalogue: Catalogue
 ) -> tuple[dict[str, dict[str, dict[str, str]]], dict[str, str]]:
     """Returns the published figures by row, and why sets of that name have none beside theirs."""
-    found, unlike = {}, {}
+    published, unlike = {}, {}
     for row in rows:
         figures = figures_on(row.name)
         if not figures:
@@ -148,8 +146,66 @@ def _published(
         if reasons:
             unlike[row.name] = reasons[0]
         else:
-            found[row.name] = figures
-    return found, unlike
+            published[row.name] = figures
+    return published, unlike
+
+
+def analysis_notes(
+    sets: Sequence[SetAnalysis],
+    rows: Sequence[SetRow],
+    baseline: str,
+    pipelines: Sequence[str],
+    changed: Sequence[str],
+    unlike: Mapping[str, str],
+    with_added: Iterable[tuple[str, str]],
+) -> Iterator[str]:
+    """Yields the remarks. `changed`: pipelines that differ between sets; `unlike`: why a set is not as published.
+
+    `with_added`: set and run of those whose own figures are by added judgments too.
+    """
+    for analysed in sets:
+        yield from (f"{analysed.name}: {warning}." for warning in analysed.warnings)
+        if analysed.queries < analysed.statistics.queries:
+            every = analysed.statistics.queries
+            yield f"{analysed.name}: a sample of {analysed.queries} of {every} judged queries was measured."
+        for name, figures in analysed.pipelines.items():
+            if figures.lost:
+                yield f"{analysed.name}, {name}: {figures.lost} queries were LOST; they count as 0."
+            if figures.degraded:
+                yield f"{analysed.name}, {name}: {figures.degraded} answers were DEGRADED: not this pipeline's figures."
+            yield from (f"{analysed.name}, {fault}." for fault in figures.faults)
+        if missing := [name for name in pipelines if name not in analysed.pipelines]:
+            yield f"{analysed.name}: not measured: {', '.join(missing)}."
+        yield from (f"{analysed.name}: {file.sentence}." for file in analysed.added_judgments)
+        if analysed.name in IN_DOMAIN:
+            yield f"{analysed.name} is in no mean and no comparison: models are trained on it."
+    for name in changed:
+        yield f"{name}: the pipeline of that name is not the same on all sets (other stages, preset or settings)."
+    for row in rows:
+        if row.counted and row.figure(baseline, ndcg_at_10) == 0:
+            yield f"{row.name}: {baseline} has an nDCG@10 of 0, so no pipeline has a percentage of it there."
+    for name, run in with_added:
+        yield f"{name}: the report of {run} is by added judgments too; the figures here are by the set's own."
+    for name, reason in unlike.items():
+        yield f"{name}: no published figures beside ours: {reason}."
+
+
+def not_as_published(analysed: SetAnalysis, catalogue: Catalogue) -> str | None:
+    """Returns why the published figures of a set's name are not of these files and queries; None: they may be."""
+    known = catalogue.sets.get(analysed.name)
+    if known is None:
+        return "not in the catalogue"
+    measured, published = analysed.statistics, known.statistics
+    if analysed.split != known.split:
+        return f"they are of the split {known.split}, these of {analysed.split}"
+    if (measured.documents, measured.queries) != (published.documents, published.queries):
+        return (
+            f"the set has {published.documents} documents and {published.queries} queries, "
+            f"this one {measured.documents} and {measured.queries}"
+        )
+    if analysed.queries < measured.queries:
+        return f"{analysed.queries} of {measured.queries} queries were measured"
+    return None
 
 
 def _list(names: Sequence[str] | Mapping[str, object]) -> str:

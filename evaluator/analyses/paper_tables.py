@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, RankingFigures
 from evaluator.analyses.averages import Pick, SetRow, common_rows, mean_of, ndcg_at_10
 from evaluator.analyses.difference_chart import differences_of
+from evaluator.analyses.figure_table import Cell, FigureTable
 from evaluator.analyses.measured_rankings import DEEP
 from evaluator.analyses.systems_tables import side_by_side_table, stand_ins_table
-from evaluator.analyses.table import Cell, FigureTable
 from evaluator.machine.process_costs import MIB
 
 TEXT, COUNT, SHARE, SIGNED = "", "d", ".4f", "+z.4f"
@@ -81,8 +81,6 @@ def over_sets(analysis: Analysis, rows: Sequence[SetRow], name: str, place: str,
         header=("set", *pipelines),
         formats=(TEXT, *(SHARE for _ in pipelines)),
         rows=tuple(cells),
-        last=int(len(cells) > len(rows)),
-        best_in_bold=True,
         why_missing=tuple(missing),
     )
 

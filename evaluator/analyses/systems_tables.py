@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from evaluator.analyses.analysis_report import Analysis, PipelinePair, RankingFigures, SetAnalysis
+from evaluator.analyses.figure_table import Cell, FigureTable
 from evaluator.analyses.paper_systems import PaperSystem, paper_systems
-from evaluator.analyses.table import Cell, FigureTable
 from evaluator.comparison.paired_tests import ALPHA
 
 TEXT, SHARE = "", ".4f"

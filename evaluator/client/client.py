@@ -1,11 +1,10 @@
-"""Calls the gateway over HTTP, with a deadline on every call; the client package loads collections for it."""
+"""Calls the gateway by the client package, with a deadline on every call; answers are models of the contracts."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import httpx
@@ -17,24 +16,21 @@ from evaluator.client.gateway_access import GatewayAccess, read_access
 from evaluator.errors import EvaluationError
 from evaluator.progress import say
 from retrieval_client import AsyncClient, RetrievalError
-from retrieval_client.exchange import UNFINISHED
+from retrieval_client.exchange import UNFINISHED, Request, Steps, attempt, parsed, refusal, respond
 from services.chassis.settings.trust import certificate_fault
 from services.contracts.base import Wire
 from services.contracts.collections import CollectionList, CollectionView
 from services.contracts.documents import DocumentsAnswer, DocumentsPage, IdsRequest
 from services.contracts.health import Health
 from services.contracts.pipelines import PipelineList, PipelineView
-from services.contracts.problem import Problem
 from services.contracts.query import SearchAnswer, SearchRequest
 
 QUERY_DEADLINE_MS = 60_000  # long enough that nothing degrades while quality is measured
 LOAD_DEADLINE_MS = 120_000  # the most that the wire allows
 PROBE_DEADLINE_MS = 5_000
-# Time for the answer to travel after the gateway's deadline; a later answer is a timeout.
-GRACE_S = 5.0
-CONNECT_S = 5.0
 
 Answer = TypeVar("Answer", bound=Wire)
+T = TypeVar("T")
 
 
 class GatewayError(EvaluationError):
@@ -45,7 +41,7 @@ class GatewayError(EvaluationError):
     `status` is 0 when there was no HTTP answer.
     """
 
-    def __init__(self, kind: str, detail: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
+    def __init__(self, kind: str, detail: str, *, status: int = 0, retry_after_s: float = 0.0) -> None:
         super().__init__(detail)
         self.kind = kind
         self.status = status
@@ -64,18 +60,13 @@ class TimedAnswer:
 class GatewayClient:
     """Calls one gateway. Retries nothing, but for `loader`: that loads and publishes, within `loading_errors`."""
 
-    def __init__(self, url: str, http: httpx.AsyncClient, loader: AsyncClient) -> None:
+    def __init__(self, url: str, loader: AsyncClient) -> None:
         self.url = url
-        self._http = http
         self.loader = loader
 
     async def health(self) -> Health:
         """Returns the gateway's readiness, also when it is not ready."""
-        response = await self._send("GET", "/readyz", PROBE_DEADLINE_MS)
-        if response.status_code == 503:
-            with suppress(ValidationError):  # from a proxy without its gateway
-                return Health.from_answer(response.content)
-        return _parse(Health, response.content) if response.status_code == 200 else _raise_problem(response)
+        return await self._sent(_health(Request("GET", "/readyz", None, PROBE_DEADLINE_MS / 1000)))
 
     async def collections(self) -> CollectionList:
         """Returns all collections, and the names of the backends that can store one."""
@@ -87,7 +78,8 @@ class GatewayClient:
 
     async def remove(self, collection: str) -> None:
         """Removes every generation of a collection."""
-        await self._answered("DELETE", f"/v1/collections/{collection}", LOAD_DEADLINE_MS)
+        request = Request("DELETE", f"/v1/collections/{collection}", None, LOAD_DEADLINE_MS / 1000)
+        await self._sent(respond(request), scope="index")
 
     async def documents(self, collection: str, ids: Sequence[str]) -> DocumentsAnswer:
         """Returns documents of the live generation by id, from the document store."""
@@ -120,38 +112,38 @@ class GatewayClient:
         Without `caches` it asks for no-store: a cached answer would be timed instead of the search.
         """
         body = request.model_dump_json(exclude_unset=True).encode()
-        started = time.perf_counter()
         path = f"/v1/collections/{collection}/search"
-        response = await self._send("POST", path, deadline_ms, body, caches=caches)
-        latency_ms = (time.perf_counter() - started) * 1000
-        answer = search_answer(response.status_code, response.content, response.headers.get("retry-after", ""))
-        cached = read_cached_results(response.headers.get(CACHED_HEADER, ""))
-        return TimedAnswer(answer, latency_ms, cached)
+        sent = Request("POST", path, body, deadline_ms / 1000, no_store=not caches)
+        return await self._sent(_timed_search(sent))
 
     async def _call(
         self, model: type[Answer], method: str, path: str, deadline_ms: int, body: bytes | None = None
     ) -> Answer:
-        return _parse(model, (await self._answered(method, path, deadline_ms, body)).content)
+        return await self._sent(attempt(model.from_answer, Request(method, path, body, deadline_ms / 1000)))
 
-    async def _answered(self, method: str, path: str, deadline_ms: int, body: bytes | None = None) -> httpx.Response:
-        response = await self._send(method, path, deadline_ms, body)
-        return response if response.is_success else _raise_problem(response)
-
-    async def _send(
-        self, method: str, path: str, deadline_ms: int, body: bytes | None = None, *, caches: bool = False
-    ) -> httpx.Response:
-        headers = {"x-deadline-ms": str(deadline_ms)}
-        if not caches:
-            headers["cache-control"] = "no-store"
-        if body is not None:
-            headers["content-type"] = "application/json"
+    async def _sent(self, steps: Steps[T], scope: str = "search") -> T:
+        """Raises the errors of a call as GatewayError. `scope`: what its key has to allow."""
         try:
-            async with asyncio.timeout(deadline_ms / 1000 + GRACE_S):
-                return await self._http.request(method, path, content=body, headers=headers)
-        except (TimeoutError, httpx.ReadTimeout) as error:
-            raise GatewayError("timeout", f"{method} {self.url}{path}: no answer in {deadline_ms} ms") from error
-        except httpx.TransportError as error:
-            raise _unreachable(error, f"{method} {self.url}{path}") from error
+            return await self.loader.run(steps)
+        except RetrievalError as error:
+            raise _gateway_error(error, scope) from error
+
+
+def _health(request: Request) -> Steps[Health]:
+    response = yield from respond(request, accepted=(503,))
+    if response.status_code == 503:
+        with suppress(ValidationError):  # from a proxy without its gateway
+            return Health.from_answer(response.content)
+        raise refusal(503, response.content, "", str(response.url))
+    return parsed(Health.from_answer, response.content, str(response.url))
+
+
+def _timed_search(request: Request) -> Steps[TimedAnswer]:
+    started = time.perf_counter()
+    response = yield from respond(request)
+    latency_ms = (time.perf_counter() - started) * 1000
+    answer = parsed(SearchAnswer.from_answer, response.content, str(response.url))
+    return TimedAnswer(answer, latency_ms, read_cached_results(response.headers.get(CACHED_HEADER, "")))
 
 
 @asynccontextmanager
@@ -164,19 +156,17 @@ async def connected(
     where a key would travel unencrypted.
     """
     access = access or read_access()
-    headers = access.headers(url)
-    transport = transport or AiohttpTransport(verify=access.context(url))
-    loader = AsyncClient(  # `headers` has checked where the key travels; the other client closes the transport
+    access.expect_safe(url)
+    loader = AsyncClient(
         url,
         key=None if access.key is None else access.key.get_secret_value(),
         deadline_ms=LOAD_DEADLINE_MS,
-        trust_plain=True,
-        repeating=lambda error, pause_s: say(f"{_gateway_error(error)} - next attempt in {pause_s:.1f} s"),
-        transport=transport,
+        trust_plain=True,  # `expect_safe` has checked where the key travels
+        repeating=lambda error, pause_s: say(f"{_gateway_error(error, 'index')} - next attempt in {pause_s:.1f} s"),
+        transport=transport or AiohttpTransport(verify=access.context(url)),
     )
-    timeout = httpx.Timeout(LOAD_DEADLINE_MS / 1000 + GRACE_S, connect=CONNECT_S)
-    async with httpx.AsyncClient(base_url=url, headers=headers, transport=transport, timeout=timeout) as http:
-        yield GatewayClient(url.rstrip("/"), http, loader)
+    async with loader:
+        yield GatewayClient(url.rstrip("/"), loader)
 
 
 @contextmanager
@@ -185,20 +175,40 @@ def loading_errors(command: str) -> Iterator[None]:
     try:
         yield
     except RetrievalError as error:
-        told = _gateway_error(error)
-        if error.status in UNFINISHED and told.kind != "untrusted":
-            raise EvaluationError(f"given up: {told} (run {command} again to go on)") from error
-        raise told from error
+        failure = _gateway_error(error, "index")
+        if error.status in UNFINISHED and failure.kind != "untrusted":
+            raise EvaluationError(f"given up: {failure} (run {command} again to go on)") from error
+        raise failure from error
 
 
-def _gateway_error(error: RetrievalError) -> GatewayError:
+def search_answer(status: int, content: bytes, retry_after: str = "") -> SearchAnswer:
+    """Parses the response to a search. Raises GatewayError for every other than an answer."""
+    try:
+        if status != 200:
+            raise refusal(status, content, retry_after, "the gateway's address")
+        return parsed(SearchAnswer.from_answer, content, "the gateway")
+    except RetrievalError as error:
+        raise _gateway_error(error, "search") from error
+
+
+def _gateway_error(error: RetrievalError, scope: str) -> GatewayError:
+    """`scope`: what the key of the request has to allow."""
     if isinstance(error.__cause__, httpx.TransportError) and error.kind != "timeout":
-        return _unreachable(error.__cause__, f"{error.__cause__.request.method} {error.__cause__.request.url}")
-    told = f"HTTP {error.status}: {error}" if error.request_id else str(error)
-    return _refused(error.status, error.kind, told, "index", error.retry_after_s)
+        return _unreachable(error.__cause__)
+    detail = f"HTTP {error.status}: {error}" if error.request_id else str(error)
+    # Records and reports have these two kinds with an underscore.
+    kind = error.kind.replace("http-", "http_").replace("bad-answer", "bad_answer")
+    if error.status == 403:
+        detail = f"the gateway forbids this to the key that was sent ({detail})"
+    if error.status == 401:
+        detail = f"the gateway refuses the key: set GATEWAY_API_KEY to one with scope {scope} ({detail})"
+    if error.status == 504:
+        kind = "timeout"
+    return GatewayError(kind, detail, status=error.status, retry_after_s=error.retry_after_s)
 
 
-def _unreachable(error: httpx.TransportError, call: str) -> GatewayError:
+def _unreachable(error: httpx.TransportError) -> GatewayError:
+    call = f"{error.request.method} {error.request.url}"
     if (fault := certificate_fault(error)) is not None:
         return GatewayError("untrusted", f"{call}: {untrusted(fault)}")
     # The aiohttp transport reports a lost connection as a connect timeout: no time limit of ours has passed.
@@ -208,55 +218,9 @@ def _unreachable(error: httpx.TransportError, call: str) -> GatewayError:
     return GatewayError("unreachable", detail)
 
 
-def search_answer(status: int, content: bytes, retry_after: str = "") -> SearchAnswer:
-    """Parses the response to a search. Raises GatewayError for every other than an answer."""
-    if status != 200:
-        raise _problem(status, content, retry_after, "search")
-    return _parse(SearchAnswer, content)
-
-
-def _parse(model: type[Answer], content: bytes) -> Answer:
-    try:
-        return model.from_answer(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise GatewayError(
-            "bad_answer", f"the gateway's answer is no {model.__name__}: {where}: {first['msg']}"
-        ) from error
-
-
-def _raise_problem(response: httpx.Response) -> NoReturn:
-    request = response.request
-    reads = request.method == "GET" or request.url.path.endswith("/documents/get")
-    scope = "search" if reads else "index"
-    raise _problem(response.status_code, response.content, response.headers.get("retry-after", ""), scope)
-
-
 def untrusted(fault: str) -> str:
     """Returns what to do about a certificate that was refused."""
     return (
         f"the gateway's certificate is refused ({fault}): STACK_CA_FILE has to name the authority that issued it, and "
         "the URL a host that it is for"
     )
-
-
-def _problem(status: int, content: bytes, retry_after: str, scope: str) -> GatewayError:
-    """`scope`: what the key of the request has to allow."""
-    try:
-        problem = Problem.from_answer(content)
-    except ValidationError:
-        kind, detail = f"http_{status}", f"HTTP {status} without a problem's details"
-    else:
-        kind, detail = problem.type.removeprefix("urn:problem:"), f"HTTP {problem.status}: {problem.detail}"
-    return _refused(status, kind, detail, scope, float(retry_after) if retry_after.isdigit() else None)
-
-
-def _refused(status: int, kind: str, detail: str, scope: str, retry_after_s: float | None) -> GatewayError:
-    if status == 403:
-        detail = f"the gateway forbids this to the key that was sent ({detail})"
-    if status == 401:
-        detail = f"the gateway refuses the key: set GATEWAY_API_KEY to one with scope {scope} ({detail})"
-    if status == 504:
-        kind = "timeout"
-    return GatewayError(kind, detail, status=status, retry_after_s=retry_after_s)

@@ -7,6 +7,7 @@ from typing import TypeVar
 from evaluator.client.client import GatewayError
 from evaluator.errors import EvaluationError
 from evaluator.progress import say
+from retrieval_client.exchange import UNFINISHED
 
 ATTEMPTS = 8
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
@@ -31,13 +32,13 @@ async def with_retries(
         try:
             return await call()
         except GatewayError as error:
-            if error.status not in (0, 429, 502, 503, 504) or error.kind in ("bad_answer", "untrusted"):
+            if error.status not in UNFINISHED or error.kind in ("bad_answer", "untrusted"):
                 raise
             if attempt == attempts:
                 raise EvaluationError(
                     f"given up after {attempts} attempts: {error} (run {command} again to go on)"
                 ) from error
-            wait = max(pause, min(error.retry_after_s or 0.0, LONGEST_PAUSE_S))
+            wait = max(pause, min(error.retry_after_s, LONGEST_PAUSE_S))
             say(f"{error} - attempt {attempt} of {attempts}, next in {wait:.1f} s")
             await sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_S)

@@ -16,7 +16,7 @@ def export_collection(
     collection: Annotated[str, typer.Argument(help="The collection whose live generation is exported.")],
     out: Annotated[Path, typer.Option(help="The file, of JSON lines.")],
     vectors: Annotated[
-        bool, typer.Option("--vectors", help="Also the vectors, so that a restore encodes none.")
+        bool, typer.Option("--vectors", help="Also the dense vectors, so that a restore encodes none of those.")
     ] = False,
     gateway: Gateway = GATEWAY,
     wait: Wait = 120.0,

@@ -79,7 +79,7 @@ def analyse(
     ] = None,
     runs: Runs = RUNS,
 ) -> None:
-    """Makes the tables and figures of the BEIR paper from any runs: a page, JSON, CSV, LaTeX and SVG."""
+    """Makes the tables and figures of the BEIR paper from any runs: a page, JSON and SVG."""
     with reporting_errors():
         folder = new_analysis_folder(out, runs)
         analysis = analysed(names, runs, baseline, judgments or ())

@@ -39,7 +39,7 @@ def list_sets() -> None:
 
 @datasets.command()
 def fetch(name: SetName) -> None:
-    """Makes a set lie on this machine: goes on with a download that broke off, verifies it, unpacks it."""
+    """Makes a set lie on this machine: ir_datasets fetches it, its md5 is verified, it is unpacked."""
     with reporting_errors():
         for directory in fetch_set(load_catalogue(), name):
             show(str(directory))

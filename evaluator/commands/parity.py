@@ -1,12 +1,10 @@
 """Command of parity: a lexical preset or an encoder against its published figure."""
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from evaluator.client.client import GatewayClient
 from evaluator.command_line import command_line
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.datasets.catalogue import load_catalogue
@@ -15,26 +13,12 @@ from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import find_one
 from evaluator.errors import EvaluationError
 from evaluator.machine.measurement_lock import measuring
-from evaluator.parity.comparison import ParityReport, parity_experiment
-from evaluator.parity.comparison import parity as compare_with_published
-from evaluator.parity.encoder_parity import EncoderParityReport, encoder_parity, render_encoder_parity
-from evaluator.parity.published import (
-    PublishedEncoder,
-    PublishedFigures,
-    encoders,
-    given_encoder_figure,
-    given_figure,
-    presets,
-    published_encoder,
-    published_figures,
-)
-from evaluator.parity.verdict import render_parity
+from evaluator.parity.comparison import compare_with_published, parity_experiment, render_parity
+from evaluator.parity.published import PublishedFigures, encoders, given_figure, presets, published_figures
 from evaluator.progress import show
 from services.files.disk_writes import write_whole
 
-Report = TypeVar("Report", ParityReport, EncoderParityReport)
-
-# Exit status: the figure is not the published one, explained or not.
+# Exit status: the figure is not the published one.
 OFF = 4
 PUBLISHED_SPLIT = "test"
 
@@ -55,62 +39,31 @@ def parity(
     runs: Runs = RUNS,
     wait: Wait = 120.0,
 ) -> None:
-    """Compares a preset with its published figure and names the setting that explains a gap. Exit status 4 if off."""
+    """Compares a preset or encoder with its published figure, and names settings that differ. Exit status 4 if off."""
     with reporting_errors():
         directory, name = _directory_and_name(dataset)
-        if preset in encoders():
-            encoder = _encoder_reference(preset, name, split, metric, published)
-            experiment = parity_experiment(directory, split=split, collection=collection, pipeline=pipeline)
-            of_encoder = _measured(
-                runs, dataset, gateway, wait, lambda client: encoder_parity(client, experiment, preset, encoder)
+        reference = _reference(preset, name, split, metric, published)
+        searched = pipeline if preset in encoders() else "bm25"
+        experiment = parity_experiment(directory, split=split, collection=collection, pipeline=searched)
+        with measuring(runs) as lock:
+            lock.name(f"parity of {dataset}")
+            report = with_gateway(
+                gateway, wait, lambda client: compare_with_published(client, experiment, preset, reference)
             )
-            equal, shown = of_encoder.equal, render_encoder_parity(of_encoder)
-        else:
-            reference = _reference(preset, name, split, metric, published)
-            experiment = parity_experiment(directory, split=split, collection=collection)
-            of_preset = _measured(
-                runs,
-                dataset,
-                gateway,
-                wait,
-                lambda client: compare_with_published(client, experiment, preset, reference),
-            )
-            equal, shown = of_preset.equal, render_parity(of_preset)
-        show(shown)
-        if not equal:
+            write_whole(runs / "parity.json", report.model_dump_json(indent=1))
+        show(render_parity(report))
+        if not report.equal:
             raise typer.Exit(OFF)
 
 
-def _measured(
-    runs: Path, dataset: str, gateway: str, wait: float, compare: Callable[[GatewayClient], Awaitable[Report]]
-) -> Report:
-    """Compares under the lock on measurements, and writes parity.json."""
-    with measuring(runs) as lock:
-        lock.name(f"parity of {dataset}")
-        report = with_gateway(gateway, wait, compare)
-        write_whole(runs / "parity.json", report.model_dump_json(indent=1))
-    return report
-
-
-def _encoder_reference(system: str, name: str, split: str, metric: str, published: str | None) -> PublishedEncoder:
+def _reference(system: str, name: str, split: str, metric: str, published: str | None) -> PublishedFigures:
     if published is not None:
-        return given_encoder_figure(system, metric, published)
-    _expect_published_split(split)
-    return published_encoder(system, name)
-
-
-def _expect_published_split(split: str) -> None:
+        return given_figure(system, metric, published)
     if split != PUBLISHED_SPLIT:
         raise EvaluationError(
             f"the published figures are of the split {PUBLISHED_SPLIT}, not {split}; give one with --published 0.1234"
         )
-
-
-def _reference(preset: str, name: str, split: str, metric: str, published: str | None) -> PublishedFigures:
-    if published is not None:
-        return given_figure(preset, metric, published)
-    _expect_published_split(split)
-    return published_figures(preset, name)
+    return published_figures(system, name)
 
 
 def _directory_and_name(dataset: str) -> tuple[Path, str]:

@@ -72,13 +72,13 @@ class ComparedRanking:
     @cached_property
     def answers(self) -> Mapping[str, AnswerOutcome]:
         """The outcome of every measured query, in sending order. One whose deeper request was lost counts as lost."""
-        found: dict[str, AnswerOutcome] = {}
+        outcomes: dict[str, AnswerOutcome] = {}
         for record in read_outcomes(self.folder.answers(self.arm)):
             if record.phase == "measured":
-                found[record.query] = record
+                outcomes[record.query] = record
             elif record.phase == "deep" and record.error is not None:
-                found[record.query] = found[record.query].model_copy(update={"error": record.error})
-        return found
+                outcomes[record.query] = outcomes[record.query].model_copy(update={"error": record.error})
+        return outcomes
 
 
 def resolve_compared(
@@ -113,7 +113,7 @@ def resolve_rankings(
     if dataset is not None and all(known):
         raise EvaluationError("--dataset is the collection of run files, and none is named; a run has its own")
     if dataset is None:
-        experiments = (found[0].experiment for found in known if found)
+        experiments = (place[0].experiment for place in known if place)
         first = next(experiments, None)
         if first is None:
             raise EvaluationError(
@@ -121,9 +121,9 @@ def resolve_rankings(
             )
         dataset, split = first.directory, first.split
     groups = []
-    for number, (word, found) in enumerate(zip(words, known, strict=True)):
-        folder, arm = found or _imported(word, imports / str(number), dataset, split or "test")
-        groups.append(_compared_rankings(folder, word, arm, folder.name if found else word))
+    for number, (word, place) in enumerate(zip(words, known, strict=True)):
+        folder, arm = place or _imported(word, imports / str(number), dataset, split or "test")
+        groups.append(_compared_rankings(folder, word, arm, folder.name if place else word))
     return _labelled(groups)
 
 
@@ -133,7 +133,7 @@ def _folder_and_arm(word: str, runs: Path) -> tuple[RunFolder, str | None] | Non
         place, pipeline = found
         if (place / SUITE).is_file():
             shown = place.name if place.parent == runs else str(place)
-            held = ", ".join(sorted(f"{shown}/{one.parent.name}" for one in place.glob("*/experiment.json")))
+            held = ", ".join(sorted(f"{shown}/{file.parent.name}" for file in place.glob("*/experiment.json")))
             raise EvaluationError(f"{shown} holds several runs; name one of them: {held}")
         return RunFolder.open(place), pipeline
     if Path(word).is_file() or Path(word.partition("=")[2]).is_file():
@@ -155,17 +155,17 @@ def _compared_rankings(folder: RunFolder, word: str, arm: str | None, run: str) 
 
 def _labelled(groups: Sequence[Sequence[ComparedRanking]]) -> list[list[ComparedRanking]]:
     """Puts the run before the pipeline's name wherever two runs have pipelines of that name; its path if need be."""
-    every = {(one.folder.path, one.run, one.arm) for group in groups for one in group}
+    every = {(ranking.folder.path, ranking.run, ranking.arm) for group in groups for ranking in group}
     arms = Counter(arm for _, _, arm in every)
     named = Counter((run, arm) for _, run, arm in every)
 
-    def labelled(one: ComparedRanking) -> ComparedRanking:
-        if arms[one.arm] == 1:
-            return one
-        run = one.run if named[one.run, one.arm] == 1 else str(one.folder.path)
-        return ComparedRanking(one.folder, one.run, one.arm, f"{run}:{one.arm}")
+    def labelled(ranking: ComparedRanking) -> ComparedRanking:
+        if arms[ranking.arm] == 1:
+            return ranking
+        run = ranking.run if named[ranking.run, ranking.arm] == 1 else str(ranking.folder.path)
+        return ComparedRanking(ranking.folder, ranking.run, ranking.arm, f"{run}:{ranking.arm}")
 
-    return [[labelled(one) for one in group] for group in groups]
+    return [[labelled(ranking) for ranking in group] for group in groups]
 
 
 def _pairs(
@@ -173,27 +173,27 @@ def _pairs(
 ) -> Iterator[tuple[ComparedRanking, ComparedRanking]]:
     first, *others = groups
     if baseline is not None or not others:
-        set_against = first[0].experiment.baseline_among([one.arm for one in first], baseline)
-        others = others or [[one for one in first if one.arm != set_against]]
-        first = [one for one in first if one.arm == set_against]
+        set_against = first[0].experiment.baseline_among([ranking.arm for ranking in first], baseline)
+        others = others or [[ranking for ranking in first if ranking.arm != set_against]]
+        first = [ranking for ranking in first if ranking.arm == set_against]
     if not any(others):
         raise EvaluationError(f"{first[0].label} alone: name something to compare it with")
-    by_name = {one.arm: one for one in first}
+    by_name = {ranking.arm: ranking for ranking in first}
     seen: set[tuple[Path, str]] = set()
-    for one in (one for group in others for one in group):
-        expect_one_dataset(first[0], one)
-        against = first[0] if len(first) == 1 else by_name.get(one.arm)
+    for ranking in (ranking for group in others for ranking in group):
+        expect_one_dataset(first[0], ranking)
+        against = first[0] if len(first) == 1 else by_name.get(ranking.arm)
         if against is None:
             raise EvaluationError(
-                f"{one.label}: the first run has no pipeline of that name; it has {', '.join(by_name)}. "
+                f"{ranking.label}: the first run has no pipeline of that name; it has {', '.join(by_name)}. "
                 "Name the pipelines to compare: RUN:PIPELINE"
             )
-        if (against.folder.path, against.arm) == (one.folder.path, one.arm):
-            raise EvaluationError(f"{one.label}: the same pipeline of the same run twice")
-        if (one.folder.path, one.arm) in seen:
-            raise EvaluationError(f"{one.label}: named twice; a pipeline compared twice changes p of all others")
-        seen.add((one.folder.path, one.arm))
-        yield against, one
+        if (against.folder.path, against.arm) == (ranking.folder.path, ranking.arm):
+            raise EvaluationError(f"{ranking.label}: the same pipeline of the same run twice")
+        if (ranking.folder.path, ranking.arm) in seen:
+            raise EvaluationError(f"{ranking.label}: named twice; a pipeline compared twice changes p of all others")
+        seen.add((ranking.folder.path, ranking.arm))
+        yield against, ranking
 
 
 def expect_one_dataset(first: ComparedRanking, other: ComparedRanking) -> None:

@@ -8,6 +8,7 @@ import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -125,11 +126,13 @@ class _MeasuredPair:
 
     def values(self, metric: str, queries: Sequence[str] | None = None) -> tuple[dict[str, float], dict[str, float]]:
         """Returns query → value of both sides, for the queries that have a value in both."""
-        first, second = (side[metric] for side in self.figures)
-        asked = self.shared.queries if queries is None else queries
-        both = {query: (first.get(query), second.get(query)) for query in asked}
-        known = {query: (one, other) for query, (one, other) in both.items() if one is not None and other is not None}
-        return {query: one for query, (one, _) in known.items()}, {query: other for query, (_, other) in known.items()}
+        wanted = self.shared.queries if queries is None else queries
+        first, second = (
+            {query: value for query in wanted if (value := side[metric].get(query)) is not None}
+            for side in self.figures
+        )
+        both = [query for query in first if query in second]
+        return {query: first[query] for query in both}, {query: second[query] for query in both}
 
     def scored(self, metric: str, queries: Sequence[str] | None = None) -> ScoredPair:
         """Returns the values of both sides, in the order of the queries."""
@@ -155,12 +158,12 @@ def compare(
         pairs = resolve_compared(words, runs, Path(imports), dataset, split, baseline)
         first = pairs[0][0]
         if added is None:
-            folders = {one.folder.path: one.folder for pair in pairs for one in pair}
+            folders = {ranking.folder.path: ranking.folder for pair in pairs for ranking in pair}
             merged = judgments_of_all(list(folders.values()))
         else:
             merged = judgments_with_added(first.folder, added)
         judgments = merged.grades
-        measured = [_measured(one, other, judgments, settings.metric) for one, other in pairs]
+        measured = [_measured(ranking, other, judgments, settings.metric) for ranking, other in pairs]
         label = _label(settings.metric, measured)
         verdicts = compare_pairs(
             [pair.scored(settings.metric) for pair in measured], label, settings.seed, settings.margin
@@ -180,10 +183,8 @@ def compare(
                 *_not_sliced(fields, every),
             ),
             pairs=_with_texts(first, reports),
-            slices=tuple(
-                one for field, values in fields.items() for one in _slices_of_field(measured, field, values, settings)
-            ),
-            no_worse=all(one.gate.passed for one in reports if one.gate) if settings.no_worse_than else None,
+            slices=tuple(chain(*(_slices_of_field(measured, *item, settings) for item in fields.items()))),
+            no_worse=all(pair.gate.passed for pair in reports if pair.gate) if settings.no_worse_than else None,
             added_judgments=merged.origin.added,
             judgments=merged.origin,
         )
@@ -220,19 +221,19 @@ def _pair_report(
     pair: _MeasuredPair, verdict: PairedComparison, judgments: Grades, settings: ComparisonSettings
 ) -> PairReport:
     first, second = pair.values(settings.metric)
-    found = dict(zip(first, differences(tuple(first.values()), tuple(second.values())), strict=True))
-    gains, losses = examples_of(found, (first, second), pair.rankings, judgments, settings.examples)
+    difference = dict(zip(first, differences(tuple(first.values()), tuple(second.values())), strict=True))
+    gains, losses = examples_of(difference, (first, second), pair.rankings, judgments, settings.examples)
     lists = [(pair.rankings[0][query], pair.rankings[1][query]) for query in pair.shared.queries]
     doubts = pair.first.timing_doubts if pair.first.folder.path == pair.second.folder.path else ()
     return PairReport(
         verdict=verdict,
         depth=pair.shared.depth,
         metrics=_metrics(pair, settings.seed),
-        overlap_at_10=mean([overlap_of_top_10(one, other) for one, other in lists]),
+        overlap_at_10=mean([overlap_of_top_10(before, after) for before, after in lists]),
         latency=None if doubts else _latency(pair, settings.seed),
         latency_doubts=doubts,
         gate=_gate(pair, verdict, settings),
-        differences=sorted_differences(tuple(found.values())),
+        differences=sorted_differences(tuple(difference.values())),
         gains=gains,
         losses=losses,
     )
@@ -240,9 +241,9 @@ def _pair_report(
 
 def overlap_of_top_10(first: Sequence[str], second: Sequence[str]) -> float:
     """Returns the share of the longer top 10 that both rankings hold, 0 to 1; two empty rankings are equal."""
-    one, other = set(first[:10]), set(second[:10])
-    longer = max(len(one), len(other))
-    return len(one & other) / longer if longer else 1.0
+    mine, theirs = set(first[:10]), set(second[:10])
+    longer = max(len(mine), len(theirs))
+    return len(mine & theirs) / longer if longer else 1.0
 
 
 def _gate(pair: _MeasuredPair, verdict: PairedComparison, settings: ComparisonSettings) -> NoWorseGate | None:
@@ -252,20 +253,20 @@ def _gate(pair: _MeasuredPair, verdict: PairedComparison, settings: ComparisonSe
 
 
 def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:
-    found = {}
+    metrics = {}
     for metric in pair.figures[0]:
         scored = pair.scored(metric)
         if not scored.first_values:
             continue
         values = differences(scored.first_values, scored.second_values)
-        found[parse_metric(metric).label(pair.shared.depth)] = MetricDifference(
+        metrics[parse_metric(metric).label(pair.shared.depth)] = MetricDifference(
             queries=len(values),
             first_mean=mean(scored.first_values),
             second_mean=mean(scored.second_values),
             difference=mean(values),
             interval=interval(values, seed),
         )
-    return found
+    return metrics
 
 
 def _latency(pair: _MeasuredPair, seed: int) -> LatencyRatio | None:
@@ -274,9 +275,9 @@ def _latency(pair: _MeasuredPair, seed: int) -> LatencyRatio | None:
     source = pair.first.latency_source
     first, second = (
         {
-            (query, one.segment): one.latency_ms
-            for query, one in side.answers.items()
-            if one.latency_ms is not None and (source is None or one.segment == source.segment)
+            (query, answer.segment): answer.latency_ms
+            for query, answer in side.answers.items()
+            if answer.latency_ms is not None and (source is None or answer.segment == source.segment)
         }
         for side in (pair.first, pair.second)
     )
@@ -342,7 +343,7 @@ def _metadata(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     for place, value, _ in json_objects(path, HashedLines(path)):
         given = value.get("metadata")
         if isinstance(given, dict):
-            plain = {str(name): str(one) for name, one in given.items() if isinstance(one, str | int | bool)}
+            plain = {str(name): str(text) for name, text in given.items() if isinstance(text, str | int | bool)}
             yield read_id(value.get("_id"), place)[0], plain
 
 
@@ -359,12 +360,12 @@ def _slices_of_field(
     cells = [(value, pair.scored(settings.metric, queries)) for value, queries in values.items() for pair in pairs]
     filled = [(value, scored) for value, scored in cells if scored.first_values]
     label = _label(settings.metric, pairs)
-    found = compare_pairs([scored for _, scored in filled], label, settings.seed, settings.margin)
+    verdicts = compare_pairs([scored for _, scored in filled], label, settings.seed, settings.margin)
     return [
         SliceReport(
             field=field,
             value=value,
-            comparisons=tuple(one for (name, _), one in zip(filled, found, strict=True) if name == value),
+            comparisons=tuple(verdict for (name, _), verdict in zip(filled, verdicts, strict=True) if name == value),
         )
         for value in values
     ]

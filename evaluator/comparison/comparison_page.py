@@ -6,7 +6,7 @@ from evaluator.comparison.comparing import ComparisonReport, PairReport, SliceRe
 from evaluator.comparison.examples import QueryExample
 from evaluator.comparison.verdict import PairedComparison
 from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.page_blocks import Block, Prose, Sentence, Table, Verdict
+from evaluator.pages.page_blocks import Block, Heading, Prose, Sentence, Table, Verdict
 
 
 def render_comparison(report: ComparisonReport) -> str:
@@ -37,46 +37,39 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
             "Each metric of each pair",
             [_METRIC_HEADER, *(row for pair in report.pairs for row in _metric_rows(pair))],
         ),
-        *(block for field in dict.fromkeys(one.field for one in report.slices) for block in _slices(report, field)),
+        *(block for field in dict.fromkeys(part.field for part in report.slices) for block in _slices(report, field)),
     ]
 
 
 def example_blocks(report: ComparisonReport) -> Iterator[Block]:
-    """Yields the examples: a title for those of a pair, then each query with its documents."""
+    """Yields the gains and the losses of each pair that has some: each query with its documents."""
     number = 0
-    for title, pair, examples in examples_shown(report):
-        yield Sentence(title)
-        for example in examples:
-            number += 1
-            yield Sentence(f"{example.query}: {example.text} ({example_scores(example)})")
-            yield example_table(pair.verdict.first, pair.verdict.second, example, number)
-
-
-def examples_shown(report: ComparisonReport) -> Iterator[tuple[str, PairReport, Sequence[QueryExample]]]:
-    """Yields a title, the pair and its examples, for the gains and the losses of each pair that has some."""
     for pair in report.pairs:
+        compared = pair.verdict
         for what, examples in (("gains", pair.gains), ("losses", pair.losses)):
             if examples:
-                compared = pair.verdict
-                yield f"Biggest {what} of {compared.second} ({_name(compared)})", pair, examples
+                yield Heading(f"Biggest {what} of {compared.second} ({_name(compared)})")
+            for example in examples:
+                number += 1
+                yield from example_parts(compared.first, compared.second, example, number)
 
 
-def example_table(first: str, second: str, example: QueryExample, number: int) -> Table:
-    """Returns the documents of an example with their ranks in both systems. `number`: of the examples of a page."""
+def example_parts(first: str, second: str, example: QueryExample, number: int) -> Iterator[Block]:
+    """Yields a query with the values of both systems, and its documents with their ranks in both.
+
+    `number`: of the examples of a page.
+    """
+    yield Sentence(f"{example.query}: {example.text} ({example.first:.4f} → {example.second:.4f})")
     rows = [
-        [one.id, one.title, *map(_count, (one.grade, one.first_rank, one.second_rank))] for one in example.documents
+        [document.id, document.title, *map(_count, (document.grade, document.first_rank, document.second_rank))]
+        for document in example.documents
     ]
     header = ["document", "title", "grade", f"rank: {first}", f"rank: {second}"]
-    return Table(f"example-{number}", f"Documents of query {example.query}", [header, *rows])
-
-
-def example_scores(example: QueryExample) -> str:
-    """Returns the values of both systems."""
-    return f"{example.first:.4f} → {example.second:.4f}"
+    yield Table(f"example-{number}", f"Documents of query {example.query}", [header, *rows])
 
 
 def _slices(report: ComparisonReport, field: str) -> list[Block]:
-    rows = _slice_rows([one for one in report.slices if one.field == field])
+    rows = _slice_rows([part for part in report.slices if part.field == field])
     what = f"By `{field}` of the queries (Holm over all rows)."
     return [Sentence(what), Table(f"slices-{field}", f"By {field} of the queries", [_SLICE_HEADER, *rows])]
 
@@ -110,20 +103,20 @@ def _metric_rows(pair: PairReport) -> list[list[str]]:
         [
             _name(pair.verdict),
             name,
-            f"{found.first_mean:.4f}",
-            f"{found.second_mean:.4f}",
-            f"{found.difference:+z.4f}",
-            _interval(found.interval),
-            str(found.queries),
+            f"{differing.first_mean:.4f}",
+            f"{differing.second_mean:.4f}",
+            f"{differing.difference:+z.4f}",
+            _interval(differing.interval),
+            str(differing.queries),
         ]
-        for name, found in pair.metrics.items()
+        for name, differing in pair.metrics.items()
     ]
 
 
 def _slice_rows(slices: Sequence[SliceReport]) -> list[list[str]]:
     return [
         [
-            one.value,
+            part.value,
             _name(compared),
             str(compared.queries),
             f"{compared.first_mean:.4f}",
@@ -133,19 +126,19 @@ def _slice_rows(slices: Sequence[SliceReport]) -> list[list[str]]:
             f"{compared.p_holm:.4f}",
             compared.outcome,
         ]
-        for one in slices
-        for compared in one.comparisons
+        for part in slices
+        for compared in part.comparisons
     ]
 
 
 def _latency(pair: PairReport) -> str:
-    found = pair.latency
-    if found is None:
+    ratio = pair.latency
+    if ratio is None:
         return ""
-    low, high = found.interval
+    low, high = ratio.interval
     return (
-        f"{found.second} takes {found.ratio:.2f} times as long as {found.first} "
-        f"(95 % interval {low:.2f} to {high:.2f}; {found.pairs} pairs in blocks of {found.block})."
+        f"{ratio.second} takes {ratio.ratio:.2f} times as long as {ratio.first} "
+        f"(95 % interval {low:.2f} to {high:.2f}; {ratio.pairs} pairs in blocks of {ratio.block})."
     )
 
 

@@ -51,7 +51,7 @@ def standings_of(figures: Mapping[str, PerQuery], depth: int, seed: int) -> dict
     `figures`: system → metric → query → value, None where a query has none.
     """
     for metric in next(iter(figures.values()), {}):
-        parsed, columns = parse_metric(metric), [found.get(metric, {}) for found in figures.values()]
+        parsed, columns = parse_metric(metric), [per_query.get(metric, {}) for per_query in figures.values()]
         rows = [[column.get(query) for column in columns] for query in columns[0]]
         known = [[value for value in row if value is not None] for row in rows if None not in row]
         if not known or parsed.family.lower_is_better:
@@ -82,7 +82,7 @@ def contenders(values: Sequence[Sequence[float]], seed: int, resamples: int = RE
 
     scores = np.asarray(values, dtype=np.float64)
     systems, queries = scores.shape
-    leads = [scores.T - one[:, None] for one in scores]  # of every system over this one, [queries, systems]
+    leads = [scores.T - score[:, None] for score in scores]  # of every system over this one, [queries, systems]
     units = []
     for lead in leads:
         lead[np.abs(lead) < ROUNDING] = 0.0

@@ -87,12 +87,12 @@ def texts_of(experiment: Experiment, examples: Iterable[QueryExample]) -> tuple[
     wanted = {document.id for example in examples for document in example.documents}
     titles: dict[str, str] = {}
     path = corpus_file(experiment.directory)
-    for found in corpus_documents(path, HashedLines(path)):
+    for placed in corpus_documents(path, HashedLines(path)):
         if len(titles) == len(wanted):
             break
-        if found.document.id in wanted:
-            text = " ".join((found.document.title or found.document.text).split())
-            titles[found.document.id] = text if len(text) <= TITLE_CHARACTERS else text[: TITLE_CHARACTERS - 1] + "…"
+        if placed.document.id in wanted:
+            text = " ".join((placed.document.title or placed.document.text).split())
+            titles[placed.document.id] = text if len(text) <= TITLE_CHARACTERS else text[: TITLE_CHARACTERS - 1] + "…"
     queries = read_queries(queries_file(experiment.directory), skip_unsendable=experiment.skip_unsendable)
     return queries.texts, titles
 

@@ -27,8 +27,8 @@ SMALLEST_EFFECT, LARGEST_EFFECT = 0.001, 1_000.0
 
 def differences(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
     """Returns second minus first of each query; one that is rounding alone becomes 0, a tie."""
-    found = (float(after - before) for before, after in zip(first, second, strict=True))
-    return tuple(0.0 if abs(value) < ROUNDING else value for value in found)
+    values = (float(after - before) for before, after in zip(first, second, strict=True))
+    return tuple(0.0 if abs(value) < ROUNDING else value for value in values)
 
 
 def sorted_differences(values: Sequence[float], most: int = 201) -> tuple[float, ...]:
@@ -80,7 +80,7 @@ def _bca_interval(values: tuple[float, ...], seed: int, resamples: int) -> tuple
     import numpy as np
     from scipy import stats
 
-    found = stats.bootstrap(
+    within = stats.bootstrap(
         (np.asarray(values, dtype=np.float64),),
         np.mean,
         method="BCa",
@@ -89,7 +89,7 @@ def _bca_interval(values: tuple[float, ...], seed: int, resamples: int) -> tuple
         batch=_batch(values),
         rng=np.random.default_rng(seed),
     ).confidence_interval
-    return float(found.low), float(found.high)
+    return float(within.low), float(within.high)
 
 
 def interval(values: Sequence[float], seed: int) -> tuple[float, float] | None:

@@ -33,15 +33,15 @@ def find_shared_queries(first: ComparedRanking, second: ComparedRanking) -> Shar
             f"{first.label} and {second.label} were judged by different judgments: "
             f"{_place(first)} and {_place(second)} differ in sha256 (manifest.json)"
         )
-    asked = frozenset(second.ranked.queries)
-    queries = tuple(query for query in first.ranked.queries if query in asked)
+    other_queries = frozenset(second.ranked.queries)
+    queries = tuple(query for query in first.ranked.queries if query in other_queries)
     if not queries:
         raise EvaluationError(
             f"{first.label} and {second.label}: no query was asked of both; {_samples(first, second)}"
         )
     depths = first.ranked.depth, second.ranked.depth
     notes = [
-        *(fault for one in (first, second) for fault in _faults(one)),
+        *(fault for ranking in (first, second) for fault in _faults(ranking)),
         *_differing_files(first, second),
         *_differing_queries(first, second, len(queries)),
     ]
@@ -49,22 +49,22 @@ def find_shared_queries(first: ComparedRanking, second: ComparedRanking) -> Shar
         notes.append(
             f"{first.label} was ranked {depths[0]} deep and {second.label} {depths[1]}: both are cut to {min(depths)}"
         )
-    losses = tuple(note for one in (first, second) if (note := _losses(one, queries)))
+    losses = tuple(note for ranking in (first, second) if (note := _losses(ranking, queries)))
     return SharedQueries(queries, min(depths), (*notes, *losses), losses)
 
 
-def _hash(one: ComparedRanking, what: str) -> str | None:
+def _hash(ranking: ComparedRanking, what: str) -> str | None:
     """Returns the sha256 of the qrels, corpus or queries file of a run."""
     prefixes = {"corpus": ("corpus.",), "queries": ("queries.", "topics.")}
     others = tuple(prefix for known in prefixes.values() for prefix in known)
-    for name, digest in one.manifest.dataset_sha256.items():
+    for name, digest in ranking.manifest.dataset_sha256.items():
         if name.startswith(prefixes[what]) if what in prefixes else not name.startswith(others):
             return digest
     return None
 
 
-def _place(one: ComparedRanking) -> str:
-    return f"{one.experiment.dataset} split {one.experiment.split}"
+def _place(ranking: ComparedRanking) -> str:
+    return f"{ranking.experiment.dataset} split {ranking.experiment.split}"
 
 
 def _differing_files(first: ComparedRanking, second: ComparedRanking) -> list[str]:
@@ -87,22 +87,22 @@ def _differing_queries(first: ComparedRanking, second: ComparedRanking, shared: 
 
 def _samples(first: ComparedRanking, second: ComparedRanking) -> str:
     return " and ".join(
-        f"all judged ones of {one.label}"
-        if one.experiment.queries is None
-        else f"a sample of {one.experiment.queries} with seed {one.experiment.seed}"
-        for one in (first, second)
+        f"all judged ones of {ranking.label}"
+        if ranking.experiment.queries is None
+        else f"a sample of {ranking.experiment.queries} with seed {ranking.experiment.seed}"
+        for ranking in (first, second)
     )
 
 
-def _faults(one: ComparedRanking) -> tuple[str, ...]:
+def _faults(ranking: ComparedRanking) -> tuple[str, ...]:
     """Returns what the report of a ranking's run calls not valid, apart from losses."""
-    arm = next(found for found in one.ranked.arms if found.name == one.arm)
-    of_arm = arm_faults(one.label, arm, one.manifest, one.answers.values(), one.imported)
-    return *one.manifest.counts.remarks, *of_arm
+    arm = next(ranked for ranked in ranking.ranked.arms if ranked.name == ranking.arm)
+    of_arm = arm_faults(ranking.label, arm, ranking.manifest, ranking.answers.values(), ranking.imported)
+    return *ranking.manifest.counts.remarks, *of_arm
 
 
-def _losses(one: ComparedRanking, queries: Sequence[str]) -> str:
-    records = [one.answers.get(query) for query in queries]
+def _losses(ranking: ComparedRanking, queries: Sequence[str]) -> str:
+    records = [ranking.answers.get(query) for query in queries]
     lost = Counter("no_record" if record is None else record.error for record in records)
     del lost[None]
     degraded = sum(record is not None and bool(record.degraded) for record in records)
@@ -112,4 +112,4 @@ def _losses(one: ComparedRanking, queries: Sequence[str]) -> str:
         parts.append(f"LOST {lost.total()} of {len(queries)} queries ({kinds}), which count as 0")
     if degraded:
         parts.append(f"{degraded} answers were DEGRADED")
-    return f"{one.label}: {'; '.join(parts)}" if parts else ""
+    return f"{ranking.label}: {'; '.join(parts)}" if parts else ""

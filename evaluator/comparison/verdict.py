@@ -59,9 +59,9 @@ def scored_pair(
     first: str, second: str, first_values: Mapping[str, float | None], second_values: Mapping[str, float | None]
 ) -> ScoredPair:
     """Returns the pair over the queries that have a value in both, in the order of the first."""
-    both = [(value, second_values.get(query)) for query, value in first_values.items()]
-    known = [(one, other) for one, other in both if one is not None and other is not None]
-    return ScoredPair(first, second, [one for one, _ in known], [other for _, other in known])
+    both = [(first_value, second_values.get(query)) for query, first_value in first_values.items()]
+    known = [(value, second_value) for value, second_value in both if value is not None and second_value is not None]
+    return ScoredPair(first, second, [value for value, _ in known], [second_value for _, second_value in known])
 
 
 class PairedComparison(Wire):
@@ -94,26 +94,13 @@ def compare_pairs(
     pairs: Sequence[ScoredPair], metric: str, seed: int, margin: float = MARGIN
 ) -> tuple[PairedComparison, ...]:
     """Compares each pair; all of them are one family. Every pair has at least one query."""
-    found = [differences(pair.first_values, pair.second_values) for pair in pairs]
-    ps, adjusted, same = _tested(found, seed, margin)
+    per_pair = [differences(pair.first_values, pair.second_values) for pair in pairs]
+    ps = [sign_flip_p(values, seed) for values in per_pair]
+    adjusted, same = holm(ps), holm([equivalence_p(values, margin) for values in per_pair])
     return tuple(
         _compared(pair, values, metric, seed, margin, (p, p_holm, p_same), len(pairs))
-        for pair, values, p, p_holm, p_same in zip(pairs, found, ps, adjusted, same, strict=True)
+        for pair, values, p, p_holm, p_same in zip(pairs, per_pair, ps, adjusted, same, strict=True)
     )
-
-
-def outcomes_of(found: Sequence[Sequence[float]], seed: int, margin: float = MARGIN) -> tuple[Outcome, ...]:
-    """Returns the outcome of each comparison by its differences of queries alone; all of them are one family."""
-    _, adjusted, same = _tested(found, seed, margin)
-    return tuple(_outcome(values, p, p_same) for values, p, p_same in zip(found, adjusted, same, strict=True))
-
-
-def _tested(
-    found: Sequence[Sequence[float]], seed: int, margin: float
-) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-    """Returns p of each comparison, p adjusted for the family, and the adjusted p of being the same."""
-    ps = [sign_flip_p(values, seed) for values in found]
-    return ps, holm(ps), holm([equivalence_p(values, margin) for values in found])
 
 
 def _compared(
@@ -174,9 +161,9 @@ def _within(compared: PairedComparison) -> str:
     if _small(compared) and max(-low, high) > compared.margin:
         keep = f"two one-sided tests keep to {compared.margin:g} with {_p(compared.p_same)}"
         return f"{words}, although {keep}; "
-    told = compared.outcome in ("better", "worse")
+    decided = compared.outcome in ("better", "worse")
     # Of the same within the margin, an interval beside 0 says nothing else.
-    odd = compared.outcome != "same" and told == (low <= 0.0 <= high)
+    odd = compared.outcome != "same" and decided == (low <= 0.0 <= high)
     return f"{words}, although " if odd else f"{words}; "
 
 

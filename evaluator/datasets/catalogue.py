@@ -33,10 +33,9 @@ class PublishedStatistics(Wire):
 
 
 class OfficialArchive(Wire):
-    """The official zip of a set, `<archives>/<name>.zip`, with its content below a folder of the set's name."""
+    """The official zip of a set, with its content below a folder of the set's name."""
 
     md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-    bytes: Count  # about
     ir_datasets: str  # its key among the downloads of ir_datasets
 
 
@@ -56,7 +55,6 @@ class CataloguedSet(Wire):
 
 class _CatalogueFile(Wire):
     directories: tuple[Path, ...]
-    archives: str
     instructions: str
     sets: tuple[CataloguedSet, ...]
 
@@ -74,7 +72,6 @@ class Catalogue:
     """The sets by name, and the directories that may hold them; fetched sets go into the first one."""
 
     directories: tuple[Path, ...]
-    archives: str
     instructions: str
     sets: Mapping[str, CataloguedSet]
 
@@ -92,8 +89,7 @@ class Catalogue:
 
     def parts(self, name: str) -> tuple[CataloguedSet, ...]:
         """Returns the collections of a set: its parts (the forums of CQADupStack), or the set alone."""
-        found = self._parts.get(name)
-        return found or (self.named(name),)
+        return self._parts.get(name) or (self.named(name),)
 
     def directory(self, name: str) -> Path | None:
         """Returns the directory that holds a set in BEIR layout; None: it is not on this machine."""
@@ -114,18 +110,14 @@ class Catalogue:
         self.expect_known(given)
         if given not in self.sets or holds_set(Path(given)):
             return (LocatedSet(Path(given), None),)
-        found = []
+        located = []
         for part in self.parts(given):
             directory = self.directory(part.name)
             if directory is None:
                 command = command_line("datasets", "fetch", given)
                 raise EvaluationError(f"{part.name} is not on this machine; `{command}` fetches it")
-            found.append(LocatedSet(directory, part))
-        return tuple(found)
-
-    def url(self, name: str) -> str:
-        """Returns the address of a set's official zip."""
-        return f"{self.archives}/{name}.zip"
+            located.append(LocatedSet(directory, part))
+        return tuple(located)
 
     @cached_property
     def _parts(self) -> Mapping[str, tuple[CataloguedSet, ...]]:
@@ -146,4 +138,4 @@ def holds_set(directory: Path) -> bool:
 def load_catalogue() -> Catalogue:
     """Reads the catalogue, once a process."""
     file = _CatalogueFile.model_validate(parse_yaml(CATALOGUE.read_text(encoding="utf-8")))
-    return Catalogue(file.directories, file.archives, file.instructions, {found.name: found for found in file.sets})
+    return Catalogue(file.directories, file.instructions, {known.name: known for known in file.sets})

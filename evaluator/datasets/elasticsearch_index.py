@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Annotated
 
 import httpx
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from evaluator.client.elasticsearch_access import read_elasticsearch_access
 from evaluator.datasets.field_sources import FieldNames, named_documents
@@ -28,24 +28,12 @@ class IndexHit(BaseModel):
     source: Annotated[dict[str, object] | None, Field(alias="_source")] = None
 
 
-class IndexHits(BaseModel):
-    """The documents of a page; the last page is empty."""
-
-    hits: list[IndexHit]
-
-
-class IndexShards(BaseModel):
-    """How many shards did not answer: their documents are missing."""
-
-    failed: int
-
-
 class IndexPage(BaseModel):
-    """An answer of the scroll API."""
+    """An answer of the scroll API; the last one has no hit. The documents of `failed` shards are missing."""
 
-    scroll_id: Annotated[str, Field(alias="_scroll_id")]
-    shards: Annotated[IndexShards, Field(alias="_shards")]
-    hits: IndexHits
+    scroll_id: Annotated[str, Field(validation_alias="_scroll_id")]
+    failed: Annotated[int, Field(validation_alias=AliasPath("_shards", "failed"))]
+    hits: Annotated[list[IndexHit], Field(validation_alias=AliasPath("hits", "hits"))]
 
 
 def index_documents(url: str, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
@@ -68,19 +56,19 @@ def _sources(url: str, notes: ReadingNotes) -> Iterator[PlacedDocument]:
     with httpx.Client(
         timeout=TIMEOUT_S, trust_env=False, verify=access.context(), headers=access.headers(server)
     ) as client:
-        found = _page(client, f"{server}/{index}/_search?scroll={KEPT}", {"size": PAGE, "sort": ["_doc"]})
+        page = _page(client, f"{server}/{index}/_search?scroll={KEPT}", {"size": PAGE, "sort": ["_doc"]})
         try:
-            while found.hits.hits:
-                for hit in found.hits.hits:
+            while page.hits:
+                for hit in page.hits:
                     place = f"{url}/_doc/{hit.id}"
                     if hit.source is None:
                         notes.wrong(f"{place}: no _source: the index does not keep its documents")
                     else:
                         yield place, {"_id": hit.id, **hit.source}
-                found = _page(client, f"{server}/_search/scroll", {"scroll": KEPT, "scroll_id": found.scroll_id})
+                page = _page(client, f"{server}/_search/scroll", {"scroll": KEPT, "scroll_id": page.scroll_id})
         finally:
             with suppress(httpx.HTTPError):  # the server ends the search by itself after KEPT
-                client.request("DELETE", f"{server}/_search/scroll", json={"scroll_id": found.scroll_id})
+                client.request("DELETE", f"{server}/_search/scroll", json={"scroll_id": page.scroll_id})
 
 
 def _page(client: httpx.Client, url: str, body: Mapping[str, object]) -> IndexPage:
@@ -94,6 +82,6 @@ def _page(client: httpx.Client, url: str, body: Mapping[str, object]) -> IndexPa
         raise DatasetError(f"{url}: {error or type(error).__name__}") from error
     except ValidationError as error:
         raise DatasetError(f"{url}: no answer of Elasticsearch's search") from error
-    if page.shards.failed:
-        raise DatasetError(f"{url}: {page.shards.failed} shards did not answer: documents would be missing")
+    if page.failed:
+        raise DatasetError(f"{url}: {page.failed} shards did not answer: documents would be missing")
     return page

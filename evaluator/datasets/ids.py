@@ -1,18 +1,11 @@
-"""Owns what makes two ids of a collection the same, and which ids a corpus has, at 8 bytes an id."""
+"""Owns what makes two ids of a collection the same, and how they are written where white space ends them."""
 
 import re
 import unicodedata
-from array import array
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from evaluator.errors import DatasetError
 from services.contracts.base import UNSENDABLE
-
-if TYPE_CHECKING:  # numpy is imported where it is used: the command line starts without it
-    import numpy as np
-    from numpy.typing import NDArray
 
 # The second column of a line of TREC, which tools ignore, marks with this word that the ids of the line are encoded.
 ENCODED = "percent-encoded"
@@ -47,14 +40,14 @@ def slug(text: str, used: set[str], most: int = 100) -> str:
     words ends with `-1`.
     """
     text = unicodedata.normalize("NFC", text.lower())
-    words = "-".join("".join(one for one in text if one in "-_" or one.isspace() or _in_word(one)).split())
-    plain = words[:most].strip("-") or "untitled"
-    found, number = plain, 0
-    while found in used:
+    kept = "".join(character for character in text if character in "-_" or character.isspace() or _in_word(character))
+    plain = "-".join(kept.split())[:most].strip("-") or "untitled"
+    identity, number = plain, 0
+    while identity in used:
         number += 1
-        found = f"{plain}-{number}"
-    used.add(found)
-    return found
+        identity = f"{plain}-{number}"
+    used.add(identity)
+    return identity
 
 
 def _in_word(character: str) -> bool:
@@ -64,7 +57,7 @@ def _in_word(character: str) -> bool:
 
 def encoded_id(identity: str) -> str:
     """Percent-encodes white space and `%` of an id (RFC 3986), for a line whose second column is ENCODED."""
-    return _UNREADABLE.sub(lambda found: quote(found[0], safe=""), identity)
+    return _UNREADABLE.sub(lambda unreadable: quote(unreadable[0], safe=""), identity)
 
 
 def decoded_id(text: str, place: str) -> str:
@@ -94,49 +87,3 @@ def read_id(value: object, place: str) -> tuple[str, bool]:
             f"{place}: _id: {identity!r} has control characters or lone surrogates, which no file carries"
         )
     return identity, identity != value
-
-
-class IdHashes:
-    """Holds the 64-bit SipHash of each id of a corpus (Python's own hash of a string), 8 bytes an id.
-
-    A document that is missing passes for one that is there with a probability of (ids / 2^64), so below 1e-12 for 15
-    million ids. For duplicates the caller compares the ids themselves.
-    """
-
-    def __init__(self) -> None:
-        self._hashes = array("q")
-        self._in_order = True
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def add(self, identity: str) -> None:
-        """Adds an id."""
-        self._hashes.append(hash(identity))
-        self._in_order = False
-
-    def repeated(self) -> frozenset[int]:
-        """Returns the hashes that stand more than once; an id is one of them if its `hash` is."""
-        hashes = self._sorted()
-        return frozenset(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
-
-    def missing(self, identities: Iterable[str]) -> set[str]:
-        """Returns the ids that were never added."""
-        import numpy as np
-
-        asked = list(identities)
-        if not asked or not self._hashes:
-            return set(asked)
-        hashes, wanted = self._sorted(), np.array([hash(name) for name in asked])
-        at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
-        return {name for name, there in zip(asked, hashes[at] == wanted, strict=True) if not there}
-
-    def _sorted(self) -> "NDArray[np.int64]":
-        """Sorts in place, so that 15 million ids need no second array."""
-        import numpy as np
-
-        hashes = np.frombuffer(self._hashes, dtype=np.int64)
-        if not self._in_order:
-            hashes.sort()
-            self._in_order = True
-        return hashes

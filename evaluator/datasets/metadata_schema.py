@@ -9,8 +9,7 @@ from contextlib import suppress
 
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
-from services.contracts.field_values import date_span_of, keyword_of, number_of
-from services.contracts.filters import Operand
+from services.contracts.filters import Operand, date_span_of, keyword_of, number_of
 
 MOST_FIELDS = 256  # that a collection may declare (services.contracts.collections)
 MOST_NAMED = 32

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluator.datasets.corpus import CORPUS, CORPUS_FIELDS, OTHER_TEXTS, CorpusDocument, corpus_documents
-from evaluator.datasets.ids import IdHashes
 from evaluator.datasets.judgments import Judgments, qrels_file, read_judgments
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.queries import QUERIES, Queries, queries_file, read_queries
@@ -57,7 +56,7 @@ class DatasetCounts(Wire):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What keeps figures over this collection from being quoted as they are."""
-        found = []
+        warnings = []
         for count, total, what in (
             (self.positive_judgments_missing, self.positive_judgments, "positive judgments name documents that the "
              "corpus lacks: no pipeline can find them, and they stay in the denominators"),
@@ -67,13 +66,13 @@ class DatasetCounts(Wire):
              "read; rename it to `text`"),
         ):  # fmt: skip
             if count > MOST_MISSING * total:
-                found.append(f"dataset: {count} of {total} {what}")
-        return tuple(found)
+                warnings.append(f"dataset: {count} of {total} {what}")
+        return tuple(warnings)
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """`warnings`, `unjudged`, and `left_out`, which keeps no figure from being quoted: to stand beside figures."""
-        return (*self.warnings, *(one for one in (self.unjudged, self.left_out) if one))
+        return (*self.warnings, *(remark for remark in (self.unjudged, self.left_out) if remark))
 
     @property
     def unjudged(self) -> str | None:
@@ -117,8 +116,8 @@ class Dataset:
         Raises DatasetError at the end if it is not the corpus that was checked.
         """
         lines = HashedLines(self.corpus)
-        for found in corpus_documents(self.corpus, lines, positions):
-            yield found.document
+        for read in corpus_documents(self.corpus, lines, positions):
+            yield read.document
         if lines.sha256 != self.corpus_sha256:
             raise DatasetError(f"{self.corpus} changed after it was checked; begin again")
 
@@ -143,7 +142,7 @@ class DatasetRecord(Wire):
 class _CorpusSummary:
     """Collects over all documents what is needed once they have been read."""
 
-    ids: IdHashes = field(default_factory=IdHashes)
+    ids: set[str] = field(default_factory=set)
     own: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     inference: SchemaInference = field(default_factory=SchemaInference)
@@ -154,18 +153,20 @@ class _CorpusSummary:
     elsewhere: int = 0
     bodies: int = 0
 
-    def add(self, found: CorpusDocument, query: str | None) -> None:
-        """Adds a document, and the query of the same id."""
-        document = found.document
+    def add(self, read: CorpusDocument, query: str | None) -> None:
+        """Adds a document, and the query of the same id. Raises DatasetError for an id that stood above."""
+        document = read.document
+        if document.id in self.ids:
+            raise DatasetError(f"{read.place}: the id {document.id!r} stood above already")
         self.ids.add(document.id)
-        if found.unread:
-            self.unread = set(sorted(self.unread | {shown(name) for name in found.unread})[:MOST_NAMES])
+        if read.unread:
+            self.unread = set(sorted(self.unread | {shown(name) for name in read.unread})[:MOST_NAMES])
         self.empty += not document.passage.strip()
-        self.elsewhere += found.text_elsewhere
+        self.elsewhere += read.text_elsewhere
         self.bodies += bool(document.text.strip())
-        self.dropped += found.dropped
+        self.dropped += read.dropped
         self.stripped += document.stripped
-        self.trimmed += found.trimmed
+        self.trimmed += read.trimmed
         self.inference.add(document.metadata)
         if query is not None and is_same_text(document, query):
             self.own.add(document.id)
@@ -178,92 +179,67 @@ def read_dataset(
 
     `skip_unsendable`: leaves out, and counts, queries that no request can carry, which are a fault otherwise.
     """
-    corpus, qrels = corpus_file(directory), qrels_file(directory, split)
-    judgments = read_judgments(qrels, strict=strict)
-    asked = queries_file(directory)
-    queries = read_queries(asked, skip_unsendable=skip_unsendable)
-    grades = _judgments_to_send(judgments, queries)
-    orphans = [query for query in grades if query not in queries.texts]
-    if orphans:
-        raise DatasetError(
-            f"{qrels}: judged, but not in {asked.name}: {', '.join(orphans[:5])} ({len(orphans)} in all)"
-        )
-    if queries.trimmed and strict:
-        raise DatasetError(f"{asked}: ids with white space or quotes around them, or no NFC: {queries.trimmed}")
-    lines = HashedLines(corpus)
-    summary = _summarise(corpus, lines, queries, strict)
-    counts, schema = _counted(corpus, qrels, judgments, grades, queries, summary, strict)
-    return Dataset(
-        directory=directory,
-        split=split,
-        corpus=corpus,
-        queries=queries.texts,
-        judgments=grades,
-        self_retrieved=frozenset(summary.own),
-        schema=schema,
-        counts=counts,
-        hashes={corpus.name: lines.sha256, asked.name: queries.sha256, qrels.name: judgments.sha256},
-    )
+    dataset, _ = read_or_recall(directory, split, strict=strict, skip_unsendable=skip_unsendable, record=None)
+    return dataset
 
 
 def read_or_recall(
     directory: Path, split: str, *, strict: bool, skip_unsendable: bool = False, record: DatasetRecord | None
 ) -> tuple[Dataset, DatasetRecord]:
-    """Returns the dataset and its record: recalled if no file changed since, else by `read_dataset`.
+    """Returns the dataset and its record: the given one if no file changed since, else a new one.
 
-    Queries and judgments are read each time. The corpus is hashed and not parsed.
+    Queries and judgments are read each time. The corpus of a given record is hashed and not parsed.
     """
+    corpus, qrels, file = corpus_file(directory), qrels_file(directory, split), queries_file(directory)
+    judgments = read_judgments(qrels, strict=strict)
+    queries = read_queries(file, skip_unsendable=skip_unsendable)
+    # Without the judgments of queries that were left out.
+    grades = {query: judged for query, judged in judgments.grades.items() if query not in queries.unsendable}
+    hashes = {file.name: queries.sha256, qrels.name: judgments.sha256}
     if (
-        record is not None
-        and (strict, skip_unsendable) == (record.strict, record.skip_unsendable)
-        and (dataset := _recalled(directory, split, record)) is not None
+        record is None
+        or (strict, skip_unsendable) != (record.strict, record.skip_unsendable)
+        or record.sha256.keys() != {corpus.name, *hashes}
+        or any(record.sha256[name] != digest for name, digest in hashes.items())
+        or record.sha256[corpus.name] != sha256(corpus)
     ):
-        return dataset, record
-    dataset = read_dataset(directory, split, strict=strict, skip_unsendable=skip_unsendable)
-    return dataset, DatasetRecord(
-        strict=strict,
-        skip_unsendable=skip_unsendable,
-        sha256=dict(dataset.hashes),
-        self_retrieved=tuple(sorted(dataset.self_retrieved)),
-        fields=dict(dataset.schema),
-        counts=dataset.counts,
-    )
-
-
-def _recalled(directory: Path, split: str, record: DatasetRecord) -> Dataset | None:
-    corpus, asked, qrels = corpus_file(directory), queries_file(directory), qrels_file(directory, split)
-    if record.sha256.keys() != {corpus.name, asked.name, qrels.name}:
-        return None
-    queries = read_queries(asked, skip_unsendable=record.skip_unsendable)
-    judgments = read_judgments(qrels, strict=record.strict)
-    if (queries.sha256, judgments.sha256) != (record.sha256[asked.name], record.sha256[qrels.name]):
-        return None
-    if sha256(corpus) != record.sha256[corpus.name]:
-        return None
-    return Dataset(
+        if orphans := [query for query in grades if query not in queries.texts]:
+            raise DatasetError(
+                f"{qrels}: judged, but not in {file.name}: {', '.join(orphans[:5])} ({len(orphans)} in all)"
+            )
+        if queries.trimmed and strict:
+            raise DatasetError(f"{file}: ids with white space or quotes around them, or no NFC: {queries.trimmed}")
+        lines = HashedLines(corpus)
+        summary = _summarise(corpus, lines, queries, strict)
+        counts, schema = _counted(corpus, qrels, judgments, grades, queries, summary, strict)
+        record = DatasetRecord(
+            strict=strict,
+            skip_unsendable=skip_unsendable,
+            sha256={corpus.name: lines.sha256, **hashes},
+            self_retrieved=tuple(sorted(summary.own)),
+            fields=schema,
+            counts=counts,
+        )
+    dataset = Dataset(
         directory=directory,
         split=split,
         corpus=corpus,
         queries=queries.texts,
-        judgments=_judgments_to_send(judgments, queries),
+        judgments=grades,
         self_retrieved=frozenset(record.self_retrieved),
         schema=record.fields,
         counts=record.counts,
         hashes=record.sha256,
     )
-
-
-def _judgments_to_send(judgments: Judgments, queries: Queries) -> Mapping[str, Mapping[str, int]]:
-    """Returns the grades without those of queries that were left out."""
-    return {query: judged for query, judged in judgments.grades.items() if query not in queries.unsendable}
+    return dataset, record
 
 
 def corpus_file(directory: Path) -> Path:
     """Returns the corpus of a directory, packed or not. Raises DatasetError without one; reads nothing of it."""
-    found = find_one(directory, (CORPUS,))
-    if found is None or not found.is_file():
+    corpus = find_one(directory, (CORPUS,))
+    if corpus is None or not corpus.is_file():
         raise DatasetError(f"{directory}: no {CORPUS} there; a BEIR directory has {CORPUS}, {QUERIES} and qrels/")
-    return found
+    return corpus
 
 
 def expect_files(directory: Path, split: str) -> None:
@@ -282,14 +258,12 @@ def is_same_text(document: Document, query: str) -> bool:
 
 def _summarise(corpus: Path, lines: HashedLines, queries: Queries, strict: bool) -> _CorpusSummary:
     summary = _CorpusSummary()
-    for found in corpus_documents(corpus, lines):
+    for read in corpus_documents(corpus, lines):
         if strict:
-            _expect_nothing_to_decide(found)
-        summary.add(found, queries.texts.get(found.document.id))
+            _expect_nothing_to_decide(read)
+        summary.add(read, queries.texts.get(read.document.id))
     if not summary.ids:
         raise DatasetError(f"{corpus}:1: no document in the whole file")
-    if repeated := summary.ids.repeated():
-        _expect_no_duplicate(corpus, repeated)
     others = sorted(name for name in summary.unread if name.casefold() in OTHER_TEXTS)
     if summary.empty == len(summary.ids) or (others and not summary.bodies):
         what = "title or a text" if summary.empty == len(summary.ids) else "text"
@@ -298,27 +272,16 @@ def _summarise(corpus: Path, lines: HashedLines, queries: Queries, strict: bool)
     return summary
 
 
-def _expect_nothing_to_decide(found: CorpusDocument) -> None:
-    if found.dropped:
-        raise DatasetError(f"{found.place}: metadata that the wire does not carry (without strict it is dropped)")
-    if found.unread:
-        unread = shown(", ".join(sorted(found.unread)))
-        raise DatasetError(f"{found.place}: {unread}: not read; a BEIR corpus has {', '.join(CORPUS_FIELDS)}")
-    if found.trimmed:
+def _expect_nothing_to_decide(read: CorpusDocument) -> None:
+    if read.dropped:
+        raise DatasetError(f"{read.place}: metadata that the wire does not carry (without strict it is dropped)")
+    if read.unread:
+        unread = shown(", ".join(sorted(read.unread)))
+        raise DatasetError(f"{read.place}: {unread}: not read; a BEIR corpus has {', '.join(CORPUS_FIELDS)}")
+    if read.trimmed:
         raise DatasetError(
-            f"{found.place}: _id: white space or quotes around it, or no NFC (without strict it is mended)"
+            f"{read.place}: _id: white space or quotes around it, or no NFC (without strict it is mended)"
         )
-
-
-def _expect_no_duplicate(corpus: Path, repeated: frozenset[int]) -> None:
-    """Reads the corpus again for ids whose hashes stand twice: only equal ids are an error."""
-    seen: set[str] = set()
-    for found in corpus_documents(corpus, HashedLines(corpus)):
-        identity = found.document.id
-        if hash(identity) in repeated:
-            if identity in seen:
-                raise DatasetError(f"{found.place}: the id {identity!r} stood above already")
-            seen.add(identity)
 
 
 def _counted(
@@ -330,7 +293,7 @@ def _counted(
     summary: _CorpusSummary,
     strict: bool,
 ) -> tuple[DatasetCounts, dict[str, FieldKind]]:
-    missing = summary.ids.missing({name for judged in grades.values() for name in judged})
+    missing = {name for judged in grades.values() for name in judged} - summary.ids
     if missing and strict:
         raise DatasetError(f"{qrels}: judged, but not in {corpus.name}: {', '.join(sorted(missing)[:5])}")
     positives = [name for judged in grades.values() for name, grade in judged.items() if grade > 0]

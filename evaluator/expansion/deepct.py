@@ -2,18 +2,17 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.expansion.expansion_file import batches_of, continued_file
 from evaluator.expansion.sparse_service import SparseService
-from evaluator.expansion.word_pieces import pieces_of, read_vocabulary
 from evaluator.progress import progress
 from services.contracts.expansions import ExpansionModel, Expansions, WordFrequencies
 from services.contracts.words import word_pattern
@@ -21,7 +20,20 @@ from services.contracts.words import word_pattern
 BATCH = 32  # documents in one request
 # Frequencies are ten times as high as counts, so that rounding leaves differences of weight.
 SCALE = 10
+MOST_WORD_CHARACTERS = 100  # of a word; the tokenizer takes a longer one for unknown
 _MODEL: TypeAdapter[str] = TypeAdapter(ExpansionModel)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    vocab: dict[str, int]
+
+
+class _TokenizerFile(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    model: _Model
 
 
 async def expand_deepct(service: SparseService, dataset: Dataset, models: Path, out: Path) -> None:
@@ -46,13 +58,13 @@ async def expand_deepct(service: SparseService, dataset: Dataset, models: Path, 
     ):
         advance(file.done)
         for batch in batches_of(islice(dataset.documents(), file.done, None), BATCH):
-            asked = [one for one in batch if one.passage.strip()]
-            weights = await service.weights([one.passage for one in asked]) if asked else []
-            by_id = {one.id: held for one, held in zip(asked, weights, strict=True)}
+            passages = {document.id: document.passage for document in batch if document.passage.strip()}
+            weights = await service.weights(list(passages.values())) if passages else []
+            by_id = dict(zip(passages, weights, strict=True))
             lines = []
-            for one in batch:
-                words = word_frequencies(one.passage, by_id.get(one.id, {}), pieces)
-                lines.append((one.id, Expansions(deepct=WordFrequencies(model=model, words=words))))
+            for document in batch:
+                words = word_frequencies(document.passage, by_id.get(document.id, {}), pieces)
+                lines.append((document.id, Expansions(deepct=WordFrequencies(model=model, words=words))))
             file.write(lines)
             advance(len(batch))
 
@@ -72,3 +84,38 @@ def word_frequencies(text: str, weights: Mapping[int, float], pieces: Callable[[
     mean = sum(heaviest.values()) / max(1, len(heaviest))
     factors = {word: 0.5 + 0.5 * (weight / mean if mean else 1.0) for word, weight in heaviest.items()}
     return " ".join(f"{first[word]}|{round(SCALE * count * factors[word])}" for word, count in counts.items())
+
+
+def read_vocabulary(file: Path) -> Mapping[str, int]:
+    """Returns the number of each word piece of a `tokenizer.json`. Raises EvaluationError."""
+    try:
+        return _TokenizerFile.model_validate_json(file.read_bytes()).model.vocab
+    except (OSError, ValidationError) as error:
+        raise EvaluationError(
+            f"{file}: no tokenizer.json of word pieces can be read there; --models names the folder of the models"
+        ) from error
+
+
+def pieces_of(word: str, vocabulary: Mapping[str, int]) -> list[int]:
+    """Returns the numbers of a word's pieces in a BERT vocabulary (Devlin et al. 2019, appendix A.2).
+
+    The word is taken in lower case, without accents; characters between letters divide it.
+    """
+    decomposed = unicodedata.normalize("NFD", word.lower())
+    plain = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
+    parts = "".join(character if character.isalnum() else " " for character in plain).split()
+    return [number for part in parts for number in _longest(part, vocabulary)]
+
+
+def _longest(part: str, vocabulary: Mapping[str, int]) -> Iterator[int]:
+    """Yields the longest pieces from the left; nothing if a rest is in no piece."""
+    pieces: list[int] = []
+    start = 0
+    while start < len(part) <= MOST_WORD_CHARACTERS:
+        prefix = "##" if start else ""
+        ends = (end for end in range(len(part), start, -1) if prefix + part[start:end] in vocabulary)
+        if (end := next(ends, None)) is None:
+            return
+        pieces.append(vocabulary[prefix + part[start:end]])
+        start = end
+    yield from pieces

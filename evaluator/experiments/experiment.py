@@ -62,7 +62,7 @@ class Experiment(Wire):
     @field_validator("baseline")
     @classmethod
     def _baseline_is_a_pipeline(cls, baseline: str | None, before: ValidationInfo) -> str | None:
-        names = [one if isinstance(one, str) else one.name for one in before.data.get("pipelines", ())]
+        names = [arm if isinstance(arm, str) else arm.name for arm in before.data.get("pipelines", ())]
         if names and baseline is not None and baseline not in names:
             raise ValueError(f"is none of the pipelines {', '.join(names)}")
         return baseline
@@ -155,7 +155,7 @@ def read_experiment(path: Path, **overrides: object) -> Experiment:
 def read_settings(path: Path) -> dict[str, object]:
     """Reads a YAML file without checking its fields. Raises EvaluationError."""
     if not path.exists():
-        known = ", ".join(sorted(found.stem for found in bundled_directory().glob("*.yaml")))
+        known = ", ".join(sorted(file.stem for file in bundled_directory().glob("*.yaml")))
         raise EvaluationError(f"{path}: no such experiment; there are: {known}, or any YAML file")
     return _mapping(path, "an experiment is a mapping with at least name, dataset and pipelines")
 

@@ -70,7 +70,7 @@ def read_plan(path: Path, locate: Locate | None = None, /, **overrides: object) 
         if len(located) == 1:
             return _experiment(content, located[0], str(path))
     elif isinstance(listed, Sequence) and not isinstance(listed, str) and listed:
-        located = [found for name in listed for found in _located(locate, name, f"{path}: datasets")]
+        located = [known for name in listed for known in _located(locate, name, f"{path}: datasets")]
     else:
         raise EvaluationError(f"{path}: datasets: a list of directories or names of the catalogue is needed")
     return _suite(content, located, path)
@@ -95,10 +95,10 @@ def _suite(content: Mapping[str, object], located: Sequence[LocatedSet], path: P
     if "collection" in content:
         raise EvaluationError(f"{path}: collection: of several datasets, each gets its own")
     members = []
-    for found in located:
-        part_of = found.known.part_of if found.known else None
-        name = f"{part_of}-{collection_name(found.directory)}" if part_of else collection_name(found.directory)
-        experiment = _experiment({**content, "collection": name}, found, str(path))
+    for chosen in located:
+        part_of = chosen.known.part_of if chosen.known else None
+        name = f"{part_of}-{collection_name(chosen.directory)}" if part_of else collection_name(chosen.directory)
+        experiment = _experiment({**content, "collection": name}, chosen, str(path))
         members.append(SuiteMember(name=name, part_of=part_of, experiment=experiment))
     try:
         return Suite(name=members[0].experiment.name, members=tuple(members))
@@ -106,6 +106,6 @@ def _suite(content: Mapping[str, object], located: Sequence[LocatedSet], path: P
         raise EvaluationError(f"{path}: datasets: the same name twice") from error
 
 
-def _experiment(content: Mapping[str, object], found: LocatedSet, source: str) -> Experiment:
-    own = {"split": found.known.split} if found.known else {}
-    return parse_experiment({**own, **content, "dataset": str(found.directory)}, source)
+def _experiment(content: Mapping[str, object], chosen: LocatedSet, source: str) -> Experiment:
+    own = {"split": chosen.known.split} if chosen.known else {}
+    return parse_experiment({**own, **content, "dataset": str(chosen.directory)}, source)

@@ -71,9 +71,9 @@ def is_this_machine(url: str) -> bool:
     return _is_local(_host(url)) is True
 
 
-def is_same_server(one: str, other: str) -> bool:
+def is_same_server(first: str, second: str) -> bool:
     """Returns whether two URLs lead to one port of one address, as `localhost` and `127.0.0.1` do."""
-    return bool(_addresses(one) & _addresses(other))
+    return bool(_addresses(first) & _addresses(second))
 
 
 def _addresses(url: str) -> set[object]:
@@ -93,10 +93,10 @@ def _host(url: str) -> str:
 def _is_local(host: str) -> bool | None:
     """Returns whether a host has an address to which a socket of this machine can be bound; None: no known name."""
     try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+        addresses = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
         return None
-    return any(_can_bind(family, address) for family, *_, address in found)
+    return any(_can_bind(family, address) for family, *_, address in addresses)
 
 
 def _can_bind(family: int, address: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> bool:

@@ -217,4 +217,4 @@ def _attributes(element: ElementTree.Element) -> dict[str, str]:
 
 
 def _rounded(numbers: str) -> str:
-    return re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), " ".join(numbers.split()))
+    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), " ".join(numbers.split()))

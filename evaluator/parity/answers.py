@@ -12,16 +12,15 @@ from evaluator.client.retries import Sleep, with_retries
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.parity.figure_settings import FigureSettings
+from evaluator.parity.published import Bm25Settings
 from evaluator.progress import progress
 from evaluator.steps.ingest import ingest, live_states
 from services.contracts.base import Wire
-from services.contracts.collections import CollectionState, LexicalPreset
+from services.contracts.collections import CollectionState
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.query import SearchRequest
 
 DEPTH = 1_000
-MOST_PRESETS = 8  # of one collection (services.contracts.collections)
 AT_ONCE = 4
 
 ScoredHits = tuple[tuple[str, float], ...]  # (document, score), best first
@@ -37,9 +36,9 @@ class ServedCollection(Wire):
 
 
 async def load(
-    client: GatewayClient, experiment: Experiment, dataset: Dataset, asked: str | None = None
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, searched: str | None = None
 ) -> ServedCollection:
-    """Loads the experiment's collection, which the backend `asked` answers; None: the first lexical one.
+    """Loads the experiment's collection, which the backend `searched` answers; None: the first lexical one.
 
     Raises EvaluationError, also if that backend does not hold it.
     """
@@ -47,20 +46,20 @@ async def load(
     view = await with_retries(lambda: client.collection(experiment.target), "parity")
     states = live_states(view)
     for backend in view.backends:
-        wanted = backend.family == "lexical" if asked is None else backend.backend == asked
+        wanted = backend.family == "lexical" if searched is None else backend.backend == searched
         if wanted and backend.backend in states:
             return ServedCollection(collection=view.collection, backend=backend.backend, state=states[backend.backend])
-    raise EvaluationError(f"{view.collection}: {asked or 'no lexical'} backend of the gateway holds it")
+    raise EvaluationError(f"{view.collection}: {searched or 'no lexical'} backend of the gateway holds it")
 
 
-def served_settings(state: CollectionState, preset: str) -> FigureSettings:
+def served_settings(state: CollectionState, preset: str) -> Bm25Settings:
     """Reads a preset's parameters from the generation's stamp. Raises EvaluationError if it does not state them."""
     stamp = state.stamp.get(f"preset.{preset}", "")
-    found = re.fullmatch(r"(\w+) k1=(\S+) b=(\S+) tie_breaker=(\S+)", stamp)
-    if found is None:
+    parameters = re.fullmatch(r"(\w+) k1=(\S+) b=(\S+) tie_breaker=(\S+)", stamp)
+    if parameters is None:
         raise EvaluationError(f"{state.generation} does not state the parameters of preset {preset}: {stamp!r}")
-    fields, k1, b, tie_breaker = found.groups()
-    return FigureSettings.model_validate(
+    fields, k1, b, tie_breaker = parameters.groups()
+    return Bm25Settings.model_validate(
         {"fields": fields, "k1": float(k1), "b": float(b), "tie_breaker": float(tie_breaker)}
     )
 
@@ -86,8 +85,8 @@ async def ask_every_query(
 
         async def ask(query: str) -> ScoredHits:
             async with at_once:
-                asked = partial(_ask, client, served, pipeline, query, dataset.queries[query])
-                hits = await with_retries(asked, "parity", sleep)
+                request = partial(_ask, client, served, pipeline, query, dataset.queries[query])
+                hits = await with_retries(request, "parity", sleep)
             advance(1)
             return hits
 
@@ -105,8 +104,3 @@ async def _ask(
     if answer.collection != served.state.generation:
         raise EvaluationError(f"{served.collection} changed from {served.state.generation} to {answer.collection}")
     return tuple((hit.id, hit.score) for hit in answer.hits)
-
-
-def tried_experiment(base: Experiment, number: int, presets: Sequence[LexicalPreset]) -> Experiment:
-    """Returns the experiment that loads the same corpus under another name, with presets to try."""
-    return base.model_copy(update={"collection": f"{base.target[:48]}-parity-{number}", "presets": tuple(presets)})

@@ -1,136 +1,45 @@
-"""Runs a preset over a dataset, compares with the published figures, and tries changes of settings when it is off.
+"""Runs a preset or an encoder over a dataset, and compares its figures and settings with the published ones."""
 
-The report's words are in `verdict`.
-"""
-
-import ctypes
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from pydantic import FiniteFloat
 
 from evaluator.client.client import GatewayClient
-from evaluator.client.retries import with_retries
 from evaluator.datasets.reader import Dataset, read_dataset
+from evaluator.datasets.training_sets import trained_on
+from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.metrics.quality import means, measure
-from evaluator.parity.answers import (
-    DEPTH,
-    MOST_PRESETS,
-    Answers,
-    ScoredHits,
-    ask_every_query,
-    load,
-    served_settings,
-    tried_experiment,
-)
-from evaluator.parity.figure_settings import FigureSettings, Value, changed, changes_to_try, minimal
-from evaluator.parity.published import METRICS, PublishedFigures, equals_published
-from evaluator.progress import say
+from evaluator.parity.answers import Answers, ask_every_query, load, served_settings
+from evaluator.parity.published import METRICS, PublishedFigures, decimals, encoders, equals_published
 from evaluator.thread_work import in_thread
 from services.contracts.base import Count, Wire
-from services.contracts.collections import LexicalPreset
+from services.contracts.pipelines import Pipeline, Retrieve
+
+_ORDINALS = {3: "3rd", 4: "4th", 5: "5th", 6: "6th"}
 
 
-class TriedChange(Wire):
-    """A change of the served settings, and the figures with it. `explains`: all of them are the published ones."""
+class OtherSetting(Wire):
+    """A setting in which this stack or its evaluation differs from the source of the published figure."""
 
-    change: dict[str, Value]
-    figures: dict[str, FiniteFloat]
-    explains: bool
+    setting: str
+    served: str
+    published: str
 
 
 class ParityReport(Wire):
-    """parity.json: the figures as served, the published ones, and every change that was tried."""
+    """parity.json: the figures as served, the published ones, and the settings that differ."""
 
-    preset: str
+    system: str  # a preset or an encoder
     dataset: str  # the directory
     split: str
     generation: str
     engine: str
     queries: Count
-    served: FigureSettings
     published: PublishedFigures
     figures: dict[str, FiniteFloat]
     equal: bool
-    undecided_ties: Count  # queries whose order by descending id cannot be known from their answer
-    tried: tuple[TriedChange, ...]
-    explained_by: tuple[dict[str, Value], ...]
-
-
-async def parity(
-    client: GatewayClient, experiment: Experiment, preset: str, published: PublishedFigures
-) -> ParityReport:
-    """Loads the dataset, asks every judged query, and explains a gap to the published figures.
-
-    The experiment's collection answers as it is served. Changed index settings are presets of further collections of
-    the same corpus, which are removed afterwards. Raises EvaluationError for anything lost: a figure with a lost query
-    is no parity.
-    """
-    dataset = await in_thread(read_dataset, experiment.directory, experiment.split, strict=experiment.strict)
-    served = await load(client, experiment, dataset)
-    settings = served_settings(served.state, preset)
-    answers = await ask_every_query(client, served, preset, dataset, list(dataset.judgments))
-    found = await in_thread(figures, dataset, answers, settings)
-    equal = _are_published(found, published)
-    tried = () if equal else await _tried(client, experiment, dataset, settings, answers, published)
-    return ParityReport(
-        preset=preset,
-        dataset=experiment.dataset,
-        split=dataset.split,
-        generation=served.state.generation,
-        engine=served.state.engine,
-        queries=len(answers),
-        served=settings,
-        published=published,
-        figures=found,
-        equal=equal,
-        undecided_ties=undecided_ties(answers),
-        tried=tried,
-        explained_by=tuple(dict(one) for one in minimal(one.change for one in tried if one.explains)),
-    )
-
-
-def _are_published(found: dict[str, float], published: PublishedFigures) -> bool:
-    return all(equals_published(found[metric], printed) for metric, printed in published.figures.items())
-
-
-async def _tried(
-    client: GatewayClient,
-    experiment: Experiment,
-    dataset: Dataset,
-    served: FigureSettings,
-    answers: Answers,
-    published: PublishedFigures,
-) -> tuple[TriedChange, ...]:
-    changes = changes_to_try(served, published.documented)
-    results: dict[int, TriedChange] = {}
-
-    def measure_changes(preset: LexicalPreset, given: Answers) -> None:
-        for place, change in enumerate(changes):
-            settings = changed(served, change)
-            if settings.preset == preset:
-                found = figures(dataset, given, settings)
-                explains = _are_published(found, published)
-                results[place] = TriedChange(change=dict(change), figures=found, explains=explains)
-
-    await in_thread(measure_changes, served.preset, answers)
-    others = dict.fromkeys(changed(served, change).preset for change in changes)
-    others.pop(served.preset, None)
-    say(f"The figures differ: trying {len(changes)} changes of settings, {len(others)} of them of the index")
-    for number, presets in enumerate(_chunks(list(others)), start=1):
-        again = tried_experiment(experiment, number, presets)
-        loaded = await load(client, again, dataset)
-        for preset in presets:
-            given = await ask_every_query(client, loaded, preset.name, dataset, list(answers))
-            await in_thread(measure_changes, preset, given)
-        await with_retries(partial(client.remove, loaded.collection), "parity")
-    return tuple(results[place] for place in range(len(changes)))
-
-
-def _chunks(presets: Sequence[LexicalPreset]) -> list[Sequence[LexicalPreset]]:
-    return [presets[start : start + MOST_PRESETS] for start in range(0, len(presets), MOST_PRESETS)]
+    differing: tuple[OtherSetting, ...]
 
 
 def parity_experiment(
@@ -145,34 +54,99 @@ def parity_experiment(
     return Experiment(name="parity", dataset=str(directory), collection=collection, split=split, pipelines=(pipeline,))
 
 
-def figures(dataset: Dataset, answers: Answers, settings: FigureSettings) -> dict[str, float]:
-    """Returns the mean of each metric over the queries that `settings.missing` counts; 0 when it counts none."""
-    rankings = {query: ranking(hits, query, dataset, settings) for query, hits in answers.items()}
-    counted = [query for query in answers if settings.missing == "counted as 0" or rankings[query]]
-    measured = means(measure(dataset.judgments, rankings, counted, METRICS)) if counted else {}
+async def compare_with_published(
+    client: GatewayClient, experiment: Experiment, system: str, published: PublishedFigures
+) -> ParityReport:
+    """Loads the dataset and asks every judged query: a preset, or an encoder by an exact search of the pipeline.
+
+    Raises EvaluationError for anything lost, as a figure with a lost query is no parity. For an encoder also if the
+    experiment's pipeline is not one retrieve.
+    """
+    is_encoder = system in encoders()
+    backend = await _searched_backend(client, experiment) if is_encoder else None
+    dataset = await in_thread(read_dataset, experiment.directory, experiment.split, strict=experiment.strict)
+    served = await load(client, experiment, dataset, backend)
+    settings = served.state.stamp if is_encoder else served_settings(served.state, system).named
+    answers = await ask_every_query(client, served, None if is_encoder else system, dataset, list(dataset.judgments))
+    measured = await in_thread(figures, dataset, answers)
+    return ParityReport(
+        system=system,
+        dataset=experiment.dataset,
+        split=dataset.split,
+        generation=served.state.generation,
+        engine=served.state.engine,
+        queries=len(answers),
+        published=published,
+        figures=measured,
+        equal=all(equals_published(measured[metric], printed) for metric, printed in published.figures.items()),
+        differing=tuple(
+            OtherSetting(setting=name, served=settings.get(name, "unknown"), published=value)
+            for name, value in published.documented.items()
+            if settings.get(name) != value
+        ),
+    )
+
+
+async def _searched_backend(client: GatewayClient, experiment: Experiment) -> str:
+    (name,) = experiment.pipelines
+    pipeline = name if isinstance(name, Pipeline) else (await client.pipeline(name)).pipeline
+    (stage, *others) = pipeline.stages
+    if others or not isinstance(stage, Retrieve):
+        raise EvaluationError(
+            f"--pipeline {pipeline.name}: an encoder is compared by a pipeline of one retrieve, as `dense` is"
+        )
+    return stage.backend
+
+
+def figures(dataset: Dataset, answers: Answers) -> dict[str, float]:
+    """Returns the mean of each metric over all queries; a document that is the query itself is left out."""
+    rankings = {
+        query: tuple(name for name, _ in hits if name != query or query not in dataset.self_retrieved)
+        for query, hits in answers.items()
+    }
+    measured = means(measure(dataset.judgments, rankings, list(rankings), METRICS))
     return {metric: measured.get(metric) or 0.0 for metric in METRICS}
 
 
-def ranking(hits: ScoredHits, query: str, dataset: Dataset, settings: FigureSettings) -> tuple[str, ...]:
-    """Returns the ids of an answer in the order, at the depth, and without the documents, as `settings` determine."""
-    ordered: Sequence[tuple[str, float]] = hits
-    if settings.ties == "descending":
-        # As trec_eval, which reads scores as float32. Sorting is stable: first by id, then by score.
-        ordered = sorted(sorted(hits, reverse=True), key=lambda hit: -_float32(hit[1]))
-    kept = [name for name, _ in ordered[: settings.depth]]
-    match settings.self_retrieved:
-        case "kept":
-            return tuple(kept)
-        case "same id":
-            return tuple(name for name in kept if name != query)
-        case "same id and text":
-            return tuple(name for name in kept if name != query or query not in dataset.self_retrieved)
+def render_parity(report: ParityReport) -> str:
+    """Renders figures and verdict."""
+    published = report.published.figures
+    served = [f"{metric} {report.figures[metric]:.{_places(printed)}f}" for metric, printed in published.items()]
+    lines = [
+        f"{report.system} on {report.dataset} ({report.split}): {report.queries} queries, "
+        f"{report.generation} on {report.engine}",
+        f"served:    {', '.join(served)}",
+        f"published: {', '.join(map(' '.join, published.items()))} ({report.published.source})",
+    ]
+    if report.system in encoders():
+        lines.append(f"trained on: {trained_on(report.system)}")
+    return "\n".join([*lines, "", verdict(report)])
 
 
-def undecided_ties(answers: Answers) -> int:
-    """Counts full answers whose tenth score is also their last: more documents may tie with it than were answered."""
-    return sum(len(hits) == DEPTH and hits[9][1] == hits[-1][1] for hits in answers.values())
+def verdict(report: ParityReport) -> str:
+    """Returns whether the figures are the published ones, and the settings that differ."""
+    published = report.published.figures
+    if report.equal:
+        sentences = [f"Equal to the {_ORDINALS[min(map(decimals, published.values()))]} decimal."]
+    else:
+        gaps = (
+            f"{report.figures[metric] - float(printed):+.{_places(printed)}f} {metric}"
+            for metric, printed in published.items()
+        )
+        sentences = [f"Off by {', '.join(gaps)}."]
+    if report.differing:
+        listed = "; ".join(
+            f"{other.setting} ('{other.served}' instead of '{other.published}')" for other in report.differing
+        )
+        sentences.append(f"Settings unlike those of the source: {listed}.")
+    else:
+        sentences.append("No setting differs from those of the source.")
+    if not report.equal and report.system not in encoders() and not report.engine.startswith("elasticsearch"):
+        sentences.append(
+            f"The engine is {report.engine}; the published figures are Lucene's, whose document lengths are rounded."
+        )
+    return " ".join(sentences)
 
 
-def _float32(score: float) -> float:
-    return ctypes.c_float(score).value
+def _places(printed: str) -> int:
+    return max(4, decimals(printed))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.comparison.comparison_page import example_scores, example_table
+from evaluator.comparison.comparison_page import example_parts
 from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
 from evaluator.comparison.paired_tests import ROUNDING
 from evaluator.metrics.metric_table import parse_metric
@@ -24,12 +24,15 @@ def example_queries(folder: RunFolder, run: RankedRun, report: Report) -> PairEx
     pipeline, and where no query differs. Reads the corpus once. Raises EvaluationError where the dataset is not there,
     or has changed.
     """
-    compared = [one.against_first for one in report.pipelines.values() if one.against_first is not None]
+    compared = [outcome.against_first for outcome in report.pipelines.values() if outcome.against_first is not None]
     if not compared:
         return None
     advised = report.recommendation.pipeline if report.recommendation is not None else None
-    pair = next((one for one in compared if one.second == advised), max(compared, key=lambda one: one.second_mean))
-    metric = next(one for one in run.figures[pair.first] if parse_metric(one).label(report.depth) == pair.metric)
+    pair = next(
+        (verdict for verdict in compared if verdict.second == advised),
+        max(compared, key=lambda verdict: verdict.second_mean),
+    )
+    metric = next(name for name in run.figures[pair.first] if parse_metric(name).label(report.depth) == pair.metric)
     values = tuple(
         {query: value for query, value in run.figures[arm][metric].items() if value is not None}
         for arm in (pair.first, pair.second)
@@ -63,5 +66,4 @@ def example_query_blocks(report: Report) -> Iterator[Block]:
     yield Heading("Example queries")
     yield Sentence(f"Among those on which {pair.second} differs most from {pair.first} in {pair.metric}.")
     for number, example in enumerate(pair.examples, start=1):
-        yield Sentence(f"{example.query}: {example.text} ({example_scores(example)})")
-        yield example_table(pair.first, pair.second, example, number)
+        yield from example_parts(pair.first, pair.second, example, number)

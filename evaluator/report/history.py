@@ -136,7 +136,7 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
     for pipelines in measured:
         verdicts = {field: _compared(pipelines, earlier, choose, metric) for field, choose in _BASES.items()}
         for conditions, run in pipelines.items():
-            against = {field: found.get(conditions) for field, found in verdicts.items()}
+            against = {field: compared.get(conditions) for field, compared in verdicts.items()}
             entries.setdefault(conditions, []).append(_entry(run, against))
             if run.comparable:
                 earlier.setdefault(conditions, []).append(run)
@@ -269,8 +269,8 @@ def _pipeline(conditions: _Conditions, entries: Sequence[HistoryEntry]) -> Pipel
 def _pipeline_parts(listed: PipelineHistory, metric: str) -> Iterator[str]:
     label = f"{listed.pipeline} ({listed.preset})" if listed.preset else listed.pipeline
     kind = (", imported" if listed.imported else "") + (", caches on" if listed.caches else "")
-    asked = f"{listed.queries} queries, rankings {listed.depth} deep"
-    yield f"{label}{kind}: {listed.dataset}, split {listed.split}, {asked}"
+    depth = f"{listed.queries} queries, rankings {listed.depth} deep"
+    yield f"{label}{kind}: {listed.dataset}, split {listed.split}, {depth}"
     head = ["started", "commit", "fingerprint", parse_metric(metric).label(listed.depth)]
     rows = [[*head, *(f"against the {base}" for base in ("one before", "best", "first")), "p50 ms", "p95 ms", "run"]]
     for entry in listed.entries:

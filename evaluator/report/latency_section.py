@@ -1,7 +1,8 @@
-"""Shows the times of the pipelines in a report: tail, stages, slowest answers, cached results. Pure."""
+"""Shows in a report how long pipelines take and what they cost, as table 3 of the BEIR paper does. Pure."""
 
 from collections.abc import Collection, Iterator
 
+from evaluator.machine.process_costs import MIB, PipelineCost, cpu_cells, number_cell, process_names, process_rows
 from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Table, filled
 from evaluator.pages.time_breakdown import (
     PATH,
@@ -15,6 +16,7 @@ from evaluator.pages.time_breakdown import (
     stage_rows,
 )
 from evaluator.report.run_report import Report
+from evaluator.runs.latency import Timed
 
 STAGES_CHART = "charts/stages.svg"
 STAGE_WORDS = (
@@ -22,6 +24,12 @@ STAGE_WORDS = (
     "latency that the client saw, over all answers; stages that run at once overlap. gateway.wait, total and gap add "
     "up to it: the gap is network, HTTP handling and event loops."
 )
+COSTS = (
+    "First: the first labelled warm-up answer, cold only where the services were just started. Index: what the indexes "
+    "that a pipeline reads take on the disk, with texts and logs that their engines keep there. CPU: of all named "
+    "processes, a mean over a block of queries sent after the timed ones, with what they do in the background."
+)
+MEMORY = "Memory: the resident set after the last block; of Elasticsearch, what the JVM has committed."
 
 
 def latency_charts(report: Report) -> dict[str, str | None]:
@@ -50,11 +58,24 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
         yield from uses
 
 
+def cost_blocks(report: Report) -> Iterator[Block]:
+    """Yields what queries cost; nothing where neither an index size nor a process is known."""
+    outcomes = report.pipelines.values()
+    if not any(outcome.cost or outcome.index_bytes is not None for outcome in outcomes):
+        return
+    yield Heading("Cost")
+    yield Prose(COSTS)
+    yield Table("costs", "Cost of each pipeline", _cost_rows(report))
+    if processes := filled(Table("processes", "Memory of each process", process_rows(_costs(report)))):
+        yield Prose(MEMORY)
+        yield from processes
+
+
 def _latency_rows(report: Report) -> list[list[str]]:
     rows = [["pipeline", "p99 ms", "95 % interval", "max ms", "drift", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
-        within = " to ".join(one.cell() for one in latency.p99_interval) if latency.p99_interval else "–"
+        within = " to ".join(bound.cell() for bound in latency.p99_interval) if latency.p99_interval else "–"
         rows.append(
             [
                 name,
@@ -76,11 +97,11 @@ def _stage_rows(report: Report) -> list[list[str]]:
 
 def _path_rows(report: Report) -> list[list[str]]:
     """Returns where the mean latency of each pipeline went, a piece a row."""
-    return [["pipeline", *PIECES], *([one.name, *row] for one in _stacked_times(report) for row in piece_rows(one))]
+    return [["pipeline", *PIECES], *([bar.name, *row] for bar in _stacked_times(report) for row in piece_rows(bar))]
 
 
 def _stacked_times(report: Report) -> list[StackedTimes]:
-    return [StackedTimes("", name, one.path_ms, report.times_hold) for name, one in report.pipelines.items()]
+    return [StackedTimes("", name, outcome.path_ms, report.times_hold) for name, outcome in report.pipelines.items()]
 
 
 def _slowest_rows(report: Report) -> list[list[str]]:
@@ -96,4 +117,20 @@ def _cache_rows(report: Report) -> list[list[str]]:
     for name, outcome in report.pipelines.items():
         for backend, use in outcome.cached.items():
             rows.append([name, backend, f"{use.rate:z.4f}", str(use.hits), str(use.of)])
+    return rows
+
+
+def _costs(report: Report) -> list[PipelineCost]:
+    return [outcome.cost for outcome in report.pipelines.values() if outcome.cost]
+
+
+def _cost_rows(report: Report) -> list[list[str]]:
+    names = process_names(_costs(report))
+    rows = [["pipeline", "first ms", "p50 ms", "p95 ms", "index MiB", "CPU ms a query", *names, "queries", "lost"]]
+    for pipeline, outcome in report.pipelines.items():
+        latency, size = outcome.latency_ms, outcome.index_bytes
+        first = outcome.warmup_ms[0] if outcome.warmup_ms else Timed(None, None)
+        times = (time.cell() for time in (first, latency.p50, latency.p95))
+        index = number_cell(None if size is None else size / MIB)
+        rows.append([pipeline, *times, index, *cpu_cells(outcome.cost, names)])
     return rows

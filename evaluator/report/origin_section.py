@@ -16,7 +16,7 @@ def origin_blocks(report: Report) -> Iterator[Block]:
     sample = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"
     if report.every_gate:
         yield Heading("Gates")
-        yield Bullets(tuple(one.sentence for one in report.every_gate))
+        yield Bullets(tuple(gate.sentence for gate in report.every_gate))
     if files := filled(Table("imported", "What reading the run files decided", _imported_rows(report))):
         yield Heading("Imported run files")
         yield Prose("Hits are those of the judged queries, within the depth.")
@@ -63,40 +63,42 @@ def _imported_rows(report: Report) -> list[list[str]]:
          "tied hits", "self-retrieved"]
     ]  # fmt: skip
     for name, outcome in report.pipelines.items():
-        if found := outcome.imported:
+        if file := outcome.imported:
             counts = (
-                found.hits,
-                found.queries_missing,
-                found.queries_cut,
-                found.queries_unknown,
-                found.hits_not_in_corpus,
-                found.hits_tied,
-                found.excluded_self,
+                file.hits,
+                file.queries_missing,
+                file.queries_cut,
+                file.queries_unknown,
+                file.hits_not_in_corpus,
+                file.hits_tied,
+                file.excluded_self,
             )
-            rows.append([name, found.file, *map(str, counts)])
+            rows.append([name, file.file, *map(str, counts)])
     return rows
 
 
 def _model_rows(report: Report) -> list[list[str]]:
-    found = {model: sets for outcome in report.pipelines.values() for model, sets in outcome.trained_on.items()}
+    models = {model: sets for outcome in report.pipelines.values() for model, sets in outcome.trained_on.items()}
     rows = [["model", "pipelines", "trained on", "saw this set"]]
-    for model, sets in sorted(found.items()):
-        using = {name: one for name, one in report.pipelines.items() if model in one.trained_on}
-        seen = any(model in one.saw_dataset for one in using.values())
+    for model, sets in sorted(models.items()):
+        using = {name: outcome for name, outcome in report.pipelines.items() if model in outcome.trained_on}
+        seen = any(model in outcome.saw_dataset for outcome in using.values())
         rows.append([model, ", ".join(using), sets, "yes" if seen else "not listed"])
     return rows
 
 
 def _recall_rows(report: Report) -> list[list[str]]:
     rows = [["backend", "recall", "top", "queries", "vectors", "of them indexed"]]
-    for name, found in report.vector_recall.items():
-        recall = "–" if found.recall is None else f"{found.recall:z.4f}"
-        rows.append([name, recall, *map(str, (found.top, found.queries, found.vectors, found.indexed))])
+    for name, recalled in report.vector_recall.items():
+        recall = "–" if recalled.recall is None else f"{recalled.recall:z.4f}"
+        rows.append([name, recall, *map(str, (recalled.top, recalled.queries, recalled.vectors, recalled.indexed))])
     return rows
 
 
 def _collection_rows(counts: DatasetCounts) -> list[list[str]]:
     """Returns what reading the dataset had to decide."""
     decided = {name: value for name, value in counts.model_dump().items() if name not in COUNTED}
-    words = {name: ", ".join(one) or "none" if isinstance(one, tuple) else str(one) for name, one in decided.items()}
+    words = {
+        name: ", ".join(value) or "none" if isinstance(value, tuple) else str(value) for name, value in decided.items()
+    }
     return [["what", "how many"], *([name.replace("_", " "), value] for name, value in words.items())]

@@ -105,11 +105,11 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         differences=statistics.differences,
         latency_ms=summarise(samples_ms(records, run.timed_segment)),
         path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
-        stages_ms=stage_times(timed, [one.id for one in arm.pipeline.identified] if arm.pipeline else []),
+        stages_ms=stage_times(timed, [item.id for item in arm.pipeline.identified] if arm.pipeline else []),
         gap_ms=gap_time(timed),
         slowest=slowest_answers(timed),
         cached=sum_cached_results(record.cached for record in timed),
-        warmup_ms=tuple(one.latency_ms for one in records if one.phase == "warmup" and one.latency_ms is not None),
+        warmup_ms=tuple(item.latency_ms for item in records if item.phase == "warmup" and item.latency_ms is not None),
         cost=run.costs.pipelines.get(arm.name),
         index_bytes=index_bytes(arm.pipeline, run.manifest.backends, run.costs.indexes),
         queries=len(run.ranked.queries),
@@ -131,7 +131,7 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
 
 def stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionState]) -> Iterator[str]:
     """Yields the models whose vectors a pipeline searches or scores, and those that expanded its documents."""
-    for stage in (one.stage for one in pipeline.identified) if pipeline else ():
+    for stage in (item.stage for item in pipeline.identified) if pipeline else ():
         if isinstance(stage, Retrieve | Rerank) and stage.backend in backends:
             stamp = backends[stage.backend].stamp
             expanded = stamp.get(f"expansions.{stage.preset}") if isinstance(stage, Retrieve) else None

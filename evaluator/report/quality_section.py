@@ -165,23 +165,23 @@ def figure_rows(report: Report) -> list[list[str]]:
     return rows
 
 
-def difference_rows(compared: Iterable[PairDifferences]) -> list[list[str]]:
+def difference_rows(pairs: Iterable[PairDifferences]) -> list[list[str]]:
     """Returns pairs, one a row: queries better, tied and worse, the mean difference, the greatest loss and gain."""
     rows = [
         ["pipeline", "against", "queries", "better", "tied", "worse", "difference", "95 % interval", "p (Holm)",
          "greatest loss", "greatest gain"]
     ]  # fmt: skip
-    for pair in compared:
-        one, interval = pair.compared, pair.compared.interval
+    for pair in pairs:
+        compared, interval = pair.compared, pair.compared.interval
         ends = (pair.ascending[0], pair.ascending[-1]) if pair.ascending else (None, None)
         rows.append(
             [
-                one.second,
-                one.first,
-                *(str(count) for count in (one.queries, one.wins, one.ties, one.losses)),
-                f"{one.difference:+z.4f}",
+                compared.second,
+                compared.first,
+                *(str(count) for count in (compared.queries, compared.wins, compared.ties, compared.losses)),
+                f"{compared.difference:+z.4f}",
                 f"{interval[0]:+z.4f} to {interval[1]:+z.4f}" if interval else "–",
-                f"{one.p_holm:.4f}",
+                f"{compared.p_holm:.4f}",
                 *("–" if end is None else f"{end:+z.4f}" for end in ends),
             ]
         )
@@ -191,7 +191,9 @@ def difference_rows(compared: Iterable[PairDifferences]) -> list[list[str]]:
 def pair_differences(report: Report) -> list[PairDifferences]:
     """Returns the differences of each pipeline from the baseline."""
     return [
-        PairDifferences(one.against_first, one.differences) for one in report.pipelines.values() if one.against_first
+        PairDifferences(outcome.against_first, outcome.differences)
+        for outcome in report.pipelines.values()
+        if outcome.against_first
     ]
 
 
@@ -199,8 +201,8 @@ def _judgment_blocks(change: JudgmentChange) -> Iterator[Block]:
     """Yields which judgments were merged over those of the dataset, and what that changed."""
     files = [["file", "sha256", "added", "changed", "unchanged", "of other queries"]]
     files += [
-        [one.file, one.sha256[:12], *map(str, (one.added, one.changed, one.unchanged, one.other_queries))]
-        for one in change.files
+        [file.file, file.sha256[:12], *map(str, (file.added, file.changed, file.unchanged, file.other_queries))]
+        for file in change.files
     ]
     figures = [["pipeline", *(f"{metric} {when}" for metric in CHANGE_METRICS for when in ("before", "after"))]]
     figures += [

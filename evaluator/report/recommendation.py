@@ -4,7 +4,7 @@ The rules: only pipelines within the bounds are looked at. Quality decides who c
 verdicts against the baseline, which stand beside: one that is shown to be worse than another does not contend, and a
 baseline that cannot be told from the best does. Without a bound, nothing is decided where all contend: too few queries
 are no reason to ship the cheapest. Each rule that excludes errs in 2.5 %. Among the contenders the lowest p95 decides
-where the times hold, else the least CPU a query where it is known of all, else the highest mean. Within a bound, whose
+where the times hold, else the least CPU a query where all have one, else the highest mean. Within a bound, whose
 setter has decided what may be spent, the highest mean does.
 """
 
@@ -25,8 +25,8 @@ from services.contracts.base import Wire
 ChosenBy = Literal["p95", "cpu", "quality", "bound"]
 _BY: Mapping[ChosenBy, str] = {
     "p95": "it has the lowest p95",
-    "cpu": "it takes the least CPU a query (no times that hold are known of all)",
-    "quality": "it has the highest mean (neither times that hold nor CPU are known of all)",
+    "cpu": "it takes the least CPU a query (not all have valid times)",
+    "quality": "it has the highest mean (not all have valid times or a measured CPU)",
     "bound": "it has the highest mean",
 }
 
@@ -126,11 +126,11 @@ def _within(pipelines: Mapping[str, PipelineReport], bounds: Bounds) -> tuple[st
             continue
         if not math.isfinite(most):
             raise WrongOption(f"{option}: {most} is no number of milliseconds")
-        found = figures(pipelines)
-        if unknown := [name for name, figure in found.items() if figure is None]:
+        known = figures(pipelines)
+        if unknown := [name for name, figure in known.items() if figure is None]:
             why = "times that hold" if option == "--p95" else "its CPU, which `run --processes` measures"
             raise WrongOption(f"{option}: this run does not know it of {unknown[0]}; it needs {why}")
-        allowed = {name for name in allowed if (figure := found[name]) is not None and figure <= most}
+        allowed = {name for name in allowed if (figure := known[name]) is not None and figure <= most}
     return tuple(name for name in pipelines if name in allowed)
 
 
@@ -160,8 +160,8 @@ def _why(
     if len(contending) == 1:
         return f"{begin}, the best of {rivals} on {queries}."
     others = [f"{name} ({standings[name].mean:.4f})" for name in contending if name != pipeline]
-    told = f"{rivals} apart" if len(contending) == len(standings) else f"it from {_listed(others)}"
-    return f"{begin}; {queries} cannot tell {told}, and of these {len(contending)} {_BY[by]}."
+    apart = f"{rivals} apart" if len(contending) == len(standings) else f"it from {_listed(others)}"
+    return f"{begin}; {queries} cannot tell {apart}, and of these {len(contending)} {_BY[by]}."
 
 
 def _undecided(cheapest: str, by: ChosenBy, standings: Mapping[str, Standing]) -> str:
@@ -172,7 +172,7 @@ def _undecided(cheapest: str, by: ChosenBy, standings: Mapping[str, Standing]) -
     if by != "quality":
         other = " and" if cheapest == name else f", {cheapest} ({standings[cheapest].mean:.4f})"
         leads += f"{other} {_CHEAPEST[by]}"
-    rival = cheapest if cheapest != name else min(standings, key=lambda one: standings[one].mean)
+    rival = cheapest if cheapest != name else min(standings, key=lambda system: standings[system].mean)
     more = (standings[rival].queries_to_tell or 0) - best.queries
     settle = (
         f"About {_counted(more, 'more judged ')} would tell {name} from {rival}, if the difference stays as it is."
@@ -189,15 +189,15 @@ def _counted(queries: int, kind: str = "") -> str:
 def _not_told_from(best: str, pipelines: Mapping[str, PipelineReport]) -> set[str]:
     """Returns the pipelines that a verdict against the baseline does not tell from the best one."""
     verdicts = [outcome.against_first for outcome in pipelines.values() if outcome.against_first]
-    pairs = [{one.first, one.second} for one in verdicts if one.outcome not in ("better", "worse")]
+    pairs = [{verdict.first, verdict.second} for verdict in verdicts if verdict.outcome not in ("better", "worse")]
     return {name for pair in pairs if best in pair for name in pair if name in pipelines}
 
 
 def _shown_worse(pipelines: Mapping[str, PipelineReport]) -> set[str]:
     """Returns the pipelines of which a verdict against the baseline shows that another one is better."""
     verdicts = [outcome.against_first for outcome in pipelines.values() if outcome.against_first]
-    return {one.second for one in verdicts if one.outcome == "worse" and one.first in pipelines} | {
-        one.first for one in verdicts if one.outcome == "better"
+    return {verdict.second for verdict in verdicts if verdict.outcome == "worse" and verdict.first in pipelines} | {
+        verdict.first for verdict in verdicts if verdict.outcome == "better"
     }
 
 
@@ -223,15 +223,18 @@ def _open_question(pipeline: str, standings: Mapping[str, Standing], contending:
     if not others:
         return ()
     if mine.mean < standings[mine.best].mean:
-        asked, apart = f"Not known: whether {mine.best}, which has the highest mean, is better", [mine]
+        question, apart = f"Not known: whether {mine.best}, which has the highest mean, is better", [mine]
     else:
-        asked, apart = f"Not known: whether it is better than {_listed(others)}", [standings[name] for name in others]
-    more = max((one.queries_to_tell or 0) for one in apart) - mine.queries
+        question, apart = (
+            f"Not known: whether it is better than {_listed(others)}",
+            [standings[name] for name in others],
+        )
+    more = max((standing.queries_to_tell or 0) for standing in apart) - mine.queries
     if more <= 0:
-        return (f"{asked}.",)
+        return (f"{question}.",)
     judged = _counted(more, "more judged ")
     stay = "difference stays as it is" if len(apart) == 1 else "differences stay as they are"
-    return (f"{asked}; about {judged} would tell, if the {stay}.",)
+    return (f"{question}; about {judged} would tell, if the {stay}.",)
 
 
 def _listed(parts: list[str]) -> str:

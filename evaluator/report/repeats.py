@@ -89,25 +89,25 @@ def render_repeats(summary: RepeatReport) -> str:
     labels = [parse_metric(name).label(summary.depth) for name in quality]
     head = [*(f"{label}{unit}" for label in labels for unit in ("", " std")), "p50 ms", "std", "p95 ms", "std"]
     rows = [["pipeline", *head, "rankings that differ"]]
-    for name, found in summary.pipelines.items():
-        cells = [cell for metric in quality for cell in _mean_and_std(found.quality.get(metric))]
+    for name, pipeline in summary.pipelines.items():
+        cells = [cell for metric in quality for cell in _mean_and_std(pipeline.quality.get(metric))]
         cells += [
-            cell for share in ("p50", "p95") for cell in _times(found.latency_ms.get(share), summary.timing_valid)
+            cell for share in ("p50", "p95") for cell in _times(pipeline.latency_ms.get(share), summary.timing_valid)
         ]
-        rows.append([name, *cells, str(found.rankings_differ)])
+        rows.append([name, *cells, str(pipeline.rankings_differ)])
     return aligned(rows)
 
 
 def render_repeats_page(summary: RepeatReport) -> str:
     """Renders repeats.md."""
     rows = [["pipeline", "figure", "mean", "std", "min", "max", "runs"]]
-    for name, found in summary.pipelines.items():
-        figures = [(parse_metric(metric).label(summary.depth), spread) for metric, spread in found.quality.items()]
+    for name, pipeline in summary.pipelines.items():
+        figures = [(parse_metric(metric).label(summary.depth), spread) for metric, spread in pipeline.quality.items()]
         for label, spread in figures:
             rows.append(
                 [name, label, *_mean_and_std(spread), f"{spread.min:.4f}", f"{spread.max:.4f}", str(spread.runs)]
             )
-        for share, spread in found.latency_ms.items():
+        for share, spread in pipeline.latency_ms.items():
             ends = [Timed(ms, summary.timing_valid).cell() for ms in (spread.min, spread.max)]
             rows.append([name, f"{share} ms", *_times(spread, summary.timing_valid), *ends, str(spread.runs)])
     parts = [
@@ -163,9 +163,9 @@ def _warnings(
             yield f"{folder.path.name}: its times are marked {DOUBTFUL}, because {'; '.join(report.timing_reasons)}"
     if len(generations) > 1:
         yield f"the runs searched {', '.join(generations)}: not the same collection"
-    for name, found in pipelines.items():
-        if found.figures_differ:
-            queries = "1 query" if found.figures_differ == 1 else f"{found.figures_differ} queries"
+    for name, pipeline in pipelines.items():
+        if pipeline.figures_differ:
+            queries = "1 query" if pipeline.figures_differ == 1 else f"{pipeline.figures_differ} queries"
             yield f"{name}: the quality of {queries} is NOT THE SAME in all runs"
 
 

@@ -1,7 +1,6 @@
 """Owns the pages of a report: which sections they have, in which order, as HTML, Markdown and for the terminal."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
@@ -11,9 +10,8 @@ from evaluator.pages.markdown_page import render_markdown
 from evaluator.pages.markdown_table import aligned
 from evaluator.pages.page_blocks import Block
 from evaluator.pages.step_page import Figures, ShownStep, drawn_charts, write_charts
-from evaluator.report.cost_section import cost_blocks
 from evaluator.report.example_queries import example_query_blocks
-from evaluator.report.latency_section import latency_blocks, latency_charts
+from evaluator.report.latency_section import cost_blocks, latency_blocks, latency_charts
 from evaluator.report.origin_section import origin_blocks
 from evaluator.report.quality_section import pipeline_rows, quality_blocks, quality_charts
 from evaluator.report.run_report import Report
@@ -22,38 +20,8 @@ from evaluator.runs.run_folder import RunFolder
 CHARTS = "charts"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of the pages of a report.
-
-    `blocks`: what it shows, with those charts that are there by path within the run's folder. `step`: whose file it
-    shows; None: the report's own.
-    """
-
-    blocks: Callable[[Report, Collection[str]], Iterable[Block]]
-    step: ShownStep[Any] | None = None
-
-
-def of_step(step: ShownStep[Figures], figures: Callable[[Report], Figures | None]) -> Section:
-    """Returns the section of a step. `figures`: the field of a report that holds what the step has found."""
-
-    def blocks(report: Report, charts: Collection[str]) -> Iterable[Block]:
-        measured = figures(report)
-        return () if measured is None else step.section(measured, charts)
-
-    return Section(blocks, step)
-
-
-SECTIONS = (
-    Section(quality_blocks),
-    Section(lambda report, charts: example_query_blocks(report)),
-    Section(latency_blocks),
-    Section(lambda report, charts: cost_blocks(report)),
-    of_step(LOAD_STEP, lambda report: report.load),
-    of_step(ATTRIBUTION_STEP, lambda report: report.attribution),
-    Section(lambda report, charts: origin_blocks(report)),
-)
-STEPS = tuple(section.step for section in SECTIONS if section.step is not None)
+# Those of which a report shows a section. Each fills the field of its name.
+STEPS: tuple[ShownStep[Any], ...] = (LOAD_STEP, ATTRIBUTION_STEP)
 
 
 def write_pages(folder: RunFolder, report: Report) -> None:
@@ -77,7 +45,15 @@ def charts_of(folder: RunFolder) -> dict[str, str]:
 
 def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
     """Returns the page without its title. `charts`: paths of those that are there, within the run's folder."""
-    return [block for section in SECTIONS for block in section.blocks(report, charts)]
+    return [
+        *quality_blocks(report, charts),
+        *example_query_blocks(report),
+        *latency_blocks(report, charts),
+        *cost_blocks(report),
+        *_section(LOAD_STEP, report.load, charts),
+        *_section(ATTRIBUTION_STEP, report.attribution, charts),
+        *origin_blocks(report),
+    ]
 
 
 def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
@@ -107,3 +83,7 @@ def render_report_markdown(report: Report, charts: Collection[str] = ()) -> str:
 def render_table(report: Report) -> str:
     """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
     return aligned(pipeline_rows(report))
+
+
+def _section(step: ShownStep[Figures], figures: Figures | None, charts: Collection[str]) -> Sequence[Block]:
+    return () if figures is None else step.section(figures, charts)

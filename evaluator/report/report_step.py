@@ -47,10 +47,10 @@ def choices_of(folder: RunFolder) -> ReportChoices:
     return ReportChoices(written.baseline, bounds)
 
 
-def report_step(folder: RunFolder, asked: ReportChoices = ReportChoices()) -> Report:  # frozen
+def report_step(folder: RunFolder, choices: ReportChoices = ReportChoices()) -> Report:  # frozen
     """Writes report.json and its pages. Raises WrongOption for a bound or a baseline that the run does not know."""
-    run = read_ranked_run(folder, asked.baseline)
-    ranked = build_report(run, asked.bounds)
+    run = read_ranked_run(folder, choices.baseline)
+    ranked = build_report(run, choices.bounds)
     measured = {step.name: found for step in STEPS if (found := step.read(folder)) is not None}
     made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
     examples = _examples(folder, run, ranked)
@@ -160,7 +160,7 @@ def _deep_legs(run: RankedRun) -> Iterator[str]:
 
 def _reciprocal_depth(pipeline: Pipeline) -> int:
     """Returns the most hits that a stage gives to a fusion by reciprocal rank; 0 without one."""
-    fused = [one for one in pipeline.identified if isinstance(one.stage, Fuse) and one.stage.method == "rrf"]
+    fused = [item for item in pipeline.identified if isinstance(item.stage, Fuse) and item.stage.method == "rrf"]
     legs = [leg.stage for fuse in fused for leg in fuse.inputs]
     return max((leg.top for leg in legs if isinstance(leg, Retrieve)), default=0)
 

@@ -48,10 +48,10 @@ def summarise_suite(suite: Suite, reports: Mapping[str, Report], made_from: dict
     sets: list[SetSummary] = []
     for member in suite.members:
         sets.append(_of_run(member.name, member.part_of, reports[member.name]))
-        parts = [found for found in sets if member.part_of and found.part_of == member.part_of]
+        parts = [summed for summed in sets if member.part_of and summed.part_of == member.part_of]
         if parts and len(parts) == sum(other.part_of == member.part_of for other in suite.members):
             sets.append(_of_parts(str(member.part_of), parts))
-    counted = [found for found in sets if found.part_of is None]
+    counted = [summed for summed in sets if summed.part_of is None]
     return SuiteSummary(
         made_from=made_from,
         experiment=suite.name,
@@ -59,7 +59,7 @@ def summarise_suite(suite: Suite, reports: Mapping[str, Report], made_from: dict
         valid=all(report.valid for report in reports.values()),
         warnings=tuple(f"{name}: {warning}" for name, report in reports.items() for warning in report.warnings),
         sets=tuple(sets),
-        mean_of=tuple(found.name for found in counted),
+        mean_of=tuple(summed.name for summed in counted),
         mean=_mean(counted),
     )
 
@@ -68,9 +68,9 @@ def render_summary_table(summary: SuiteSummary, metric: str) -> str:
     """Renders one metric: a row for each set, the mean in the last one, a column for each pipeline."""
     pipelines = list(summary.mean)
     rows = [[parse_metric(metric).label(summary.depth), *pipelines, "queries"]]
-    for found in summary.sets:
-        label = f"{found.name} (mean of {len(found.parts)})" if found.parts else found.name
-        rows.append([label, *_cells(found.quality, pipelines, metric), str(found.queries)])
+    for summed in summary.sets:
+        label = f"{summed.name} (mean of {len(summed.parts)})" if summed.parts else summed.name
+        rows.append([label, *_cells(summed.quality, pipelines, metric), str(summed.queries)])
     if len(summary.mean_of) > 1:
         rows.append([f"mean of {len(summary.mean_of)} sets", *_cells(summary.mean, pipelines, metric), "–"])
     return aligned(rows)
@@ -84,7 +84,7 @@ def render_summary_page(summary: SuiteSummary) -> str:
         *(f"**{warning}**" for warning in summary.warnings),
         *(render_summary_table(summary, metric) for metric in metrics),
         "Each set has the same weight in the mean, whatever its number of queries. A set of several parts counts once.",
-        "The runs: " + ", ".join(f"[{found.name}]({found.run}/report.md)" for found in summary.sets if found.run),
+        "The runs: " + ", ".join(f"[{summed.name}]({summed.run}/report.md)" for summed in summary.sets if summed.run),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -111,7 +111,7 @@ def _of_parts(name: str, parts: Sequence[SetSummary]) -> SetSummary:
 
 def _mean(sets: Sequence[SetSummary]) -> Figures:
     return {
-        pipeline: {metric: _mean_or_none([found.quality[pipeline][metric] for found in sets]) for metric in figures}
+        pipeline: {metric: _mean_or_none([summed.quality[pipeline][metric] for summed in sets]) for metric in figures}
         for pipeline, figures in sets[0].quality.items()
     }
 

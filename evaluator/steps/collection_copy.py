@@ -28,7 +28,7 @@ async def export_collection(
 ) -> ExportEnd:
     """Writes the documents of the live generation to a file, which appears when it is whole; returns its last line.
 
-    With `vectors`, also theirs in every backend that has any, and the stamps of those.
+    With `vectors`, also their dense ones, and the stamps of the backends that have these.
     Documents that are written meanwhile may be in it or not. Raises EvaluationError if another generation is published
     meanwhile.
     """
@@ -40,7 +40,8 @@ async def export_collection(
         raise EvaluationError(f"{collection} has no published generation, so there is nothing to export")
     declaration = next(iter(states.values())).declaration
     documents = max(state.documents for state in states.values())
-    stamps = {name: state.stamp for name, state in states.items() if vectors and state.vectors is not None}
+    dense = {backend.backend for backend in view.backends if backend.family == "dense"} if vectors else set()
+    stamps = {name: state.stamp for name, state in states.items() if name in dense}
     head = ExportHead(collection=collection, generation=view.live, declaration=declaration, stamps=stamps)
     with whole_file(path) as file, progress(f"Exporting {view.live}", documents, "documents") as advance:
         writer = ExportWriter(file, head)

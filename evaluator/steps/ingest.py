@@ -1,6 +1,5 @@
 """Loads a collection through the gateway. Idempotent: after an interruption, a second run completes the same state."""
 
-import asyncio
 import hashlib
 import json
 import secrets
@@ -9,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from operator import not_
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, FiniteFloat
 
@@ -25,12 +24,9 @@ from evaluator.machine.process_costs import ProcessCost
 from evaluator.progress import Advance, ShownProgress, progress, say
 from evaluator.runs.run_folder import StepFile
 from retrieval_client import BackendLoad, LoadReport, PublishJob, RetrievalError
-from retrieval_client.answers import CollectionBegun
 from services.contracts.base import Count
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionView, VectorState
 from services.contracts.expansions import ExpansionMethod
-
-ADDITION_POLL_S = 1.0
 
 
 class IngestReport(StepFile):
@@ -106,7 +102,6 @@ async def ingest(
                 "end the other writes and use --rebuild."
             )
         tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
-        await _wait_until_added(client, target, wanted, begun, tell)
         try:
             published = await client.loader.publish(
                 target, build=build, expected_documents=dataset.counts.documents, progress=telling(tell)
@@ -161,25 +156,6 @@ def telling(tell: Callable[[str], None]) -> Callable[[PublishJob], None]:
         tell(f"Publishing {job.generation}: {job.phase}{waiting} ...")
 
     return progress
-
-
-async def _wait_until_added(
-    client: GatewayClient,
-    target: str,
-    wanted: Mapping[str, Any],
-    begun: CollectionBegun,
-    tell: Callable[[str], None],
-) -> None:
-    """Waits until the gateway has filled the backends that the live generation lacked, and asks it to go on where it
-    was restarted meanwhile. Raises EvaluationError with its problem."""
-    for addition in begun.adding:
-        tell(f"Adding {addition.backend} to {begun.generation} ...")
-    while begun.adding:
-        await asyncio.sleep(ADDITION_POLL_S)
-        begun = await client.loader.begin(target, **wanted)
-        for addition in begun.adding:
-            if addition.problem is not None:
-                raise EvaluationError(f"{target}: {addition.backend} could not be added: {addition.problem}")
 
 
 async def _needed_backends(client: GatewayClient, experiment: Experiment) -> tuple[str, ...] | None:

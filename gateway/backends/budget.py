@@ -33,3 +33,7 @@ class Budget:
         """
         remaining = (self.ends_at - hits * WRITING_S_PER_HIT - self.clock()) * own / (own + later)
         return remaining if remaining >= calls * LEAST_CALL_S else 0.0
+
+    def remaining_s(self) -> float:
+        """Returns the seconds for a call that is the last one of its request."""
+        return self.share_s(1.0, 0.0)

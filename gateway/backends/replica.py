@@ -1,4 +1,5 @@
-"""Owns one address of a backend: sends calls to it, parses the answers, and tracks whether it answers.
+"""Owns one address of a backend: sends calls to it, parses the answers and the times that they report, and tracks
+whether it answers.
 
 Every fault on the way is a BackendFailed.
 """
@@ -6,8 +7,11 @@ Every fault on the way is a BackendFailed.
 import asyncio
 import logging
 import random
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,11 +20,11 @@ from pydantic import SecretStr, ValidationError
 
 from gateway.backends.failures import BackendFailed
 from gateway.backends.resilience import Breaker, Probation
-from gateway.backends.service_timings import record_parts
 from services.chassis.background_tasks import Supervisor
 from services.chassis.calls.transport import (
     CACHED_RESULTS,
     RETRY_AFTER,
+    SERVER_TIMING,
     ConnectionLost,
     ConnectTimedOut,
     Incoming,
@@ -53,6 +57,17 @@ PING_S = 0.5
 BUSY_S = 1.5
 # Consecutive failures that open a replica's breaker, however many successes are in the breaker's window.
 CONSECUTIVE_FAILURES = 5
+
+# Our services report four parts at most, in some 80 characters.
+MOST_CHARACTERS = 512
+MOST_PARTS = 8
+# Digits and a point only, so a number is finite and not negative. Tokens have no dot, so that `<stage>.<part>` is
+# unambiguous: stage ids may have dots.
+_PART = re.compile(r"[ \t]*([A-Za-z0-9_-]{1,32});dur=([0-9]{1,9}(?:\.[0-9]{1,6})?)[ \t]*", re.ASCII)
+# The whole time of a service is the sum of its parts and its own handling: not a part.
+_WHOLE = "total"
+
+_collected: ContextVar[dict[str, float] | None] = ContextVar("collected", default=None)
 
 Value = TypeVar("Value")
 Answer = TypeVar("Answer", bound=Wire)
@@ -314,3 +329,40 @@ def _error_failure(peer: Peer, answer: Incoming) -> BackendFailed:
             return BackendFailed(backend, "refused", detail, status=status, kind=kind)
         case _:
             return BackendFailed(backend, "failed", detail, status=status, kind=kind)
+
+
+def parse_parts(header: str) -> dict[str, float]:
+    """Returns the milliseconds of each part in a Server-Timing header, without `total`. Repeated parts are added.
+
+    A header is foreign input: what is too long, no plain token or no plain number is left out.
+    """
+    parts: dict[str, float] = {}
+    if len(header) > MOST_CHARACTERS:
+        return parts
+    for item in header.split(","):
+        found = _PART.fullmatch(item)
+        if found is None or found[1] == _WHOLE or (len(parts) == MOST_PARTS and found[1] not in parts):
+            continue
+        parts[found[1]] = parts.get(found[1], 0.0) + float(found[2])
+    return parts
+
+
+@contextmanager
+def collected_parts() -> Iterator[Mapping[str, float]]:
+    """Collects the parts of all calls that are answered within the block, also by tasks begun in it."""
+    parts: dict[str, float] = {}
+    token = _collected.set(parts)
+    try:
+        yield parts
+    finally:
+        _collected.reset(token)
+
+
+def record_parts(headers: Mapping[str, str]) -> None:
+    """Adds the parts that the headers of a usable answer report to those of the stage that asked for it."""
+    collected = _collected.get()
+    if collected is None or SERVER_TIMING not in headers:
+        return
+    for part, ms in parse_parts(headers[SERVER_TIMING]).items():
+        if part in collected or len(collected) < MOST_PARTS:
+            collected[part] = collected.get(part, 0.0) + ms

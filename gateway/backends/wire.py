@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import Literal, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import SecretStr
 
-from gateway.backends.failures import BackendFailed
+from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.replica import Answer, Call, Parse, Peer, Replica, Value
 from gateway.backends.resilience import RetryBudget, State, backoff_s
 from gateway.families import FAMILIES, default_backends
@@ -39,6 +39,7 @@ from services.contracts.rerank import ScoreAnswer, ScoreRequest, StoredScoreRequ
 from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.contracts.vectors import VectorsAnswer, VectorsRequest
 
+Result = TypeVar("Result")
 EndpointsFor = Callable[[str, BackendAddress], Endpoints]
 
 # As many calls as one failing replica can lose at once.
@@ -263,6 +264,33 @@ class Backends:
         return found
 
 
+async def on_each(
+    backends: Iterable[Backend], action: Callable[[Backend], Awaitable[Result]]
+) -> Sequence[tuple[Backend, Result | BackendFailed]]:
+    """Returns each backend with its result or its failure. Raises the first problem if all of them failed."""
+
+    async def result_of(backend: Backend) -> tuple[Backend, Result | BackendFailed]:
+        try:
+            return backend, await action(backend)
+        except BackendFailed as failure:
+            return backend, failure
+
+    results = await asyncio.gather(*(result_of(backend) for backend in backends))
+    failures = [result for _, result in results if isinstance(result, BackendFailed)]
+    if failures and len(failures) == len(results):
+        raise as_problem(failures[0])
+    return results
+
+
+async def on_all(backends: Iterable[Backend], action: Callable[[Backend], Awaitable[Result]]) -> dict[str, Result]:
+    """Returns the results by backend. Raises the first problem once all calls have ended."""
+    results = await on_each(backends, action)
+    for _, result in results:
+        if isinstance(result, BackendFailed):
+            raise as_problem(result) from result
+    return {backend.name: result for backend, result in results if not isinstance(result, BackendFailed)}
+
+
 @asynccontextmanager
 async def open_backends(
     addresses: Mapping[str, BackendAddress],
@@ -387,7 +415,7 @@ async def finish(backend: Backend, generation: str, build: str | None, timeout_s
 async def publish(
     backend: Backend, generation: str, build: str | None, publication: int, timeout_s: float
 ) -> CollectionState:
-    """Publishes a generation in place of the one before. A service of a release without numbers ignores the number."""
+    """Publishes a generation in place of the one before."""
     path = _collection_path(generation, "/publish", build=build, publication=publication)
     return await backend.request(Call("POST", path, timeout_s), CollectionState)
 

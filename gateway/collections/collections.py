@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from gateway.backends import wire
 from gateway.backends.budget import Budget
 from gateway.backends.failures import BackendFailed, as_problem
-from gateway.backends.fan_out import on_all, remaining_s
-from gateway.backends.wire import Backend, Backends
-from gateway.collections.additions import Additions
+from gateway.backends.wire import Backend, Backends, on_all
 from gateway.collections.generations import Generations
-from gateway.collections.history import History
-from gateway.collections.ownership import expect_own_build, expect_owner, owner_of_next
+from gateway.collections.history import History, expect_own_build, owner_of_next
 from gateway.collections.publish_jobs import PublishJobs
 from gateway.collections.write_order import CollectionLocks
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, Conflict
 from services.contracts.collections import (
-    Addition,
     BeginCollection,
     CollectionBegun,
     CollectionDeclaration,
@@ -43,21 +39,19 @@ class Collections:
         backends: Backends,
         generations: Generations,
         locks: CollectionLocks,
-        additions: Additions,
         publications: PublishJobs,
     ) -> None:
         self._backends = backends
         self._generations = generations
         self._locks = locks
-        self._additions = additions
         self._publications = publications
 
     async def begin(self, name: str, wanted: BeginCollection, caller: Principal | None) -> CollectionBegun:
         """Returns a generation to send documents to. Needs every backend that it lives on.
 
-        It is the one of the caller's build, without a build the live one if its declaration is the same, else a new
-        one. Never continues another caller's unpublished generation. Raises Forbidden for a new generation of a
-        collection, or for a build, that is not the caller's.
+        It is the one of the caller's build, without a build the live one, if its declaration is the same and it lives
+        on all backends that are named; else a new one. Never continues another caller's unpublished generation. Raises
+        Forbidden for a new generation of a collection, or for a build, that is not the caller's.
         """
         async with self._locks.of(name):
             return await self._begin(name, wanted, caller, Budget.within(current_deadline()))
@@ -73,10 +67,10 @@ class Collections:
         def needed(history: History) -> frozenset[str]:
             generation = _existing_generation(history, wanted, declaration)
             if generation is None:
-                return self._where(declaration)
-            return history.backends(generation).union(declaration.backends or ())
+                return self._where(_new_declaration(history, wanted, declaration))
+            return history.backends(generation)
 
-        await self._generations.require(name, needed, remaining_s(budget))
+        await self._generations.require(name, needed, budget.remaining_s())
         number = 0
         for _ in range(ATTEMPTS):
             history, token = self._generations.history(name), wanted.build
@@ -87,74 +81,36 @@ class Collections:
                 token = token or secrets.token_hex(16)
                 number = max(number, history.highest) + 1
                 marks: Marks = (build_mark(token), owner)
-                generation = await self._create(generation_of(name, number), declaration, marks, budget)
+                begun = _new_declaration(history, wanted, declaration)
+                generation = await self._create(generation_of(name, number), begun, marks, budget)
             else:
                 if wanted.owner not in (None, history.owner(generation)):
                     raise Conflict(
                         f"{generation} is there already, and its owner stays: send `owner` with `new_generation`."
                     )
                 marks = (history.build(generation), history.owner(generation))
-                held = self._without_default(history.declared_on(generation, history.backends(generation)))
-                await self._declare(generation, held, marks, budget)
-                await self._extend(history, generation, declaration, marks, caller, budget)
-            await self._generations.refresh(remaining_s(budget))
+                begun = self._without_default(history.declared_on(generation, history.backends(generation)))
+                await self._declare(generation, begun, marks, budget)
+            await self._generations.refresh(budget.remaining_s())
             if generation is None:  # a concurrent caller took the number, perhaps for the same build
                 continue
             if not self._generations.history(name).held_by_all(generation):
-                begun_on = self._where(declaration) if created else history.backends(generation)
-                await self._wait_for(begun_on, name, budget)
+                await self._wait_for(self._where(begun), name, budget)
             if not self._generations.history(name).held_by_all(generation):
                 raise Conflict(f"{generation} was removed while it was being begun; PUT /v1/collections/{name} again.")
             return CollectionBegun(
-                collection=name,
-                generation=generation,
-                created=created,
-                live=history.live,
-                build=token,
-                adding=self._started(name, generation, declaration),
+                collection=name, generation=generation, created=created, live=history.live, build=token
             )
         raise Conflict(f"Others keep beginning generations of '{name}' at the same moment; try again.")
 
     async def _wait_for(self, backends: frozenset[str], name: str, budget: Budget) -> None:
         """Polls these backends again, with more time than before: a busy one may not have answered yet."""
-        await self._generations.require(name, lambda _: backends, remaining_s(budget))
-
-    async def _extend(
-        self,
-        history: History,
-        generation: str,
-        declaration: CollectionDeclaration,
-        marks: Marks,
-        caller: Principal | None,
-        budget: Budget,
-    ) -> None:
-        """Begins the live generation in the backends of the declaration that it lacks."""
-        there = history.backends(generation)
-        for name in sorted(frozenset(declaration.backends or ()) - there):
-            expect_owner(history.name, history.owner(generation), caller)
-            if self._backends.document_store is None:
-                raise Conflict(f"'{name}' cannot be filled without a document store; send `new_generation`: true.")
-            # Each names itself alone beside those that have it: two may be filled at once.
-            wider = history.declared_on(generation, there | {name})
-            [backend] = self._backends.named((name,))
-            try:
-                await wire.declare(backend, generation, wider, *marks, remaining_s(budget))
-            except BackendFailed as failure:
-                raise as_problem(failure) from failure
-
-    def _started(self, name: str, generation: str, declaration: CollectionDeclaration) -> tuple[Addition, ...]:
-        """Fills the backends of the declaration that lack the live generation. Returns all that are being filled."""
-        history = self._generations.history(name)
-        shown = self._additions.shown(history)
-        if generation == history.live:
-            for backend in history.adding(generation).intersection(declaration.backends or ()):
-                self._additions.start(generation, backend)
-        return shown
+        await self._generations.require(name, lambda _: backends, budget.remaining_s())
 
     async def _declare(self, generation: str, declaration: CollectionDeclaration, marks: Marks, budget: Budget) -> None:
         await on_all(
             self._backends.named(self._where(declaration)),
-            lambda backend: wire.declare(backend, generation, declaration, *marks, remaining_s(budget)),
+            lambda backend: wire.declare(backend, generation, declaration, *marks, budget.remaining_s()),
         )
 
     async def _create(
@@ -169,7 +125,7 @@ class Collections:
         first = self._backends.document_store or min(backends, key=lambda backend: backend.name)
         declaration = self._without_default(declaration)
         try:
-            await wire.declare(first, generation, declaration, *marks, remaining_s(budget))
+            await wire.declare(first, generation, declaration, *marks, budget.remaining_s())
         except BackendFailed as failure:
             if failure.other_build or failure.stamp_differs:
                 return None
@@ -181,7 +137,7 @@ class Collections:
         return self._backends.by_default if declaration.backends is None else frozenset(declaration.backends)
 
     def _without_default(self, declaration: CollectionDeclaration) -> CollectionDeclaration:
-        """Leaves out the backends where they are the default, so that an earlier release takes the declaration."""
+        """Leaves out the backends where they are the default, so that an export fits a gateway that names others."""
         by_default = self._where(declaration) == self._backends.by_default
         return declaration.model_copy(update={"backends": None}) if by_default else declaration
 
@@ -208,7 +164,7 @@ class Collections:
         async with self._locks.of(name):
             budget = Budget.within(current_deadline())
             await self._generations.require(
-                name, lambda history: self._generations.possible_holders(history.name), remaining_s(budget)
+                name, lambda history: self._generations.possible_holders(history.name), budget.remaining_s()
             )
             history = self._generations.history(name)
             expect_own_build(history, token, caller)
@@ -220,36 +176,36 @@ class Collections:
             await on_all(
                 [backend for backend in self._backends.storing if history.held_by(backend.name, generation)],
                 lambda one: wire.remove(
-                    one, generation, history.build(generation), remaining_s(budget), keep_published=True
+                    one, generation, history.build(generation), budget.remaining_s(), keep_published=True
                 ),
             )
-            await self._generations.refresh(remaining_s(budget))
+            await self._generations.refresh(budget.remaining_s())
 
     async def _remove(self, name: str, budget: Budget) -> None:
         await self._generations.require(
-            name, lambda history: self._generations.possible_holders(history.name), remaining_s(budget)
+            name, lambda history: self._generations.possible_holders(history.name), budget.remaining_s()
         )
         unusable = self._generations.unusable(name)
         if not any(unusable.values()):
-            await self._generations.fetch_history(name, remaining_s(budget))
+            await self._generations.fetch_history(name, budget.remaining_s())
         history = self._generations.history(name)
 
         async def remove(backend: Backend) -> None:
             held = [(state.generation, state.build) for state in history.by_backend[backend.name]]
             for generation, build in (*held, *((one.generation, None) for one in unusable[backend.name])):
                 try:
-                    await wire.remove(backend, generation, build, remaining_s(budget))
+                    await wire.remove(backend, generation, build, budget.remaining_s())
                 except BackendFailed as failure:
                     # A generation begun under the same number meanwhile must stay.
                     if not failure.unknown_generation and not failure.other_build:
                         raise
 
         await on_all(self._backends.storing, remove)
-        await self._generations.refresh(remaining_s(budget))
+        await self._generations.refresh(budget.remaining_s())
 
     async def all(self) -> CollectionList:
         """Polls all backends and returns every collection."""
-        await self._generations.refresh(remaining_s(Budget.within(current_deadline())))
+        await self._generations.refresh(Budget.within(current_deadline()).remaining_s())
         return CollectionList(
             collections=tuple(map(self._view, self._generations.names())),
             backends=tuple(backend.name for backend in self._backends.storing),
@@ -257,35 +213,48 @@ class Collections:
 
     async def one(self, name: str, caller: Principal | None) -> CollectionView:
         """Polls all backends and returns one collection. Who else owns a generation is not shown to a bound key."""
-        await self._generations.fetch_history(name, remaining_s(Budget.within(current_deadline())))
+        await self._generations.fetch_history(name, Budget.within(current_deadline()).remaining_s())
         view = self._view(name)
         return view if caller is None or not caller.is_bound else _without_others(view, caller.id)
 
     def _view(self, name: str) -> CollectionView:
-        adding = self._additions.shown(self._generations.history(name))
-        return self._generations.view(name).model_copy(
-            update={"adding": adding, "publishing": self._publications.shown(name)}
-        )
+        return self._generations.view(name).model_copy(update={"publishing": self._publications.shown(name)})
+
+
+def _continuable(history: History, wanted: BeginCollection) -> str | None:
+    """Returns the generation that a request continues if that is declared as it asks."""
+    if wanted.build is None:
+        return None if wanted.new_generation else history.live
+    own = history.generation_of_build(build_mark(wanted.build))
+    if own is not None and history.live is not None and number_of(own) < number_of(history.live):
+        return None
+    return None if wanted.new_generation and own == history.live else own
 
 
 def _existing_generation(history: History, wanted: BeginCollection, declaration: CollectionDeclaration) -> str | None:
-    """Returns the existing generation that a request can continue, or None if a new one is needed."""
-    live = history.live
-    if wanted.build is None:
-        candidate = None if wanted.new_generation else live
-    else:
-        candidate = history.generation_of_build(build_mark(wanted.build))
-        if candidate is not None and live is not None and number_of(candidate) < number_of(live):
-            candidate = None
-        if wanted.new_generation and candidate == live:
-            candidate = None
-    if candidate is None or not history.declared_as(candidate, declaration):
+    """Returns the existing generation that a request continues, or None if a new one is needed."""
+    generation = _continuable(history, wanted)
+    if generation is None or not history.declared_as(generation, declaration):
         return None
-    if candidate != live and not history.backends(candidate).issuperset(declaration.backends or ()):
-        return None  # only a live generation is filled: the documents of a build are the caller's
+    if not history.backends(generation).issuperset(declaration.backends or ()):
+        return None
     # An incomplete build is completed. A live generation that a backend lacks (its engine was replaced) is not:
     # searches would see it half-built.
-    return candidate if candidate != live or history.held_by_all(candidate) else None
+    return generation if generation != history.live or history.held_by_all(generation) else None
+
+
+def _new_declaration(
+    history: History, wanted: BeginCollection, declaration: CollectionDeclaration
+) -> CollectionDeclaration:
+    """Returns the declaration of a new generation: beside the backends that a request names it has those of the live
+    one, if that lacks only backends."""
+    live = history.live
+    if declaration.backends is None or live is None or _continuable(history, wanted) != live:
+        return declaration
+    if not history.declared_as(live, declaration):
+        return declaration
+    backends = tuple(sorted(history.backends(live).union(declaration.backends)))
+    return declaration.model_copy(update={"backends": backends})
 
 
 def _without_others(view: CollectionView, key: str) -> CollectionView:

@@ -1,14 +1,96 @@
-"""Reads the documents of a generation page by page, within the bound of an answer: for readers and to fill backends."""
+"""Reads the documents of a generation page by page, for readers and to fill a build with those of the live one."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from gateway.backends import wire
-from gateway.backends.failures import BackendFailed
-from gateway.backends.wire import Backend
-from services.chassis.errors import AnswerTooLarge
-from services.contracts.documents import Document, DocumentsPage, DocumentWithVectors, FetchRequest, IdPageRequest
+from gateway.backends.budget import CALL_S
+from gateway.backends.failures import BackendFailed, as_problem
+from gateway.backends.wire import Backend, on_all
+from services.chassis.errors import (
+    AnswerTooLarge,
+    BodyTooLarge,
+    Conflict,
+    InsufficientStorage,
+    Overloaded,
+    ProblemError,
+)
+from services.contracts.documents import (
+    COPIED_VERSION,
+    Document,
+    DocumentsPage,
+    DocumentWithVectors,
+    FetchRequest,
+    IdPageRequest,
+    IndexRequest,
+    SentDocument,
+)
 from services.contracts.vectors import MOST_VECTOR_IDS, VectorsAnswer, VectorsRequest
+
+logger = logging.getLogger(__name__)
+# Documents copied in one call, as many as the evaluator's loader sends.
+COPIED = 64
+# Seconds until a failure that may pass is tried again.
+RETRY_S = 2.0
+
+
+async def fill_build(
+    store: Backend, live: str, backends: Sequence[Backend], generation: str, build: str | None
+) -> None:
+    """Copies what the build lacks of the live generation. What was sent to it, or deleted from it, is newer, and stays.
+
+    The document store gets its copies last: what was interrupted differs between the services, so that a publish
+    that does not go on filling refuses it. A generation on the document store alone has nothing to differ from.
+    Raises ProblemError for what does not pass.
+    """
+    for part in ([one for one in backends if one is not store], [one for one in backends if one is store]):
+        if part:
+            await _copy(store, live, part, generation, build)
+
+
+async def _copy(store: Backend, live: str, backends: Sequence[Backend], generation: str, build: str | None) -> None:
+    after: str | None = None
+    while True:
+        try:
+            page = await read_page(store, live, after, COPIED, lambda: CALL_S)
+            await on_all(backends, partial(_send, generation, build, page.documents))
+        except (BackendFailed, ProblemError) as failure:
+            problem = as_problem(failure) if isinstance(failure, BackendFailed) else failure
+            if not _passes(problem):
+                raise problem from failure
+            logger.warning("documents not copied yet", extra={"because": problem.detail})
+            await asyncio.sleep(RETRY_S)
+            continue
+        if page.following is None:
+            return
+        after = page.following
+
+
+async def _send(generation: str, build: str | None, documents: Sequence[Document], backend: Backend) -> None:
+    """Sends documents, half of them at a time where a body cannot hold all."""
+    if not documents:
+        return
+    batch = IndexRequest(documents=tuple(SentDocument(**dict(document)) for document in documents))
+    try:
+        report = await wire.index(backend, generation, batch, COPIED_VERSION, build, CALL_S)
+    except BackendFailed as failure:
+        if failure.status != BodyTooLarge.status or len(documents) == 1:
+            raise
+        middle = len(documents) // 2
+        for half in (documents[:middle], documents[middle:]):
+            await _send(generation, build, half, backend)
+        return
+    for error in report.errors:
+        if not error.overtaken:
+            problem = Overloaded if error.retryable else Conflict
+            raise problem(f"{backend.name} did not take document '{error.id}': {error.reason}")
+
+
+def _passes(problem: ProblemError) -> bool:
+    """Returns whether a failure may pass: a service that is away or busy."""
+    return problem.status == 429 or (problem.status >= 500 and problem.status != InsufficientStorage.status)
 
 
 async def read_page(

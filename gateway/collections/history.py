@@ -1,12 +1,17 @@
-"""Decides which generation of a collection is live, being built, or was live before. Pure: polls no backend."""
+"""Decides which generation of a collection is live, being built, or was live before, and whose it is.
 
-from collections.abc import Mapping, Sequence
+Pure: polls no backend. The services keep the owner with each generation, so every gateway knows it after a restart.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from services.chassis.errors import Forbidden
 from services.contracts.base import Language
-from services.contracts.collections import CollectionDeclaration, CollectionState
+from services.contracts.collections import CollectionDeclaration, CollectionState, build_mark
 from services.contracts.generations import number_of
+from services.keys.key_ring import Principal
 
 
 @dataclass(frozen=True)
@@ -82,25 +87,13 @@ class History:
 
     def backends(self, generation: str) -> frozenset[str]:
         """Returns the names of the backends that the generation lives on, also of those that have lost it."""
-        holders = self.holders(generation)
-        # A backend that is being filled names itself, and counts once the others name it too.
-        published = [state for state in holders if state.published or state.published_at is not None]
-        named = [state.declaration.backends for state in published or holders]
-        found = frozenset().union(*(self.by_default if names is None else names for names in named))
-        # An earlier release had collections that name no backends on every backend of the families.
-        return found | {name for name, states in self.by_backend.items() if _holds_unnamed(states, generation)}
-
-    def adding(self, generation: str) -> frozenset[str]:
-        """Returns the backends that have a generation which was live, and have not published it: they are being
-        filled."""
-        if not self._was_live(generation):
-            return frozenset()
-        return frozenset(
-            backend
-            for backend, states in self.by_backend.items()
-            for state in states
-            if state.generation == generation and state.published_at is None and not state.published
-        )
+        backends: set[str] = set()
+        for backend, states in self.by_backend.items():
+            for state in states:
+                if state.generation == generation:
+                    # The default may have been another when the generation was begun.
+                    backends.update(state.declaration.backends or {*self.by_default, backend})
+        return frozenset(backends)
 
     def held_by(self, backend: str, generation: str) -> bool:
         """Returns whether this backend has the generation."""
@@ -180,8 +173,8 @@ class History:
     def number_to_publish(self, generation: str) -> int:
         """Returns the number of the publication of a generation: one above the highest of any other. Where it has such
         a number already, that one: repeating a publication in the backends that missed it changes no number."""
-        own = max((state.publication or 0 for state in self.holders(generation)), default=0)
-        others = max((state.publication or 0 for state in self.states if state.generation != generation), default=0)
+        own = self._place(generation)
+        others = max((self._place(one) for one in self.generations if one != generation), default=0)
         return own if own > others else others + 1
 
     def _rolled_back(self, generation: str) -> bool:
@@ -198,13 +191,10 @@ class History:
     def _was_live(self, generation: str) -> bool:
         return any(state.published_at is not None for state in self.holders(generation))
 
-    def _place(self, generation: str) -> tuple[int, float]:
-        """Returns the place of a generation's last publication in the order of all.
-
-        The number decides: the clocks of services differ and go back. Publications of releases without numbers come
-        first, in the order of their times.
-        """
-        return max((_place(state) for state in self.holders(generation)), default=(0, 0.0))
+    def _place(self, generation: str) -> int:
+        """Returns the place of a generation's last publication in the order of all: the number decides, because the
+        clocks of services differ and go back."""
+        return max((state.publication or 0 for state in self.holders(generation)), default=0)
 
     def _was_live_everywhere(self, generation: str) -> bool:
         held = (states for backend, states in self.by_backend.items() if backend in self.backends(generation))
@@ -212,9 +202,37 @@ class History:
         return all(state.published_at is not None for state in mine)
 
 
-def _holds_unnamed(states: Sequence[CollectionState], generation: str) -> bool:
-    return any(state.generation == generation and state.declaration.backends is None for state in states)
+def owner_of_next(history: History, caller: Principal | None, wanted: str | None) -> str | None:
+    """Returns who owns the next generation: whom the caller wants, else who owns the newest one, else the caller.
+
+    `caller` is None where callers need no key. Raises Forbidden if the caller may not begin one.
+    """
+    if wanted is not None and caller is not None and not caller.has("admin"):
+        raise Forbidden("owner: giving a collection to another key needs a key with the scope admin.")
+    if not history.highest:
+        return wanted or (None if caller is None else caller.id)
+    newest = history.generations[-1] if history.generations else None
+    owner = None if newest is None else history.owner(newest)
+    expect_owner(history.name, owner, caller)
+    return wanted or owner or (None if caller is None else caller.id)
 
 
-def _place(state: CollectionState) -> tuple[int, float]:
-    return (0, state.published_at or 0.0) if state.publication is None else (state.publication, 0.0)
+def expect_own_build(history: History, token: str | None, caller: Principal | None) -> None:
+    """Raises Forbidden if a build that a request names was begun under another owner than the caller.
+
+    Its token alone does not show who began it: a caller may have chosen one that others guess.
+    """
+    generation = None if token is None else history.generation_of_build(build_mark(token))
+    if generation is not None:
+        expect_owner(history.name, history.owner(generation), caller)
+
+
+def expect_owner(name: str, owner: str | None, caller: Principal | None) -> None:
+    """Raises Forbidden unless the caller owns the collection, or may change everybody's."""
+    if caller is None or caller.has("admin") or caller.id == owner:
+        return
+    whose = "has no owner that is known" if owner is None else "belongs to another key"
+    raise Forbidden(
+        f"Collection '{name}' {whose}, and its generations are not this key's: use a key with the scope admin, or ask "
+        f'who has one to PUT /v1/collections/{name} with {{"new_generation": true, "owner": "{caller.id}"}}.'
+    )

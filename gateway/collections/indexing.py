@@ -12,13 +12,11 @@ from typing import TypeVar
 
 from gateway.backends import wire
 from gateway.backends.budget import Budget
-from gateway.backends.failures import BackendFailed, as_problem
-from gateway.backends.fan_out import on_each, outcomes, remaining_s
-from gateway.backends.wire import Backend, Backends
+from gateway.backends.failures import BackendFailed, advice, as_problem
+from gateway.backends.wire import Backend, Backends, on_each
 from gateway.collections.document_pages import read_page
 from gateway.collections.generations import Generations
-from gateway.collections.history import History
-from gateway.collections.ownership import expect_own_build
+from gateway.collections.history import History, expect_own_build
 from gateway.collections.publishing import target_generation
 from gateway.collections.write_order import WriteClock, WritePauses
 from gateway.families import FAMILIES, family_names
@@ -38,6 +36,7 @@ from services.contracts.documents import (
     IndexRequest,
     ItemError,
     SentDocument,
+    ServiceOutcome,
 )
 from services.contracts.filters import Filter
 from services.contracts.generations import name_of
@@ -93,7 +92,7 @@ class Indexing:
         asked = FetchRequest(ids=tuple(changes))
 
         async def read(generation: str) -> DocumentsAnswer:
-            return await wire.fetch_documents(store, generation, asked, remaining_s(budget))
+            return await wire.fetch_documents(store, generation, asked, budget.remaining_s())
 
         def change(found: DocumentsAnswer) -> tuple[SentDocument, ...]:
             return tuple(
@@ -102,7 +101,7 @@ class Indexing:
             )
 
         async with self._ordered_write(name) as version:
-            history = await self._generations.fetch_history(name, remaining_s(budget))
+            history = await self._generations.fetch_history(name, budget.remaining_s())
             target = target_generation(history, batch.build)
             try:
                 found = await read(target)
@@ -167,9 +166,9 @@ class Indexing:
         """Deletes the first documents that pass a filter. A document that is written meanwhile stays."""
         budget, store = Budget.within(current_deadline()), self._document_store()
         async with self._ordered_write(name) as version:
-            target = target_generation(await self._generations.fetch_history(name, remaining_s(budget)), build)
+            target = target_generation(await self._generations.fetch_history(name, budget.remaining_s()), build)
             try:
-                page = await wire.list_ids(store, target, IdPageRequest(filter=wanted), remaining_s(budget))
+                page = await wire.list_ids(store, target, IdPageRequest(filter=wanted), budget.remaining_s())
             except BackendFailed as failure:
                 raise as_problem(failure) from failure
             if not page.ids:
@@ -198,24 +197,24 @@ class Indexing:
     async def get_documents(self, name: str, ids: IdsRequest) -> DocumentsAnswer:
         """Reads documents by id from the document store."""
         budget, store = Budget.within(current_deadline()), self._document_store()
-        generation = await self._generations.readable(name, remaining_s(budget))
+        generation = await self._generations.readable(name, budget.remaining_s())
         try:
-            answer = await wire.fetch_documents(store, generation, FetchRequest(ids=ids.ids), remaining_s(budget))
+            answer = await wire.fetch_documents(store, generation, FetchRequest(ids=ids.ids), budget.remaining_s())
         except BackendFailed as failure:
             raise as_problem(failure) from failure
         return DocumentsAnswer.model_construct(documents=answer.documents, missing=answer.missing)
 
     async def list_documents(self, name: str, after: str | None, most: int, *, vectors: bool) -> DocumentsPage:
-        """Reads a page of the live generation, also with the vectors of all its backends.
+        """Reads a page of the live generation, also with the dense vectors of all its backends.
 
         Of an unpublished one, the document store may list only a part.
         """
         budget, store = Budget.within(current_deadline()), self._document_store()
-        generation = await self._generations.searchable(name, remaining_s(budget))
+        generation = await self._generations.searchable(name, budget.remaining_s())
         try:
             backends = self._generations.backends_of(generation) if vectors else ()
-            with_vectors = [one for one in backends if _has_vectors(one)]
-            return await read_page(store, generation, after, most, lambda: remaining_s(budget), with_vectors)
+            with_vectors = [backend for backend in backends if FAMILIES[backend.family].takes_vectors]
+            return await read_page(store, generation, after, most, budget.remaining_s, with_vectors)
         except BackendFailed as failure:
             raise as_problem(failure) from failure
 
@@ -243,26 +242,26 @@ class Indexing:
         `version` the write is the newest.
         """
         budget = Budget.within(current_deadline())
-        history = await self._generations.fetch_history(name, remaining_s(budget))
+        history = await self._generations.fetch_history(name, budget.remaining_s())
         expect_own_build(history, token, caller)
         target = target_generation(history, token)
         version = self._clock.next() if version is None else version
 
         async def on_one(backend: Backend) -> Report:
-            return await write(backend, WriteTarget(target, history.build(target), version, remaining_s(budget)))
+            return await write(backend, WriteTarget(target, history.build(target), version, budget.remaining_s()))
 
         try:
-            # Also to those that are being filled, where this write is newer than the copy of the document.
-            backends = self._backends.named(history.backends(target) | history.adding(target))
-            takers = sorted(backend.name for backend in backends if _has_vectors(backend))
+            backends = self._backends.named(history.backends(target))
+            takers = sorted(backend.name for backend in backends if FAMILIES[backend.family].takes_vectors)
             if strange := sorted(given_vectors.difference(takers)):
                 raise BadInput(
-                    f"vectors: {target} has no vectors of '{strange[0]}'; those that it has: {', '.join(takers)}."
+                    f"vectors: {target} takes none of '{strange[0]}'; backends that take dense ones: "
+                    f"{', '.join(takers) or 'none'}."
                 )
             results = await on_each(backends, on_one)
         except NotHeld:
             # Publishing a newer generation meanwhile has removed this build: the message is of that.
-            target_generation(await self._generations.fetch_history(name, remaining_s(budget)), token)
+            target_generation(await self._generations.fetch_history(name, budget.remaining_s()), token)
             raise
         if target == history.live:
             results = await self._write_to_builds(target, version, results, write, budget)
@@ -273,7 +272,7 @@ class Indexing:
             collection=target,
             complete=len(reports) == len(results) and all(not report.errors for report in reports),
             documents=documents,
-            services=outcomes(results),
+            services=tuple(_outcome(backend, result) for backend, result in results),
         )
 
     async def _write_to_builds(
@@ -291,7 +290,7 @@ class Indexing:
         """
         done: set[str] = set()
         while True:
-            await self._generations.refresh(remaining_s(budget))
+            await self._generations.refresh(budget.remaining_s())
             history = self._generations.history(name_of(target))
             missing = [build for build in history.other_targets(target) if build not in done]
             # Written to only some of the backends, a document would keep a build from being published.
@@ -302,7 +301,7 @@ class Indexing:
             if not todo:
                 await asyncio.sleep(COMPLETION_POLL_S)
             for build in todo:
-                part = WriteTarget(build, history.build(build), version, remaining_s(budget))
+                part = WriteTarget(build, history.build(build), version, budget.remaining_s())
                 known = dict(results)
                 results = [
                     (backend, result)
@@ -324,6 +323,12 @@ class Indexing:
         if not incomplete:
             del self._incomplete_builds[name]
         return any(now - since.get(build, now) < COMPLETION_S for build in incomplete)
+
+
+def _outcome(backend: Backend, result: IndexReport | DeleteReport | BackendFailed) -> ServiceOutcome:
+    if isinstance(result, BackendFailed):
+        return ServiceOutcome(backend=backend.name, status="failed", reason=f"{result.reason}: {advice(result)}")
+    return ServiceOutcome(backend=backend.name, status="ok", report=result)
 
 
 async def _write_to_build(
@@ -349,10 +354,6 @@ async def _write_to_build(
         errors = (*errors, error.model_copy(update={"reason": reason}))
     latest = max(built.latest_version or 0, 0 if live is None else live.latest_version or 0) or None
     return backend, (live or built).model_copy(update={"errors": errors, "latest_version": latest})
-
-
-def _has_vectors(backend: Backend) -> bool:
-    return not FAMILIES[backend.family].document_store
 
 
 def _with_own_vectors(documents: Sequence[SentDocument], backend: str) -> tuple[SentDocument, ...]:

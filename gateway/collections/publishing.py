@@ -3,17 +3,16 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
 
 from gateway.backends import wire
 from gateway.backends.budget import CALL_S, Budget
 from gateway.backends.failures import BackendFailed
-from gateway.backends.fan_out import on_all, remaining_s
-from gateway.backends.wire import Backend, Backends
-from gateway.collections.filling import MOST_PAUSE_S, Filling, counts_and_digests, finish_index
+from gateway.backends.wire import Backend, Backends, on_all
+from gateway.collections.document_pages import fill_build
 from gateway.collections.generations import Generations
-from gateway.collections.history import History
-from gateway.collections.ownership import expect_own_build
+from gateway.collections.history import History, expect_own_build
 from gateway.collections.publish_jobs import Progress, PublishJobs
 from gateway.collections.write_order import CollectionLocks, WritePauses
 from services.chassis.deadlines import Deadline, current_deadline
@@ -27,8 +26,8 @@ logger = logging.getLogger(__name__)
 RETIRING_S, RETIRING_MS = 10.0, 60_000
 # Most seconds for which a publish waits for one removal: a service first ends the writes to what it removes.
 REMOVING_S = 5.0
-# How often services that differ are compared.
-COMPARISONS = 6
+# How often services that differ are compared, and the most seconds that writes are paused for a comparison.
+COMPARISONS, MOST_PAUSE_S = 6, 10.0
 # Most seconds between comparisons: writes through another gateway, which are not paused, need time to end.
 MOST_WAIT_S = 0.5
 
@@ -42,7 +41,6 @@ class Publishing:
         generations: Generations,
         locks: CollectionLocks,
         pauses: WritePauses,
-        filling: Filling,
         jobs: PublishJobs,
         keep_previous_s: float,
     ) -> None:
@@ -51,7 +49,6 @@ class Publishing:
         self._generations = generations
         self._locks = locks
         self._pauses = pauses
-        self._filling = filling
         self._jobs = jobs
         self._keep_previous_s = keep_previous_s
 
@@ -86,7 +83,7 @@ class Publishing:
         self, name: str, target: Callable[[History], str], expected: int | None, *, fill: bool = False
     ) -> Published | PublishJob:
         budget = Budget.within(current_deadline())
-        history = await self._generations.require(name, lambda one: one.backends(target(one)), remaining_s(budget))
+        history = await self._generations.require(name, lambda one: one.backends(target(one)), budget.remaining_s())
         generation = target(history)
 
         async def work(job: Progress) -> Published:
@@ -100,7 +97,7 @@ class Publishing:
                 _check_not_overtaken(generation, history.live, self._generations.live(name))
                 raise
 
-        return await self._jobs.result(generation, expected, work, remaining_s(budget), fill=fill)
+        return await self._jobs.result(generation, expected, work, budget.remaining_s(), fill=fill)
 
     async def retire_expired_generations(self) -> None:
         """Removes, every few seconds, generations below the live one that are superseded or were kept long enough."""
@@ -116,8 +113,8 @@ class Publishing:
     async def _retire(self, name: str, budget: Budget) -> None:
         if self._superseded(self._generations.history(name)):
             # Polled again before anything is removed: another gateway may just have rolled back to it.
-            await self._generations.require(name, self._kept_or_superseded, remaining_s(budget))
-            await self._remove_superseded(name, remaining_s(budget))
+            await self._generations.require(name, self._kept_or_superseded, budget.remaining_s())
+            await self._remove_superseded(name, budget.remaining_s())
 
     def _kept_or_superseded(self, history: History) -> set[str]:
         generations = self._superseded(history) | {history.live or ""}
@@ -137,7 +134,7 @@ class Publishing:
             return
         job.phase = "fill"
         backends = self._generations.backends_of(generation)
-        await self._filling.fill_build(store, live, backends, generation, history.build(generation))
+        await fill_build(store, live, backends, generation, history.build(generation))
         job.phase = "finish"
 
     async def _switch(self, job: Progress, live: str | None, expected: int | None) -> Published:
@@ -183,12 +180,12 @@ class Publishing:
 
         async def finish_one(backend: Backend) -> CollectionState:
             with job.waits_for(backend.name):
-                return await finish_index(backend, job.generation, build)
+                return await _finish_index(backend, job.generation, build)
 
         backends = self._generations.backends_of(job.generation)
         states = await on_all(backends, finish_one)
         for again in range(COMPARISONS - 1):
-            if len(counts_and_digests(states.values())) == 1:
+            if len({(state.documents, state.digest) for state in states.values()}) == 1:
                 break
             job.phase = "compare"
             await asyncio.sleep(random.uniform(0.0, MOST_WAIT_S) if again else 0.0)
@@ -213,7 +210,7 @@ class Publishing:
                 if one not in superseded or (published and one in kept):
                     continue
                 try:
-                    await wire.remove(backend, one, state.build, remaining_s(budget), keep_published=not published)
+                    await wire.remove(backend, one, state.build, budget.remaining_s(), keep_published=not published)
                 except BackendFailed as failure:
                     if not failure.unknown_generation:  # another gateway has removed it
                         kept.add(one)
@@ -223,6 +220,18 @@ class Publishing:
         # The live generation does not live here, so the one before is still published: no check of the service keeps
         # one that another gateway has just gone back to. What a backend above has kept therefore stays here.
         await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name not in switched))
+
+
+async def _finish_index(backend: Backend, generation: str, build: str | None) -> CollectionState:
+    """Finishes an index in as many calls as that takes: the service goes on after the deadline of each."""
+    while True:
+        called_at = time.monotonic()
+        try:
+            return await wire.finish(backend, generation, build, CALL_S)
+        except BackendFailed as failure:
+            # Without a connection a call fails at once, as a timeout too.
+            if failure.reason != "timeout" or time.monotonic() - called_at < CALL_S / 2:
+                raise
 
 
 def _check_not_overtaken(generation: str, before: str | None, now: str | None) -> None:

@@ -1,9 +1,8 @@
 """Decides what a search costs, and in which lane it waits for its turn: ordinary searches never wait for deep ones."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 
-from gateway.search.search_depths import PlannedRetrieve
 from services.chassis.admission.limits import AdaptiveLimit, Held, Limiter, Rest
 from services.chassis.calls.sockets import CONNECTIONS
 from services.chassis.instruments import Instruments
@@ -21,12 +20,12 @@ DEEP = 2.5
 DEEP_SHARE = 0.25
 
 
-def search_cost(retrieves: Collection[PlannedRetrieve], request: SearchRequest) -> float:
-    """Returns the cost of a search: by the hits that each retrieve asks for, times the length of its query.
+def search_cost(hits: Iterable[int], request: SearchRequest) -> float:
+    """Returns the cost of a search: by the `hits` that each retrieve asks for, times the length of its query.
 
     A count of the matches costs as much as a retrieve of few hits.
     """
-    cost = sum(max(LEAST_COST, sum(one.depths(request)) / ORDINARY_HITS) for one in retrieves)
+    cost = sum(max(LEAST_COST, count / ORDINARY_HITS) for count in hits)
     cost += LEAST_COST if request.counts else 0.0
     return cost * max(1.0, len(request.query) / ORDINARY_CHARACTERS)
 
@@ -55,10 +54,6 @@ class Admission:
             limit = AdaptiveLimit(CONNECTIONS, CONNECTIONS)
             self._rerankers[backend] = Limiter(backend, limit, 0, self._instruments)
         return self._rerankers[backend].slot(within_s, client=client)
-
-    def refuses_reranking(self, backend: str) -> bool:
-        """Returns whether a re-ranking by this backend was refused of late."""
-        return backend in self._rerankers and self._rerankers[backend].refuses
 
     def slot(self, cost: float, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
         """Holds a slot for a search that must have retrieved within `within_s` seconds. Raises Overloaded."""

@@ -3,10 +3,7 @@
 import asyncio
 import difflib
 import logging
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -49,20 +46,26 @@ class Catalog:
         self._files = self._read()
         self._browsing = plan_browsing(backends)
 
-    def reload(self) -> PipelineChanges:
-        """Reads the directory again. Raises PipelineError for the first faulty file, and then changes nothing.
+    async def reload(self) -> PipelineChanges:
+        """Reads the directory again, in a thread. Raises BadInput for the first faulty file, and then changes nothing.
 
         Running searches keep the pipeline that they began with.
         """
-        before, self._files = self._files, self._read()
+        try:
+            files = await asyncio.to_thread(self._read)
+        except PipelineError as error:
+            raise BadInput(f"{error}. The pipelines stay as they were; put the file right and ask again.") from error
+        before, self._files = self._files, files
         old, new = before.plans, self._files.plans
         both = sorted(old.keys() & new.keys())
-        return PipelineChanges(
+        changes = PipelineChanges(
             added=tuple(sorted(new.keys() - old.keys())),
             changed=tuple(name for name in both if new[name].pipeline != old[name].pipeline),
             removed=tuple(sorted(old.keys() - new.keys())),
             unchanged=tuple(name for name in both if new[name].pipeline == old[name].pipeline),
         )
+        logger.info("pipelines read again", extra=changes.model_dump())
+        return changes
 
     def resolve(self, asked: str | Pipeline) -> WalkPlan:
         """Returns the plan of the named or given pipeline. Raises UnknownPipeline or BadInput."""
@@ -173,41 +176,3 @@ def parse_pipeline(text: str) -> Pipeline:
             for fault in error.errors(include_url=False, include_input=False)
         )
         raise PipelineError(f"{faults} (kinds of stages: {', '.join(STAGE_KINDS)})") from error
-
-
-async def reload(catalog: Catalog) -> PipelineChanges:
-    """Reloads the files in a thread. Raises BadInput with file and fault; the catalog is unchanged then."""
-    try:
-        changes = await asyncio.to_thread(catalog.reload)
-    except PipelineError as error:
-        raise BadInput(f"{error}. The pipelines stay as they were; put the file right and ask again.") from error
-    logger.info("pipelines read again", extra=changes.model_dump())
-    return changes
-
-
-@contextmanager
-def reloading_on_hangup(catalog: Catalog) -> Iterator[None]:
-    """Reloads the pipeline files on SIGHUP within the block. Logs what changed, or what is wrong."""
-    # Only the main thread's loop can handle signals; a gateway in another thread (tests) has only the route.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def reread() -> None:
-        try:
-            await reload(catalog)
-        except BadInput as problem:
-            logger.error("pipelines not read again: %s", problem.detail)
-
-    def on_hangup() -> None:
-        task = loop.create_task(reread())
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    loop.add_signal_handler(signal.SIGHUP, on_hangup)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGHUP)

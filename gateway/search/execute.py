@@ -41,8 +41,6 @@ class Executor:
         self._catalog = catalog
         self._admission = admission
         self._instruments = instruments
-        # What was found to fit, by collection and pipeline: none of generations that were replaced.
-        self._fitting: dict[tuple[str, str], tuple[History, str]] = {}
 
     async def search(self, collection: str, request: SearchRequest, client: str = "") -> SearchAnswer:
         """Returns the answer within the deadline of the current request. Clients take turns where searches wait."""
@@ -77,31 +75,26 @@ class Executor:
             context = WalkContext(
                 self._backends, self._generations, self._admission, client, request, generation, budget, may_move
             )
-            self._expect_to_fit(generation, plan, named=isinstance(request.pipeline, str))
+            self._expect_to_fit(generation, plan)
             try:
                 return await include(context, plan, await explain(context, plan, await walk(context, plan)))
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
 
-    def _expect_to_fit(self, generation: str, plan: WalkPlan, *, named: bool) -> None:
+    def _expect_to_fit(self, generation: str, plan: WalkPlan) -> None:
         """Raises BadInput if the generation does not live on a storing backend of the pipeline, or has no least score
-        there that a fuse needs. Looks again at a `named` pipeline once the backends were polled again."""
+        there that a fuse needs."""
         history = self._generations.history(name_of(generation))
-        known, of = self._fitting.get((history.name, plan.fingerprint), (None, ""))
-        if known is history and of == generation:
-            return
         backends = history.backends(generation)
         elsewhere = {backend.name for backend in self._backends.storing}.difference(backends)
         if missing := [name for name in plan.pipeline.backends if name in elsewhere]:
             wanted = json.dumps(sorted({*backends, *missing}))
             raise BadInput(
                 f"collection '{history.name}' does not live on '{missing[0]}'; PUT /v1/collections/{history.name} with "
-                f'"backends": {wanted} adds it.'
+                f'"backends": {wanted} begins a generation that does; then publish its build with "fill": true.'
             )
         refuse_missing_bounds(plan, generation, self._unbounded(history, generation))
-        if named:  # of others there is no end
-            self._fitting[history.name, plan.fingerprint] = history, generation
 
     def _unbounded(self, history: History, generation: str) -> set[str]:
         """Returns the backends whose scores over this generation have no least one."""

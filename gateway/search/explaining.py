@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gateway.backends import wire
 from gateway.backends.failures import BackendFailed
-from gateway.backends.service_timings import collected_parts
+from gateway.backends.replica import collected_parts
 from gateway.search.plan import WalkPlan
 from gateway.search.texts import MOST_BYTES
 from gateway.search.walked import EXPLAINING, INCLUDING, WalkContext, Walked, reads_documents

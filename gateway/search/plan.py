@@ -10,8 +10,7 @@ from typing import Any, assert_never
 
 from gateway.families import FAMILIES, STARTABLE, Family, family_names
 from gateway.search.reranking import rerank
-from gateway.search.search_depths import PlannedRetrieve
-from gateway.search.sources import PlannedSource, fuse, retrieve
+from gateway.search.sources import PlannedRetrieve, PlannedSource, fuse, retrieve
 from gateway.search.walked import RERANKING, WalkContext, Walked
 from gateway.settings import BackendAddress
 from services.chassis.errors import BadInput

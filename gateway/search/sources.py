@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from gateway.backends import wire
 from gateway.backends.failures import BackendFailed, as_problem, not_held
-from gateway.backends.service_timings import collected_parts
-from gateway.backends.wire import Backend
-from gateway.search.search_depths import PlannedRetrieve
+from gateway.backends.replica import collected_parts
 from gateway.search.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
 from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
-from services.contracts.documents import Document
+from services.contracts.base import DEEPEST
+from services.contracts.documents import Document, Included
 from services.contracts.generations import name_of
 from services.contracts.pipelines import Fuse, Retrieve
-from services.contracts.retrieval import BrowseRequest, RetrievalAnswer, RetrievalRequest
+from services.contracts.query import SearchRequest
+from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking, paired
 from services.ranking.fusion import AlignedLegs, Leg, ranked
 from services.ranking.stages import fused
@@ -27,6 +27,48 @@ Result = TypeVar("Result")
 
 class GenerationMovedError(Exception):
     """The generation was replaced during the walk: walk again, over the new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRetrieve:
+    """A retrieve. `approximate`: by an approximate vector search. `alone`: no other stage reads its candidates.
+
+    `stores`: its backend is the document store. `reranker`: the backend to which the next stage sends the texts of all
+    its candidates.
+    """
+
+    stage: Retrieve
+    approximate: bool
+    alone: bool
+    stores: bool = False
+    reranker: str | None = None
+
+    def depths(self, request: SearchRequest) -> tuple[int, ...]:
+        """Returns the hits that each of its searches asks for: of the candidates, and of what is beneath them.
+
+        Where the request wants no more than the candidates, one search gives them. A stage that is alone asks for no
+        more hits than the request wants, unless the request wants to see or to count the candidates. Beneath the
+        candidates, the depth does not depend on the request, because the order there would depend on it too. An
+        approximate search for more hits may begin with others; any other search gives the candidates too.
+        """
+        top = self.stage.top
+        if request.depth <= top:
+            return (request.top if self._gives_hits_alone(request) else top,)
+        return (top, DEEPEST) if self.approximate else (DEEPEST,)
+
+    def beside(self, request: SearchRequest) -> tuple[Included, ...]:
+        """Returns the parts of documents that come with the hits: those that are read next of all of them.
+
+        Where only some of them are read, the others would cost more than a request for these.
+        """
+        if not self.stores or request.depth > self.stage.top:
+            return ()
+        if self.reranker is not None:
+            return ("title", "text")
+        return request.include if self._gives_hits_alone(request) and request.highlight is None else ()
+
+    def _gives_hits_alone(self, request: SearchRequest) -> bool:
+        return self.alone and request.explain != "candidates" and request.offset is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +116,6 @@ async def _searched(
     """Returns the stage's candidates and, where more hits are asked for and there are more, the deeper ranking; and the
     documents that came with them."""
     stage, asked, backend = planned.stage, context.request, context.backends[planned.stage.backend]
-    # A re-ranking that is refused reads no texts.
-    refused = planned.reranker is not None and context.admission.refuses_reranking(planned.reranker)
 
     async def search(top: int) -> tuple[Ranking, tuple[Document, ...]]:
         if not asked.query:
@@ -90,10 +130,9 @@ async def _searched(
             beam=stage.beam,
             filter=asked.filter,
             exclude_ids=asked.exclude_ids,
-            include=() if refused else planned.beside(asked),
+            include=planned.beside(asked),
         )
-        search_by = _with_documents if request.include else wire.search
-        answer = await search_by(backend, context.generation, request, timeout_s)
+        answer = await wire.search(backend, context.generation, request, timeout_s)
         return ranked(answer.hits), answer.documents
 
     depths = planned.depths(context.request)
@@ -104,20 +143,6 @@ async def _searched(
     candidates, deeper = rankings[0][: stage.top], rankings[-1]
     # Fewer than may be there are all: an approximate search could find others in a wider beam.
     return candidates, deeper if len(candidates) == stage.top else None, ()
-
-
-async def _with_documents(
-    backend: Backend, generation: str, request: RetrievalRequest, timeout_s: float
-) -> RetrievalAnswer:
-    """Searches, and again without documents where the service refuses: that of an earlier release sends none."""
-    ends_at = time.monotonic() + timeout_s
-    try:
-        return await wire.search(backend, generation, request, timeout_s)
-    except BackendFailed as failure:
-        if not failure.caller_erred:
-            raise
-    bare = request.model_copy(update={"include": ()})
-    return await wire.search(backend, generation, bare, ends_at - time.monotonic())
 
 
 async def fuse(

@@ -19,7 +19,7 @@ from services.contracts.problem import Problem
 FILES = Path(__file__).parent / "files"
 PAGES = ("search.html", "docs.html", "problem.html")
 # What a page may load besides itself, by name and media type.
-ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+ASSETS = {"page.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
 class PageFiles:

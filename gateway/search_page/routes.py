@@ -12,7 +12,7 @@ from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
 from gateway.search_page.form import SEEDS, Offered, PageSearch, TypedForm
 from gateway.search_page.rendering import PageFiles
-from gateway.search_page.sides import Outcome, ShownProblem, ShownSide, comparison, shown_sides
+from gateway.search_page.sides import Outcome, ShownProblem, ShownSide, shown_sides
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
 from services.chassis.deadlines import current_deadline, set_deadline
@@ -27,9 +27,9 @@ from services.contracts.pipelines import PipelineView
 class PageContent:
     """What the page shows.
 
-    `hidden`: names, scores, times and stages of the lists are not shown until a preference is noted; `opened` is the
-    URL that shows them. `compared` is what a preference is about, as JSON, or empty. `replaced`: another generation of
-    the collection was published between the two searches, so the lists cannot be compared.
+    `hidden`: names, scores, times and stages of the lists are not shown; `opened` is the URL that shows them.
+    `replaced`: another generation of the collection was published between the two searches, so the lists cannot be
+    compared.
     """
 
     form: TypedForm
@@ -40,7 +40,6 @@ class PageContent:
     retry_after_s: int | None = None
     hidden: bool = False
     opened: str = ""
-    compared: str = ""
     replaced: bool = False
     status: int = 200
 
@@ -128,7 +127,6 @@ def _answered_page(
     if len(problems) == len(outcomes) and len({one.detail for one in problems}) == 1:
         return _empty_page(form, offered, problems[0])
     sides = shown_sides(asked, outcomes, views)
-    compared = comparison(asked, sides)
     generations = {side.answer.collection for side in sides if side.answer is not None}
     failed = problems[0] if len(problems) == len(outcomes) else None
     return PageContent(
@@ -137,9 +135,8 @@ def _answered_page(
         _with(offered.pipelines, form.left, form.right),
         sides,
         retry_after_s=None if failed is None else failed.retry_after_s,
-        hidden=asked.blind and bool(compared),
+        hidden=asked.blind and not problems and len(generations) == 1,
         opened=form.opened(asked.pipelines),
-        compared=compared,
         replaced=len(generations) > 1,
         status=200 if failed is None else failed.status,
     )

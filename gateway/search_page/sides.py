@@ -1,6 +1,5 @@
 """Owns what the page shows of an answer: hits, degradations, times and stages. Pure: renders nothing."""
 
-import json
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -196,29 +195,6 @@ def shown_stages(pipeline: Pipeline) -> tuple[ShownStage, ...]:
 
 def _said(value: Any) -> str:
     return " and ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
-
-
-def comparison(asked: PageSearch, sides: Sequence[ShownSide]) -> str:
-    """Returns, as JSON, what a noted preference is about; empty unless there are two answers over one generation."""
-    answers = [side.answer for side in sides if side.answer is not None]
-    if len(answers) < 2 or answers[0].collection != answers[1].collection:
-        return ""
-    left, right = answers
-    return json.dumps(
-        {
-            "collection": asked.collection,
-            "generation": left.collection,
-            "query": asked.query,
-            "left": left.pipeline.name,
-            "left_fingerprint": left.pipeline.fingerprint,
-            "right": right.pipeline.name,
-            "right_fingerprint": right.pipeline.fingerprint,
-            "top": asked.top,
-            "degraded": [side.side for side in sides if side.degraded],
-            "blind": asked.blind,
-            "seed": asked.seed if asked.blind else None,
-        }
-    )
 
 
 def movement(document: str, rank: int, others: Mapping[str, int], other: str, *, counted: bool = True) -> Movement:

@@ -119,9 +119,9 @@ class CollectionDeclaration(Wire):
 class BeginCollection(CollectionDeclaration):
     """Begins a generation, or continues the live one if the declaration is unchanged.
 
-    `backends` asks for these at least, and for the document store; a generation that lives on more is continued, and
-    the live one is filled where it lacks one. Without `backends` any is continued, and a new one lives on the first of
-    each of the families lexical and dense.
+    `backends` asks for these at least, and for the document store; a generation that lives on more is continued. Where
+    the live one lacks one, a new generation begins on its backends and these, which `publish` with `fill` fills.
+    Without `backends` any is continued, and a new one lives on the first of each of the families lexical and dense.
 
     `build` is a name that the caller chooses: repeating the call with it continues the generation that it began.
     `new_generation` asks for a rebuild beside the live generation even if the declaration is unchanged. `owner` gives
@@ -135,21 +135,6 @@ class BeginCollection(CollectionDeclaration):
     owner: OwnerId | None = None
 
 
-class Addition(Wire):
-    """A backend that the live generation is being added to: how many of its documents that has already.
-
-    `problem`: why filling it has ended; PUT the collection again to go on.
-    """
-
-    backend: Name
-    documents: Count
-    of: Count
-    problem: str | None = None
-
-
-Added = Annotated[tuple[Addition, ...], Field(exclude_if=lambda added: not added)]
-
-
 class CollectionBegun(Wire):
     """A generation to send documents to. If `build` is set, documents and publish must name it to reach it."""
 
@@ -158,7 +143,6 @@ class CollectionBegun(Wire):
     created: bool
     live: str | None  # the generation that searches use meanwhile
     build: str | None = None
-    adding: Added = ()
 
 
 class PublishRequest(Wire):
@@ -243,8 +227,8 @@ class CollectionState(Wire):
     """One generation in one service. `stamp` holds all that determines its answers (preset parameters, weights hash …).
 
     `build` is the `build_mark` of its build's token. `published_at` is when it was last published (Unix seconds, by the
-    clock of its service), `publication` the place of that among the publications of the collection (None: by a release
-    without places); both stay when another generation is published. `owner` is who owned the collection when the
+    clock of its service), `publication` the place of that among the publications of the collection; both stay when
+    another generation is published. `owner` is who owned the collection when the
     generation was begun; None where callers needed no key. `digest` covers the id and content of every document in any
     order; only the answer of `finish` has it. `bytes` is what one copy of the index takes on the disk, with everything
     that its engine keeps there (texts, write-ahead log); null where the engine does not say.
@@ -321,7 +305,6 @@ class CollectionView(Wire):
     building: str | None
     previous: str | None = None  # the generation that a rollback would publish
     backends: tuple[BackendState, ...]
-    adding: Added = ()
     publishing: Annotated[tuple[PublishJob, ...], Field(exclude_if=not_)] = ()
 
 

@@ -118,7 +118,7 @@ class Document(Wire):
 
 
 class DocumentWithVectors(Document):
-    """A document with its vectors by backend. They are no part of `content_hash`: a model determines them."""
+    """A document with its dense vectors by backend. They are no part of `content_hash`: a model determines them."""
 
     vectors: Annotated[dict[Name, DocumentVector], Field(max_length=32, exclude_if=not_)] = {}
 

@@ -13,9 +13,9 @@ from services.dense.encoder import DenseEncoder
 from services.dense.encoder_cached import CachedEncoder, QueryVectorCache
 from services.dense.encoder_passages import PassageEncoder
 from services.dense.settings import DenseSettings
-from services.dialects.embedded_texts import served_model
 from services.dialects.openai import models_router, openai_wording
 from services.dialects.tei_errors import tei_wording
+from services.dialects.vendor_requests import served_model
 from services.vectorservice.compose import build_vector_app
 from services.vectorservice.encoder import Encoder
 
@@ -38,8 +38,8 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
 
             encoder = HostedEncoder(settings)
         case "onnx":
+            from services.inference.glibc_memory import set_process_options
             from services.inference.open_model import Engine
-            from services.inference.process_options import set_process_options
             from services.inference.profiles import MODELS_FILE, load_encoder
             from services.inference.text_encoder import TextEncoder
 
@@ -47,7 +47,7 @@ def open_encoder(settings: DenseSettings) -> DenseEncoder:
             encoder = TextEncoder(
                 load_encoder(MODELS_FILE, settings.model),
                 settings.models / settings.model,
-                Engine(settings.device, settings.threads, library=settings.engine, arithmetic=settings.arithmetic),
+                Engine(settings.device, settings.threads),
             )
     if not settings.query_cache_mb:
         return encoder

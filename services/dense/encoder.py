@@ -1,6 +1,6 @@
 """Defines the port of the dense service: an Encoder of services/vectorservice with what the dialects need besides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.contracts.passages import Passages
+from services.vectorservice.encoder import Encoder
 from services.vectorstore.representation import Dense, DenseVector
 
 Vectors = NDArray[np.float32]  # [texts, dimension]
@@ -15,17 +16,12 @@ Vectors = NDArray[np.float32]  # [texts, dimension]
 Role = Literal["query", "passage"]
 
 
-class DenseEncoder(Protocol):
-    """An Encoder of services/vectorservice whose vectors are fp32 and compared by dot product."""
+class DenseEncoder(Encoder, Protocol):
+    """An Encoder whose vectors are fp32 and compared by dot product."""
 
     @property
     def representation(self) -> Dense:
         """The representation of its vectors, with their dimension."""
-        ...
-
-    @property
-    def stamp(self) -> Mapping[str, str]:
-        """Everything that determines its vectors: equal stamps mean equal vectors."""
         ...
 
     @property
@@ -53,10 +49,6 @@ class DenseEncoder(Protocol):
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
         """Counts the tokens of each text, prefix and special tokens included, before truncation."""
-        ...
-
-    async def close(self) -> None:
-        """Stops the threads. No other method may be called afterwards."""
         ...
 
 

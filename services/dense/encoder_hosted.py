@@ -20,8 +20,7 @@ from services.chassis.settings.trust import certificate_fault, context_for
 from services.contracts.passages import Passages
 from services.dense.encoder import Role, Vectors, normalised
 from services.dense.settings import DenseSettings
-from services.inference.passages import cut_words
-from services.inference.word_splitting import count_words
+from services.inference.passages import count_words, cut_words
 from services.vectorstore.representation import Dense, DenseVector
 
 START_MS = 30_000

@@ -12,7 +12,6 @@ from services.chassis.settings.configuration import variable
 from services.chassis.settings.service_settings import HostName, StoreKey
 from services.contracts.passages import Passages
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
-from services.vectorstore.qdrant_parameters import HNSW_EF_CONSTRUCT, HNSW_M
 
 Port = Annotated[int, Field(ge=0, le=65_535, description="Port to listen on.")]
 Model = Annotated[str, Field(description="An encoder of deploy/models/models.yaml; of an API, its model.")]
@@ -35,21 +34,6 @@ class DenseSettings(VectorServiceSettings):
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
     threads: int | None = Field(None, ge=1, description="Threads that encode; all available cores when not set.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
-    engine: Literal["onnxruntime", "openvino"] = Field(
-        "onnxruntime", description="What runs the graph; `openvino` needs the extra `openvino`."
-    )
-    arithmetic: Literal["f32", "bf16"] = Field(
-        "f32", description="Of floating-point operations; `bf16` needs the engine `openvino` and a CPU that has it."
-    )
-    hnsw_m: int = Field(
-        HNSW_M,
-        ge=4,
-        le=256,
-        description="Links a vector in the graph of a Qdrant server, twice for passages; another needs a new build.",
-    )
-    hnsw_ef_construct: int = Field(
-        HNSW_EF_CONSTRUCT, ge=4, le=4_096, description="Candidates for these links; another needs a new build."
-    )
     quantisation: Literal["int8"] | None = Field(
         None,
         description="`int8`: `qdrant` and `elasticsearch` find candidates by codes of 8 bits, and score them by the "

@@ -1,4 +1,4 @@
-"""Sets how glibc keeps and returns freed memory. Owns mallopt and malloc_trim; when to trim is left to workers.
+"""Sets what running models needs of the whole process: how glibc keeps and returns freed memory.
 
 Batches differ tenfold in size: after 64 texts of 512 tokens a process held half as much again as before. glibc returns
 memory in two ways: `malloc_trim` returns free pages inside an arena, but the end of an arena is returned only when its
@@ -6,6 +6,7 @@ own thread frees something, and only above the threshold (glibc 2.36, malloc.c: 
 """
 
 import ctypes
+import os
 import threading
 
 # Options of mallopt(3), from glibc's malloc.h. glibc refuses an mmap threshold above 32 MiB; weights are larger, but no
@@ -49,3 +50,10 @@ def trim_memory() -> None:
             c.free(c.malloc(_PROBE_BYTES))
             c.mallopt(_TRIM_THRESHOLD, _KEEP_OPTIONS[_TRIM_THRESHOLD])
     c.malloc_trim(0)
+
+
+def set_process_options() -> None:
+    """Keeps freed memory in the process, and the tokenizers library on the calling thread."""
+    keep_freed_memory()
+    # Worker threads already use all cores; the library's own pool would compete with them.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -1,45 +1,21 @@
-"""Owns the weights of queries' word pieces (IDF): reads a table, and writes one from a corpus.
+"""Reads the weights of queries' word pieces (IDF) from a table, which `workshop.idf` writes from a corpus."""
 
-`.venv/bin/python -m services.inference.idf CORPUS --model NAME --out FILE` writes one, without running the model.
-"""
-
-import argparse
-import json
-import math
-import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from services.contracts.documents import Document
-from services.files.disk_writes import end_command, write_whole
-from services.files.regular_file import open_regular, read_regular
-from services.inference.digests import file_mismatch
+from services.files.regular_file import read_regular
 from services.inference.model_tokenizer import ModelTokenizer
-from services.inference.profiles import (
-    MODELS_FILE,
-    TOKENIZER,
-    ModelError,
-    ModelProfile,
-    TokenEncoderProfile,
-    load_profile,
-)
+from services.inference.profiles import ModelError
 
-COMMAND = ".venv/bin/python -m services.inference.idf"
+COMMAND = ".venv/bin/python -m workshop.idf"
 Float32 = NDArray[np.float32]
 _TABLE = TypeAdapter(dict[str, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]])
-# Of [CLS], [SEP], [MASK] and markers. With the mean weight of the queries' word pieces nDCG@10 is lower; with 0 it is
-# within .002, but a query without word pieces would have no vector (docs/measurements/2026-11-26-idf.md).
-SPECIAL_WEIGHT = 1.0
-PASSAGES_PER_BATCH = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +24,6 @@ class IdfTable:
 
     weights: Float32
     sha256: str
-
-
-class _Line(BaseModel):
-    """What is read of a line of corpus.jsonl (BEIR)."""
-
-    title: str | None = None
-    text: str | None = None
 
 
 def read_idf(file: Path, tokenizer: ModelTokenizer) -> IdfTable:
@@ -66,7 +35,7 @@ def read_idf(file: Path, tokenizer: ModelTokenizer) -> IdfTable:
         raise ModelError(f"{file} cannot be read: {error.strerror}; `{COMMAND}` writes it.") from error
     except ValidationError as error:
         raise ModelError(
-            f"{file} is not a JSON object of a weight by word piece, as `{COMMAND}` writes: {_first_problem(error)}."
+            f"{file} is not a JSON object of a weight by word piece, as `{COMMAND}` writes: {first_problem(error)}."
         ) from error
     pieces = tokenizer.ids_by_piece()
     weights = np.zeros(max(pieces.values()) + 1, dtype=np.float32)
@@ -80,78 +49,7 @@ def read_idf(file: Path, tokenizer: ModelTokenizer) -> IdfTable:
     return IdfTable(weights, sha256(content).hexdigest())
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     """Describes the first problem of a file, as a clause with its place: `oil: Input should be a valid number`."""
     first = error.errors(include_url=False)[0]
     return ": ".join((*map(str, first["loc"]), first["msg"]))
-
-
-def idf_of(passages: Iterable[str], tokenizer: ModelTokenizer, special: Set[int]) -> dict[str, float]:
-    """Computes the weight of every token of the vocabulary: log((N + 1) / (n + 0.5)).
-
-    N counts the passages, n those that contain it, whole and not cut at a model's limit. So a word piece that never
-    occurs weighs most. Those of `special` weigh SPECIAL_WEIGHT. Raises ModelError without any passage.
-    """
-    total, found = 0, Counter[int]()
-    rest = iter(passages)
-    while batch := tuple(islice(rest, PASSAGES_PER_BATCH)):
-        total += len(batch)
-        for ids in tokenizer.ids(batch):
-            found.update(set(ids))
-    if not total:
-        raise ModelError("The corpus holds no documents.")
-    return {
-        # Rounded: the last digits of a logarithm differ between machines, and the stamp has the file's sha256.
-        piece: SPECIAL_WEIGHT if number in special else round(math.log((total + 1) / (found[number] + 0.5)), 4)
-        for piece, number in sorted(tokenizer.ids_by_piece().items(), key=lambda one: one[1])
-    }
-
-
-def passages_of(corpus: Path) -> Iterator[str]:
-    """Yields the passage of every document of a corpus.jsonl, as services encode it. Raises ModelError, OSError."""
-    with open_regular(corpus) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                read = _Line.model_validate_json(line)
-                yield Document(id="-", title=read.title or "", text=read.text or "").passage
-            except ValidationError as error:
-                raise ModelError(
-                    f"{corpus}, line {number} is not a document of BEIR, a JSON object with `title` and `text`: "
-                    f"{_first_problem(error)}."
-                ) from error
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line; returns 0 when the table is written, 1 otherwise."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Write the IDF of a corpus's word pieces.")
-    parser.add_argument("corpus", type=Path, help="a corpus.jsonl in BEIR layout")
-    parser.add_argument("--model", required=True, metavar="NAME", help="a model of models.yaml: its word pieces")
-    parser.add_argument("--out", required=True, type=Path, help="the file to write, a JSON object")
-    parser.add_argument("--directory", type=Path, default=Path(".models"), help="where models lie (default: .models)")
-    parser.add_argument("--models", type=Path, default=MODELS_FILE, help="the list of models")
-    chosen = parser.parse_args(arguments)
-    try:
-        profile = load_profile(chosen.models, chosen.model)
-        folder = chosen.directory / profile.name
-        if wrong := file_mismatch(folder / TOKENIZER, profile.files[TOKENIZER]):
-            raise ModelError(f"{folder} is not usable: {wrong}; `make models MODELS={profile.name}` puts it right.")
-        tokenizer = ModelTokenizer(folder / TOKENIZER, profile.max_tokens)
-        table = idf_of(passages_of(chosen.corpus), tokenizer, tokenizer.special_ids | _markers(profile, tokenizer))
-    except ModelError as error:
-        sys.stdout.write(f"{error}\n")
-        return 1
-    write_whole(chosen.out, json.dumps(table, ensure_ascii=False, indent=0) + "\n")
-    sys.stdout.write(f"{chosen.out}: {len(table):,} word pieces, weights up to {max(table.values())}\n")
-    return 0
-
-
-def _markers(profile: ModelProfile, tokenizer: ModelTokenizer) -> set[int]:
-    if not isinstance(profile, TokenEncoderProfile):
-        return set()
-    return {tokenizer.token_id(one) for one in (profile.query_marker, profile.passage_marker) if one}
-
-
-if __name__ == "__main__":
-    end_command("services.inference.idf", main)

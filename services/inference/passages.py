@@ -4,11 +4,29 @@ The best passage is the document's score, MaxP: Dai and Callan, "Deeper Text Und
 Neural Language Modeling" (SIGIR 2019), section 3.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from services.contracts.passages import Passages
-from services.inference.word_splitting import word_offsets
+
+_WORD = re.compile(r"\w+")
+
+
+def lowercase_words(text: str) -> Iterator[str]:
+    """Yields the words in lower case, one by one: a list of all words of 8 MB would hold the GIL for 0.4 s."""
+    return (found[0] for found in _WORD.finditer(text.lower()))
+
+
+def word_offsets(text: str) -> list[tuple[int, int]]:
+    """Returns the first character of each word, and the one behind its last."""
+    return [found.span() for found in _WORD.finditer(text)]
+
+
+def count_words(text: str) -> int:
+    """Counts the words of a text."""
+    return sum(1 for _ in _WORD.finditer(text))
+
 
 Offsets = Sequence[tuple[int, int]]  # of each token: its first character, and the one behind its last
 CHARACTERS_PER_TOKEN = 4  # of English, 4 to 5

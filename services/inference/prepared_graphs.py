@@ -1,4 +1,4 @@
-"""Chooses and verifies the graph file that a runtime opens: model.onnx, or the graph prepared from a cross-encoder's.
+"""Chooses and verifies the graph file that is opened: model.onnx, or the graph prepared from a cross-encoder's.
 
 Owns the format of prepared.json. Preparing graphs is left to deploy/models/prepare.py (`make models`).
 """
@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.files.regular_file import read_regular
 from services.inference.digests import file_mismatch, folder_mismatch
-from services.inference.graph import Runtime
 from services.inference.profiles import GRAPH, CrossEncoderProfile, FileName, ModelError, ModelProfile, Sha256
 
 RECORD = "prepared.json"
-# onnxruntime-cpu  may use operators that only ONNX Runtime has, on CPUs
-# portable         plain ONNX as it was exported: other libraries, and GPUs, recognise its patterns and fuse them
+# onnxruntime-cpu  may use operators that ONNX Runtime has on CPUs alone
+# portable         plain ONNX as it was exported: on GPUs ONNX Runtime recognises its patterns and fuses them
 Variant = Literal["onnxruntime-cpu", "portable"]
+Provider = Literal["cpu", "cuda"]
 
 
 class PreparedFile(BaseModel):
@@ -38,12 +38,12 @@ class PreparedRecord(BaseModel):
     graphs: dict[Variant, PreparedFile]
 
 
-def verified_graph(profile: ModelProfile, folder: Path, runtime: Runtime, graph: FileName = GRAPH) -> Path:
-    """Returns `graph` of `folder` as `runtime` opens it. Raises ModelError when a file is not the declared one."""
+def verified_graph(profile: ModelProfile, folder: Path, provider: Provider, graph: FileName = GRAPH) -> Path:
+    """Returns `graph` of `folder` as `provider` opens it. Raises ModelError when a file is not the declared one."""
     path = folder / graph
     wrong = folder_mismatch(profile, folder)
     if wrong is None and isinstance(profile, CrossEncoderProfile):
-        variant = variant_of(runtime)
+        variant = variant_of(provider)
         record = read_record(folder)
         prepared = record.graphs.get(variant) if record is not None else None
         if record is None or prepared is None:
@@ -60,10 +60,9 @@ def verified_graph(profile: ModelProfile, folder: Path, runtime: Runtime, graph:
     return path
 
 
-def variant_of(runtime: Runtime) -> Variant:
-    """Returns which prepared graph a runtime needs."""
-    on_cpu = runtime.library == "onnxruntime" and runtime.provider == "cpu"
-    return "onnxruntime-cpu" if on_cpu else "portable"
+def variant_of(provider: Provider) -> Variant:
+    """Returns which prepared graph a provider needs."""
+    return "onnxruntime-cpu" if provider == "cpu" else "portable"
 
 
 def read_record(folder: Path) -> PreparedRecord | None:

@@ -94,7 +94,7 @@ class _Fetched(_Value):
 
 
 class GeneratorProfile(_Fetched):
-    """Describes a model that writes text. No service runs it: `evaluator expand doc2query` does."""
+    """Describes a model that writes text. No service runs it: `workshop.doc2query` does."""
 
     kind: Literal["generator"]
 
@@ -120,10 +120,11 @@ class _Profile(_Fetched):
         """Whether a row's result is independent of the other rows of its batch."""
         return self.precision != "int8-dynamic"
 
-    def computation(self, arithmetic: str = "f32") -> str:
-        """Returns the precision, and what else decides how the graph computes, for stamps: `fp32 in bf16`."""
-        entries = (f"{entry}={value}" for entry, value in sorted(self.session_entries.items()))
-        return " ".join((self.precision, *((f"in {arithmetic}",) if arithmetic != "f32" else ()), *entries))
+    def computation(self) -> str:
+        """Returns the precision, and what else decides how the graph computes, for stamps."""
+        return " ".join(
+            (self.precision, *(f"{entry}={value}" for entry, value in sorted(self.session_entries.items())))
+        )
 
 
 class EncoderProfile(_Profile):

@@ -144,7 +144,7 @@ class SparseTextEncoder:
 def sparse_stamp(
     profile: SparseEncoderProfile, weights_sha256: str, limits: TermLimits, idf_sha256: str
 ) -> Mapping[str, str]:
-    """Returns what determines the vectors of a model; library, device and number of threads do not."""
+    """Returns what determines the vectors of a model; device and number of threads do not."""
     return {
         "model": profile.name,
         "weights_sha256": weights_sha256,

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.contracts.passages import Passages
-from services.inference.graph import Arithmetic
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.passages import cut_text
@@ -32,7 +31,7 @@ class TextEncoder:
             self._of_queries = OpenModel(profile, folder, engine, inputs="queries", graph=profile.query_graph)
         self.representation = Dense(profile.dimension)
         self.max_tokens = profile.max_tokens
-        self.stamp = stamp_of(profile, self._model.weights_sha256, engine.arithmetic)
+        self.stamp = stamp_of(profile, self._model.weights_sha256)
 
     async def encode_query(self, text: str, deadline: Deadline | None = None) -> Float32:
         """Encodes one query: fp32 [dimension]. Queries are scheduled before waiting passages.
@@ -119,18 +118,15 @@ def pool(hidden: Float32, lengths: Sequence[int], profile: EncoderProfile) -> Fl
     return vectors
 
 
-def stamp_of(profile: EncoderProfile, weights_sha256: str, arithmetic: Arithmetic = "f32") -> Mapping[str, str]:
-    """Returns what determines the vectors of a model; library, device and number of threads do not.
-
-    In f32 the libraries agree up to rounding (the last digits of a component); bf16 gives different vectors.
-    """
+def stamp_of(profile: EncoderProfile, weights_sha256: str) -> Mapping[str, str]:
+    """Returns what determines the vectors of a model; device and number of threads do not."""
     query_graph = profile.query_graph
     own_queries = {} if query_graph is None else {"query_weights_sha256": profile.files[query_graph]}
     return own_queries | {
         "model": profile.name,
         "weights_sha256": weights_sha256,
         "tokenizer_sha256": profile.files[TOKENIZER],
-        "precision": profile.computation(arithmetic),
+        "precision": profile.computation(),
         "pooling": profile.pooling,
         "normalise": str(profile.normalise).lower(),
         "query_prefix": profile.query_prefix,

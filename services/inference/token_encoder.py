@@ -47,12 +47,11 @@ class TokenEncoder:
         """Opens the model in `folder` (blocking, below a second). Raises ModelError if it is not the declared one, or
         reads fewer tokens than a limit. The limits are by default those of the profile. `storage`: what a store
         keeps of the vectors. `idf`: a table of weights of query tokens."""
-        engine = engine or Engine()
         self._query_tokens = query_tokens or profile.query_tokens
         self._passage_tokens = passage_tokens or profile.max_tokens
         if (longest := max(self._query_tokens, self._passage_tokens)) > profile.max_tokens:
             raise ModelError(f"{profile.name} reads {profile.max_tokens} tokens of a text, not {longest}.")
-        self._model = OpenModel(profile, folder, engine, inputs="documents")
+        self._model = OpenModel(profile, folder, engine or Engine(), inputs="documents")
         tokenizer = self._model.tokenizer
         self._query_marker, self._passage_marker = (
             [tokenizer.token_id(marker)] if marker else [] for marker in (profile.query_marker, profile.passage_marker)
@@ -72,7 +71,7 @@ class TokenEncoder:
             "model": profile.name,
             "weights_sha256": self._model.weights_sha256,
             "tokenizer_sha256": profile.files[TOKENIZER],
-            "precision": profile.computation(engine.arithmetic),
+            "precision": profile.computation(),
             "query_marker": profile.query_marker,
             "passage_marker": profile.passage_marker,
             "query_tokens": str(self._query_tokens),

@@ -1,12 +1,10 @@
 """Owns the file of API keys: reads it, and changes it so that readers see the old or the new one whole."""
 
 import fcntl
-import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -45,7 +43,6 @@ def read_keys(file: Path) -> tuple[Key, ...]:
         raise KeyFileError(f"{file}: {error.strerror}.") from error
     try:
         keys = _Content.model_validate_json(content).keys
-        json.loads(content, object_pairs_hook=partial(_refuse_repeated, file))
     except ValidationError as error:
         first = error.errors(include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
@@ -53,13 +50,6 @@ def read_keys(file: Path) -> tuple[Key, ...]:
     if len({key.id for key in keys}) < len(keys):
         raise KeyFileError(f"{file} has two keys with one id; remove one of them.")
     return keys
-
-
-def _refuse_repeated(file: Path, pairs: Sequence[tuple[str, object]]) -> None:
-    """Raises KeyFileError for a name that an object has twice: parsers take the last one, and readers see the first."""
-    for name, _ in pairs:
-        if sum(one == name for one, _ in pairs) > 1:
-            raise KeyFileError(f"{file} has `{name}` twice in one object; remove one of them.")
 
 
 def change_keys(file: Path, change: Callable[[tuple[Key, ...]], tuple[Key, ...]]) -> None:

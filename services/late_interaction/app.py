@@ -21,8 +21,8 @@ def open_encoder(settings: LateInteractionSettings, models_file: Path = MODELS_F
 
             return HashingTokenEncoder(settings.storage)
         case "onnx":
+            from services.inference.glibc_memory import set_process_options
             from services.inference.open_model import Engine
-            from services.inference.process_options import set_process_options
             from services.inference.profiles import load_token_encoder
             from services.inference.token_encoder import TokenEncoder
 

@@ -38,5 +38,5 @@ class LateInteractionSettings(VectorServiceSettings):
         256, ge=3, description="Tokens of a passage that are encoded, at most; a vector is stored for each."
     )
     idf: Path | None = Field(
-        None, description="IDF of query tokens, a table of services/inference/idf.py; another needs a new build."
+        None, description="IDF of query tokens, a table of workshop/idf.py; another needs a new build."
     )

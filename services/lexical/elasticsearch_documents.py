@@ -1,26 +1,114 @@
-"""Writes and deletes documents of an index, and lists their ids. `elasticsearch_reading` reads documents."""
+"""Writes, deletes, lists and reads documents of an index, in parts of bounded size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from elasticsearch import AsyncElasticsearch
+from pydantic import Field
 
-from services.chassis.errors import BadInput, Overloaded, UpstreamFailed
+from services.chassis.errors import AnswerTooLarge, BadInput, Overloaded, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.documents import DeleteReport, Document, IdPage, IdPageRequest, IndexReport, ItemError
-from services.contracts.retrieval import BrowseRequest
-from services.lexical.document_collector import wire_bytes
-from services.lexical.elasticsearch_answers import IdsAnswer
-from services.lexical.elasticsearch_query import copy_preference
-from services.lexical.expanded_text import expect_declared, generated_queries, word_frequencies
-from services.storage.elasticsearch.answers import BulkItem, FetchedAnswer, HashOnly
+from services.contracts.documents import (
+    DeleteReport,
+    Document,
+    FetchedDocuments,
+    IdPage,
+    IdPageRequest,
+    IndexReport,
+    ItemError,
+    MetadataValue,
+)
+from services.contracts.expansions import Expansions
+from services.contracts.retrieval import BrowseRequest, RetrievalRequest
+from services.contracts.scored import Ranking, paired
+from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits, wire_bytes
+from services.lexical.elasticsearch_mapping import copy_preference
+from services.lexical.presets import expect_declared, generated_queries, word_frequencies
+from services.storage.elasticsearch.answers import (
+    BulkItem,
+    ElasticsearchAnswer,
+    FetchedAnswer,
+    HashOnly,
+    SearchedAnswer,
+    at_path,
+)
 from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk, version_parameters
-from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
-from services.storage.elasticsearch.digests import digest_parts
-from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
-from services.storage.elasticsearch.indices import Json
-from services.storage.elasticsearch.searching import search_all
+from services.storage.elasticsearch.client import ElasticsearchClient, ElasticsearchClients
+from services.storage.elasticsearch.indices import Json, digest_parts
+from services.storage.elasticsearch.searching import ORDER, fetch_documents, search_all
 from services.storage.fields import fields_of
 from services.storage.write_order import overtaken
+
+
+class Source(ElasticsearchAnswer):
+    """The requested parts of a stored document."""
+
+    title: str = ""
+    text: str = ""
+    metadata: dict[str, MetadataValue] = {}
+    expansions: Expansions | None = None
+
+
+class SourceHit(ElasticsearchAnswer):
+    """A hit, and the requested parts of its document; without any where it has none of them."""
+
+    sort: tuple[float, str]
+    source: Source = Field(Source(), alias="_source")
+
+
+class SourcesAnswer(SearchedAnswer):
+    """The hits of a search, with documents."""
+
+    hits: Annotated[tuple[SourceHit, ...], at_path("hits", "hits")] = ()
+
+
+class SizeOnly(ElasticsearchAnswer):
+    """The bytes of a stored document in an answer."""
+
+    size: int
+
+
+class IdHit(ElasticsearchAnswer):
+    """A document's id, as the last part of the sort."""
+
+    sort: tuple[float | str | None, ...]
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return str(self.sort[-1])
+
+
+class IdsAnswer(SearchedAnswer):
+    """The answer to a search for ids, sorted."""
+
+    hits: Annotated[tuple[IdHit, ...], at_path("hits", "hits")] = ()
+
+
+class LargestAnswer(ElasticsearchAnswer):
+    """The answer to a search for the largest size; None without any value."""
+
+    value: Annotated[float | None, at_path("aggregations", "largest", "value")] = None
+
+
+class Bucket(ElasticsearchAnswer):
+    """How many documents have a value (the key), or meet a query."""
+
+    key: str = ""
+    doc_count: int
+
+
+class Buckets(ElasticsearchAnswer):
+    """The counts of one aggregation. Absent when there is none, because of the filter_path."""
+
+    buckets: tuple[Bucket, ...] = ()
+
+
+class CountsAnswer(SearchedAnswer):
+    """The answer to a search for counts, aggregations by name; `total` where it was tracked."""
+
+    total: Annotated[int | None, at_path("hits", "total", "value")] = None
+    aggregations: dict[str, Buckets] = {}
+
 
 # Before the last id of a page, so that no other text is taken for its `following`.
 _FOLLOWING = "id:"
@@ -97,7 +185,7 @@ async def delete_documents(
 
 
 async def page_of_ids(
-    client: AsyncElasticsearch, index: str, generation: str, asked: IdPageRequest, query: Json
+    client: ElasticsearchClient, index: str, generation: str, asked: IdPageRequest, query: Json
 ) -> IdPage:
     """Returns a page of the ids of all documents of a query that are visible to searches, in ascending order."""
     after = {} if asked.after is None else {"search_after": [_id_before(asked.after)]}
@@ -106,7 +194,7 @@ async def page_of_ids(
 
 
 async def first_ids(
-    client: AsyncElasticsearch, index: str, generation: str, asked: BrowseRequest, query: Json
+    client: ElasticsearchClient, index: str, generation: str, asked: BrowseRequest, query: Json
 ) -> tuple[str, ...]:
     """Returns the ids of the first documents of a query that are visible to searches, in the order asked for."""
     sort: list[Json] = [_BY_ID]
@@ -115,12 +203,12 @@ async def first_ids(
     return await _sorted_ids(client, index, generation, {"query": query, "size": asked.top, "sort": sort})
 
 
-async def _sorted_ids(client: AsyncElasticsearch, index: str, generation: str, asked: Json) -> tuple[str, ...]:
+async def _sorted_ids(client: ElasticsearchClient, index: str, generation: str, asked: Json) -> tuple[str, ...]:
     """Returns the ids of a search whose last sort is the id."""
     body = {**asked, "_source": False, "stored_fields": "_none_", "track_total_hits": False}
     params = {"preference": copy_preference("")}
     found = await search_all(client, index, generation, body, "hits.hits.sort", params, IdsAnswer)
-    return tuple(hit.id for hit in found.hits.hits)
+    return tuple(hit.id for hit in found.hits)
 
 
 def _id_before(after: str) -> str:
@@ -129,12 +217,9 @@ def _id_before(after: str) -> str:
     return after.removeprefix(_FOLLOWING)
 
 
-async def _held(client: AsyncElasticsearch, index: str, ids: list[str]) -> dict[str, tuple[str, int]]:
+async def _held(client: ElasticsearchClient, index: str, ids: list[str]) -> dict[str, tuple[str, int]]:
     """Returns the content hash of each stored document, and the version of its last write."""
-    with elasticsearch_errors():
-        answer = await within_deadline(client).mget(index=index, ids=ids, source_includes=["hash"])
-        fetched = FetchedAnswer[HashOnly].model_validate(answer.body).docs
-    raise_failed([one.error for one in fetched])
+    fetched = await fetch_documents(client, index, ids, ["hash"], FetchedAnswer[HashOnly].model_validate_json)
     return {one.id: (one.source.hash, one.version) for one in fetched if one.source is not None}
 
 
@@ -147,7 +232,7 @@ def _overtaken_ids(operations: Sequence[Operation], results: Sequence[BulkItem])
     ]
 
 
-async def _latest_version(client: AsyncElasticsearch, index: str, ids: list[str]) -> int | None:
+async def _latest_version(client: ElasticsearchClient, index: str, ids: list[str]) -> int | None:
     """Returns the highest version among these documents; None if none exists."""
     held = await _held(client, index, ids) if ids else {}
     return max((version for _, version in held.values()), default=None)
@@ -174,3 +259,72 @@ def _index_operation(document: Document, declaration: CollectionDeclaration, ver
     return Operation(
         document.id, ({"index": {"_id": document.id, "require_alias": True, **version_parameters(version)}}, source)
     )
+
+
+PART_BYTES = 8_000_000
+
+
+async def largest_document(client: ElasticsearchClient, index: str) -> int | None:
+    """Reads the size of the largest document visible to searches; None without documents."""
+    body = {"size": 0, "aggs": {"largest": {"max": {"field": "size"}}}, "track_total_hits": False}
+    params = {"allow_partial_search_results": "false", "filter_path": "aggregations.largest.value"}
+    answer = await client.answer(LargestAnswer.model_validate_json, "POST", f"/{index}/_search", body, params)
+    value = answer.value
+    return None if value is None else int(value)
+
+
+async def get_documents(
+    client: ElasticsearchClient, index: str, ids: Sequence[str], reading: ReadOptions, largest: int | None
+) -> FetchedDocuments:
+    """Reads documents by realtime get, also unrefreshed ones. `largest` bounds the size of each document, if known."""
+    collector = DocumentCollector(ids, reading)
+    if largest is not None and largest * len(collector.ids) <= PART_BYTES:
+        sizes = dict.fromkeys(collector.ids, largest)
+    else:
+        sizes = await _sizes(client, index, collector.ids)
+    left = list(sizes)
+    while left:
+        count = _part_length([sizes[one] for one in left])
+        part, left = left[:count], left[count:]
+        fetched = await fetch_documents(client, index, part, reading.include, FetchedAnswer[Source].model_validate_json)
+        for one in fetched:
+            if one.source is not None:
+                collector.add(Document(id=one.id, **dict(one.source)))
+    return collector.answer()
+
+
+async def ranked_documents(
+    client: ElasticsearchClient,
+    index: str,
+    generation: str,
+    query: Json,
+    asked: RetrievalRequest,
+    params: Mapping[str, str],
+) -> tuple[Ranking, tuple[Document, ...]]:
+    """Returns the hits of a query and their documents, read in one request. Raises as `search_all`."""
+    body = {"query": query, "size": asked.top, "sort": ORDER, "_source": asked.include, "track_total_hits": False}
+    parts = "hits.hits.sort,hits.hits._source"
+    found = (await search_all(client, index, generation, body, parts, params, SourcesAnswer)).hits
+    hits = paired((hit.sort[1], hit.sort[0]) for hit in found)
+    collector = DocumentCollector((hit.sort[1] for hit in found), beside_hits(asked.include))
+    try:
+        for hit in found:
+            collector.add(Document(id=hit.sort[1], **dict(hit.source)))
+    except AnswerTooLarge:
+        return hits, ()
+    return hits, collector.answer().documents
+
+
+def _part_length(sizes: Sequence[int]) -> int:
+    """Returns how many documents make the next part, at least one."""
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if total > PART_BYTES and count:
+            return count
+    return len(sizes)
+
+
+async def _sizes(client: ElasticsearchClient, index: str, ids: Sequence[str]) -> dict[str, int]:
+    fetched = await fetch_documents(client, index, ids, ["size"], FetchedAnswer[SizeOnly].model_validate_json)
+    return {one.id: one.source.size for one in fetched if one.source is not None}

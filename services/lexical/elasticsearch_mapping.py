@@ -1,24 +1,25 @@
-"""Builds the index of a generation in Elasticsearch: a sub-field for each preset, with its own similarity. Pure.
+"""Builds the index of a generation in Elasticsearch, and queries of it. Pure.
 
-The analyzers of languages other than English give the terms of `analysis`.
+Each preset is a sub-field with its own similarity. The analyzers of languages other than English give the terms of
+`analysis`.
 """
 
 import functools
 import hashlib
 import json
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from services.contracts.base import Language
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
-from services.lexical.languages import LANGUAGES
-from services.lexical.presets import declared_presets, fields_of
-from services.lexical.stamp import stamp_of
+from services.lexical.analysis import LANGUAGES
+from services.lexical.presets import boost_of, declared_presets, preset_fields, stamp_of
 from services.storage.elasticsearch.bulk import VERSIONS_KEPT
-from services.storage.elasticsearch.digests import DIGEST, digest_types
-from services.storage.elasticsearch.indices import GenerationMeta, Json
-from services.storage.elasticsearch.searching import field_types
+from services.storage.elasticsearch.indices import DIGEST, GenerationMeta, Json, digest_types
+from services.storage.elasticsearch.searching import field_clause, field_types
+from services.storage.fields import Requirement
 
 # Of english, part of the stamp: changing the number requires a new index.
 ENGLISH = "elasticsearch-english-1"
@@ -40,15 +41,11 @@ class IndexMeta(GenerationMeta):
     """The `_meta` in the mapping of an index of this service."""
 
     # This release cannot read another layout: it ignores such an index like a foreign one.
-    # 1 and none: documents without the parts of their digest, of earlier releases.
-    layout: Literal[1, 2] = 1
+    layout: Literal[2]
 
 
 def stamp_of_new(declaration: CollectionDeclaration, shards: int) -> dict[str, str]:
-    """Returns the stamp of a new index.
-
-    It names more than one shard: an earlier release would score each by its own term statistics, and so refuses it.
-    """
+    """Returns the stamp of a new index. It names more than one shard."""
     return {**stamp_of(declaration, analysis_version), **({} if shards == 1 else {_SHARDS: str(shards)})}
 
 
@@ -63,7 +60,7 @@ def stamp_beside(there: Mapping[str, str], declaration: CollectionDeclaration) -
 
 
 def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
-    """Returns `settings` and `mappings` of a new index, of layout 2, which is not refreshed until it is published."""
+    """Returns `settings` and `mappings` of a new index, which is not refreshed until it is published."""
     presets = declared_presets(meta.declaration)
     expanded: list[str] = sorted(meta.declaration.expansions)
     return {
@@ -106,7 +103,7 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
 
 def scored_fields(preset: LexicalPreset) -> list[str]:
     """Returns the sub-fields that a preset scores."""
-    return [f"{field}.{preset.name}" for field in fields_of(preset)]
+    return [f"{field}.{preset.name}" for field in preset_fields(preset)]
 
 
 def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
@@ -119,7 +116,7 @@ def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
             "index_options": "freqs",  # phrase queries are not supported
         }
         for one in presets
-        if field in fields_of(one)
+        if field in preset_fields(one)
     }
     # Anserini's flat collections call title and text together `contents`. copy_to leaves the source unchanged.
     copied = {"copy_to": ["contents"]} if field in ("title", "text") else {}
@@ -167,3 +164,55 @@ def _filters(language: Language) -> dict[str, Json]:
     filters[f"ours_{language}_stop"] = {"type": "stop", "stopwords": sorted(rules.stop_words)}
     filters[f"ours_{language}_stem"] = {"type": "snowball", "language": language.capitalize()}
     return filters
+
+
+def search_query(
+    preset: LexicalPreset, text: str, requirements: Sequence[Requirement], exclude_ids: Sequence[str]
+) -> Json:
+    """Returns the BM25 query over the preset's fields. Filters do not change scores."""
+    scoring = _scoring(preset, text)
+    if not requirements and not exclude_ids:
+        return scoring
+    return _bool([scoring], requirements, exclude_ids)
+
+
+def filter_query(requirements: Sequence[Requirement], exclude_ids: Sequence[str] = ()) -> Json:
+    """Returns the query for all documents that meet the requirements, without those of these ids."""
+    return _bool([], requirements, exclude_ids)
+
+
+def _bool(scoring: Sequence[Json], requirements: Sequence[Requirement], exclude_ids: Sequence[str]) -> Json:
+    return {
+        "bool": {
+            "must": list(scoring),
+            "filter": [field_clause(requirement) for requirement in requirements],
+            "must_not": [{"ids": {"values": list(exclude_ids)}}] if exclude_ids else [],
+        }
+    }
+
+
+def copy_preference(text: str) -> str:
+    """Returns the `preference` of a query, by which Elasticsearch chooses a copy of each shard.
+
+    Copies differ in merged segments and so in term statistics: a query that is repeated gets the same copy, and
+    different queries are spread over all.
+    """
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def _scoring(preset: LexicalPreset, text: str) -> Json:
+    match preset.match:
+        case "flat" | "doc2query" | "deepct":
+            return {"match": {scored_fields(preset)[0]: {"query": text}}}
+        case "best_fields":
+            return _multi_match(preset, text, preset.tie_breaker)
+        case "most_fields":
+            return _multi_match(preset, text, 1.0)
+
+
+def _multi_match(preset: LexicalPreset, text: str, tie_breaker: float) -> Json:
+    boosted = [
+        f"{scored}^{boost_of(preset, field)}"
+        for field, scored in zip(preset_fields(preset), scored_fields(preset), strict=True)
+    ]
+    return {"multi_match": {"query": text, "type": preset.match, "fields": boosted, "tie_breaker": tie_breaker}}

@@ -21,18 +21,23 @@ from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking, Scored
 from services.lexical.analysis import known_version, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions, beside_hits
-from services.lexical.edge_documents import SCHEMA, EdgeDocuments, Place, page_of_ids, page_to_sort
-from services.lexical.edge_query import bm25_request, term_fields
+from services.lexical.edge_documents import (
+    SCHEMA,
+    EdgeDocuments,
+    Place,
+    bm25_request,
+    page_of_ids,
+    page_to_sort,
+    term_fields,
+)
 from services.lexical.facets import CheckedFacet, checked_facets
-from services.lexical.presets import chosen_preset
-from services.lexical.stamp import stamp_of
-from services.storage.builds import refuse_other_build
+from services.lexical.presets import chosen_preset, stamp_of
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
 from services.storage.edge_fields import condition, edge_filter
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import EdgeGeneration
 from services.storage.fields import expect_sortable, requirements_of
-from services.storage.stamps import refuse_other_stamp
+from services.storage.generation_checks import refuse_other_build, refuse_other_stamp
 from services.storage.ties import settle_ties
 
 # Documents in one turn of the thread, for which other reads and writes wait: 32 of SciFact take 15 ms.
@@ -66,7 +71,6 @@ class EdgeEngine:
         there = await self._held.begin(wanted)
         refuse_other_stamp(generation, there.stamp, stamp)
         refuse_other_build(generation, there.build, build)
-        await self._held.held(generation).add_backends(declaration)
         return await self.state(generation)
 
     async def states(self) -> tuple[CollectionState, ...]:

@@ -19,35 +19,43 @@ from services.contracts.matches import CountRequest, FacetCounts, Matches
 from services.contracts.retrieval import BrowseRequest, RetrievalRequest
 from services.contracts.scored import Ranking
 from services.lexical.document_collector import WHOLE, ReadOptions
-from services.lexical.elasticsearch_answers import Buckets, CountsAnswer
-from services.lexical.elasticsearch_documents import delete_documents, first_ids, index_documents, page_of_ids
+from services.lexical.elasticsearch_documents import (
+    Buckets,
+    CountsAnswer,
+    delete_documents,
+    first_ids,
+    get_documents,
+    index_documents,
+    largest_document,
+    page_of_ids,
+    ranked_documents,
+)
 from services.lexical.elasticsearch_mapping import (
     ONE_SHARD,
     IndexMeta,
     ShardCounts,
+    copy_preference,
+    filter_query,
     has_several_shards,
     index_body,
+    search_query,
     stamp_beside,
     stamp_of_new,
 )
-from services.lexical.elasticsearch_query import copy_preference, filter_query, search_query
-from services.lexical.elasticsearch_reading import get_documents, largest_document, ranked_documents
 from services.lexical.facets import CheckedFacet, checked_facets
 from services.lexical.presets import chosen_preset
-from services.storage.builds import refuse_other_build
+from services.storage.elasticsearch.answers import IndexSize
 from services.storage.elasticsearch.client import ElasticsearchClients
 from services.storage.elasticsearch.indices import (
     NO_SIZE,
     REMEMBERED_S,
     GenerationIndices,
     HeldGeneration,
-    IndexSize,
     Json,
 )
 from services.storage.elasticsearch.searching import field_clause, ranked, search_all
 from services.storage.fields import expect_sortable, requirements_of
-from services.storage.quotas import DEFAULT_MOST_GENERATIONS
-from services.storage.stamps import refuse_other_stamp
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_other_build, refuse_other_stamp
 
 Held = HeldGeneration[IndexMeta]
 # Scores every shard by the term statistics of the whole index. Elasticsearch skips the step where there is one.
@@ -90,7 +98,7 @@ class ElasticsearchEngine:
         held = await self._indices.create(generation, index_body(wanted, self._counts))
         refuse_other_stamp(generation, held.meta.stamp, stamp_beside(held.meta.stamp, declaration))
         refuse_other_build(generation, held.meta.build, build)
-        return await self._state(await self._indices.add_backends(held, declaration))
+        return await self._state(held)
 
     async def states(self) -> tuple[CollectionState, ...]:
         """Reads all states in three requests."""
@@ -122,7 +130,7 @@ class ElasticsearchEngine:
         with self._indices.forget_if_gone(generation):
             return await index_documents(
                 self._clients,
-                held.writing,
+                self._indices.writing(generation),
                 documents,
                 held.declaration,
                 version=version,
@@ -134,7 +142,9 @@ class ElasticsearchEngine:
         held = await self._usable(generation)
         with self._indices.forget_if_gone(generation):
             refresh = self._indices.refresh_of_writes(held)
-            return await delete_documents(self._clients, held.writing, ids, version=version, refresh=refresh)
+            return await delete_documents(
+                self._clients, self._indices.writing(generation), ids, version=version, refresh=refresh
+            )
 
     async def get(self, generation: str, ids: Sequence[str], reading: ReadOptions = WHOLE) -> FetchedDocuments:
         """Reads by realtime get, in parts of bounded size."""
@@ -161,9 +171,9 @@ class ElasticsearchEngine:
 
     async def digest(self, generation: str) -> str:
         """Computes the digest of the documents visible to searches."""
-        held = await self._usable(generation)
+        await self._usable(generation)
         with self._indices.forget_if_gone(generation):
-            return await self._indices.digest(generation, summed=held.meta.layout != 1)
+            return await self._indices.digest(generation)
 
     async def publish(self, generation: str, publication: int | None = None) -> CollectionState:
         """Records time and number, then moves the alias atomically."""
@@ -221,7 +231,7 @@ class ElasticsearchEngine:
             index = self._indices.index(generation)
             found = await search_all(self._reading, index, generation, body, _COUNTS, params, CountsAnswer)
         counts = {one.asked.field: _counts(one, found.aggregations.get(one.asked.field, Buckets())) for one in facets}
-        return Matches(total=found.hits.total.value if found.hits is not None else None, facets=counts or None)
+        return Matches(total=found.total, facets=counts or None)
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -1,9 +1,12 @@
-"""Owns the built-in presets, and chooses the preset of a search. Pure."""
+"""Owns the built-in presets, the preset of a search, what presets score of a document, and the stamp. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from services.chassis.errors import BadInput
+from services.contracts.base import Language
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
+from services.contracts.documents import Document
+from services.contracts.expansions import ExpansionMethod
 
 BUILT_IN: Mapping[str, LexicalPreset] = {
     preset.name: preset
@@ -32,7 +35,7 @@ def declared_presets(declaration: CollectionDeclaration) -> tuple[LexicalPreset,
     return presets
 
 
-def fields_of(preset: LexicalPreset) -> tuple[str, ...]:
+def preset_fields(preset: LexicalPreset) -> tuple[str, ...]:
     """Returns the fields of a document that a preset scores."""
     match preset.match:
         case "flat":
@@ -59,3 +62,62 @@ def chosen_preset(declaration: CollectionDeclaration, name: str | None) -> Lexic
             return preset
     known = ", ".join(preset.name for preset in presets)
     raise BadInput(f"preset: {name} is not declared for this collection; declared are: {known}.")
+
+
+def stamp_of(declaration: CollectionDeclaration, version: Callable[[Language], str]) -> dict[str, str]:
+    """Returns analyses, presets (in order: the first is the default) with their parameters, metadata, and models.
+
+    `version` returns that of a language's analysis.
+    """
+    presets = declared_presets(declaration)
+    return {
+        "analysis": ",".join(map(version, sorted({preset.language for preset in presets}))),
+        "presets": ",".join(preset.name for preset in presets),
+        **{f"preset.{preset.name}": _parameters(preset) for preset in presets},
+        **{f"metadata.{field}": kind for field, kind in sorted(declaration.metadata.items())},
+        **{f"expansions.{method}": model for method, model in sorted(declaration.expansions.items())},
+    }
+
+
+def _parameters(preset: LexicalPreset) -> str:
+    """Returns all that a preset sets; but no language where that is `english`, nor boosts of 1."""
+    return " ".join(
+        (
+            f"{preset.match} k1={preset.k1} b={preset.b} tie_breaker={preset.tie_breaker}",
+            *(f"{field}^{factor}" for field, factor in sorted(preset.boosts) if factor != 1.0),
+            *(() if preset.language == "english" else (f"language={preset.language}",)),
+        )
+    )
+
+
+def expect_declared(document: Document, declared: Mapping[ExpansionMethod, str]) -> None:
+    """Raises BadInput if the document's expansions are not those of the declared models, each of them."""
+    held = {} if document.expansions is None else document.expansions.models
+    for method in sorted({*declared, *held}):
+        there, wanted = held.get(method), declared.get(method)
+        if wanted is None:
+            raise BadInput(
+                f"expansions.{method}: the collection declares none. Begin a new generation that declares {there} "
+                "under `expansions`, or leave it out."
+            )
+        if there is None:
+            raise BadInput(
+                f"expansions.{method}: missing. Every document of this collection has it, by {wanted}: send it along."
+            )
+        if there != wanted:
+            raise BadInput(
+                f"expansions.{method}: made by {there}, and the collection declares {wanted}. Expand the document by "
+                f"the declared model, or begin a new generation that declares {there}."
+            )
+
+
+def generated_queries(document: Document) -> str:
+    """Returns the generated queries, a line each; empty without any."""
+    held = document.expansions
+    return "" if held is None or held.doc2query is None else "\n".join(held.doc2query.queries)
+
+
+def word_frequencies(document: Document) -> list[tuple[str, int]]:
+    """Returns the words before analysis with their frequencies; empty without any."""
+    held = document.expansions
+    return [] if held is None or held.deepct is None else list(held.deepct.frequencies())

@@ -47,24 +47,16 @@ def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> 
 
             scorer, stamp = OverlapScorer(), ""
         case "onnx":
+            from services.inference.glibc_memory import set_process_options
             from services.inference.open_model import Engine
             from services.inference.pair_scorer import PairScorer
-            from services.inference.process_options import set_process_options
 
             set_process_options()
             profile = load_cross_encoder(models_file, settings.model)
-            engine = Engine(
-                settings.device,
-                settings.threads,
-                settings.max_batch_tokens,
-                settings.max_waiting_batches,
-                settings.engine,
-                settings.arithmetic,
-            )
+            engine = Engine(settings.device, settings.threads, settings.max_batch_tokens, settings.max_waiting_batches)
             folder = settings.models / settings.model
             scorer = PairScorer(profile, folder, engine, passage_bytes=settings.passage_cache_mb * MB)
-            made = (profile.computation(settings.arithmetic), settings.engine)
-            stamp = f"{made} {profile.files[TOKENIZER]} {profile.max_tokens}"
+            stamp = f"{profile.computation()} {profile.files[TOKENIZER]} {profile.max_tokens}"
     if not settings.score_cache_mb:
         return scorer
     return CachedScorer(scorer, ScoreCache(f"{scorer.model} {stamp}", settings.score_cache_mb * MB))

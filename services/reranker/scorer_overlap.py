@@ -7,8 +7,7 @@ from itertools import islice, repeat
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.inference.partial_scores import PartialScores
-from services.inference.passages import MOST_PASSAGES, Split, cut_tokens
-from services.inference.word_splitting import count_words, lowercase_words
+from services.inference.passages import MOST_PASSAGES, Split, count_words, cut_tokens, lowercase_words
 
 
 class OverlapScorer:

@@ -10,7 +10,7 @@ from services.chassis.settings.service_settings import KeyedSettings
 
 
 class RerankerSettings(KeyedSettings):
-    """The settings: model, engine, batching and caches."""
+    """The settings: model, batching and caches."""
 
     model_config = SettingsConfigDict(env_prefix="RERANKER_", frozen=True, extra="ignore")
 
@@ -22,12 +22,6 @@ class RerankerSettings(KeyedSettings):
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
     threads: int | None = Field(None, ge=1, description="Workers of one thread each; all cores when not set.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
-    engine: Literal["onnxruntime", "openvino"] = Field(
-        "onnxruntime", description="What runs the graph; `openvino` needs the extra `openvino`."
-    )
-    arithmetic: Literal["f32", "bf16"] = Field(
-        "f32", description="Of floating-point operations; `bf16` needs the engine `openvino` and a CPU that has it."
-    )
     max_batch_tokens: int = Field(512, ge=8, description="Padded tokens in one call of the model, at most.")
     max_waiting_batches: int = Field(
         256, ge=1, description="A client's micro-batches that may wait before those of a request; with more, 429."

@@ -24,8 +24,8 @@ def open_encoder(settings: SparseSettings) -> SparseEncoder:
 
             return HashingTermEncoder()
         case "onnx":
+            from services.inference.glibc_memory import set_process_options
             from services.inference.open_model import Engine
-            from services.inference.process_options import set_process_options
             from services.inference.profiles import MODELS_FILE, load_sparse_encoder
             from services.inference.sparse_encoder import SparseTextEncoder, TermLimits
 

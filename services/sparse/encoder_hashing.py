@@ -12,7 +12,7 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.contracts.explanation import Match
 from services.inference.explained_matches import matches_of_all
-from services.inference.word_splitting import count_words, lowercase_words
+from services.inference.passages import count_words, lowercase_words
 from services.vectorstore.representation import Sparse, SparseVector, Vector
 
 

@@ -36,7 +36,7 @@ class SparseSettings(VectorServiceSettings):
     )
     idf: Path | None = Field(
         None,
-        description="IDF of query terms for an inference-free model, a table of services/inference/idf.py; another "
+        description="IDF of query terms for an inference-free model, a table of workshop/idf.py; another "
         "needs a new build.",
     )
     threads: int | None = Field(None, ge=1, description="Threads that encode; all available cores when not set.")

@@ -23,10 +23,18 @@ from services.contracts.health import Check
 from services.storage import edge_subprocess
 from services.storage.edge_disk_space import DiskSpace
 from services.storage.edge_errors import edge_errors
-from services.storage.edge_files import PUBLISHED, GenerationRecord, lock_directory, read_pointers, write_pointers
-from services.storage.edge_folders import move_aside, own_folders, remove
+from services.storage.edge_files import (
+    PUBLISHED,
+    GenerationRecord,
+    lock_directory,
+    move_aside,
+    own_folders,
+    read_pointers,
+    remove,
+    write_pointers,
+)
 from services.storage.edge_generation import OWNERS, EdgeGeneration, ShardSchema, read_record
-from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.write_order import next_publication
 
 ENGINE = f"qdrant-edge {importlib.metadata.version('qdrant-edge-py')}"

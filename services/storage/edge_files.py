@@ -1,19 +1,27 @@
-"""Owns the files of an Edge directory: a record for each generation and published.json, replaced atomically; a lock."""
+"""Owns the files and folders of an Edge directory: records, published.json, folders of generations, and a lock.
+
+Files are replaced atomically. A folder is ours if it has a record, or a marker while it is created; no other folder is
+opened, renamed or removed.
+"""
 
 import fcntl
 import json
+import logging
 import os
+import re
+import shutil
+import uuid
 from collections.abc import Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from services.chassis.errors import Unavailable
+from services.chassis.errors import Conflict, Unavailable
 from services.contracts.base import Name
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.generations import Generation, is_generation, name_of
+from services.contracts.generations import Generation, is_generation
 from services.files.regular_file import open_lock, read_regular
 
 # Incremented when the layout of the folder or of the payload changes; other layouts are not opened.
@@ -21,14 +29,12 @@ LAYOUT = 1
 RECORD = "collection.json"
 PUBLISHED = "published.json"
 _POINTERS = TypeAdapter(dict[Name, Generation])
-_OBJECT = TypeAdapter(dict[str, object])
 
 
 class GenerationRecord(BaseModel):
     """A generation's collection.json. `shard` names the current folder beside it. `finished`: fully indexed and
-    unchanged since, with this many `documents` (None: not counted). Defaults are for records written before the fields
-    existed. `representation` describes the vectors where `dimension` alone does not, and is left out otherwise, so
-    that an earlier release opens the record. Fields of later releases are ignored, and written back."""
+    unchanged since, with this many `documents` (None: not counted). `representation` describes the vectors where
+    `dimension` alone does not, and is left out otherwise. Fields of later releases are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,27 +51,15 @@ class GenerationRecord(BaseModel):
     owner: str | None = Field(None, exclude_if=lambda kept: kept is None)  # left out as `representation` is
     published_at: float | None = None  # Unix seconds
     publication: int | None = Field(None, exclude_if=lambda kept: kept is None)
-    _on_disk: dict[str, object] = PrivateAttr({})  # as it was read
 
     @classmethod
     def from_disk(cls, content: bytes) -> Self:
         """Parses a record of this layout, also one that a later release wrote. Raises ValidationError, a ValueError."""
-        record = cls.model_validate_json(content, extra="ignore")
-        record._on_disk = _OBJECT.validate_json(content)
-        return record
+        return cls.model_validate_json(content, extra="ignore")
 
     def to_disk(self) -> str:
-        """Returns the text of the record, with the fields that it was read with and that this release does not know."""
-        return json.dumps(_with_unknown(self._on_disk, self.model_dump(mode="json")), indent=1, ensure_ascii=False)
-
-
-def _with_unknown(read: object, known: object) -> object:
-    """Adds, at every depth, the keys that only `read` has."""
-    if isinstance(read, dict) and isinstance(known, dict):
-        return {**read, **{key: _with_unknown(read.get(key), value) for key, value in known.items()}}
-    if isinstance(read, list) and isinstance(known, list) and len(read) == len(known):
-        return [_with_unknown(before, now) for before, now in zip(read, known, strict=True)]
-    return known
+        """Returns the text of the record."""
+        return self.model_dump_json(indent=1)
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -98,27 +92,14 @@ def sync_folder(folder: Path) -> None:
 
 def read_pointers(directory: Path) -> dict[str, str]:
     """Reads the published generation of each collection. Raises ValueError if the file is damaged."""
-    return dict(_POINTERS.validate_python(_pointers_and_unknown(directory)[0]))
+    path = directory / PUBLISHED
+    # A link that leads nowhere is damage, too.
+    return dict(_POINTERS.validate_json(read_regular(path))) if os.path.lexists(path) else {}
 
 
 def write_pointers(directory: Path, pointers: Mapping[str, str]) -> None:
-    """Replaces published.json atomically. Keeps what a later release has written beside the pointers."""
-    kept = {**_pointers_and_unknown(directory)[1], **pointers}
-    replace_file(directory / PUBLISHED, json.dumps(kept, indent=1, ensure_ascii=False))
-
-
-def _pointers_and_unknown(directory: Path) -> tuple[dict[str, object], dict[str, object]]:
-    """Divides the keys of published.json: collections, and those of a later release, which name no collection here."""
-    path = directory / PUBLISHED
-    # A link that leads nowhere is damage, too.
-    held = _OBJECT.validate_json(read_regular(path)) if os.path.lexists(path) else {}
-    names = {name_of(folder.name) for folder in directory.iterdir() if is_generation(folder.name)}
-    pointers = {key: value for key, value in held.items() if key in names or _is_generation_of(key, value)}
-    return pointers, {key: value for key, value in held.items() if key not in pointers}
-
-
-def _is_generation_of(name: str, value: object) -> bool:
-    return isinstance(value, str) and is_generation(value) and name_of(value) == name
+    """Replaces published.json atomically."""
+    replace_file(directory / PUBLISHED, json.dumps(pointers, indent=1, ensure_ascii=False))
 
 
 def lock_directory(directory: Path) -> FileIO:
@@ -133,3 +114,82 @@ def lock_directory(directory: Path) -> FileIO:
             f"The directory {directory} is in use by another process; stop that one or name another directory."
         ) from error
     return file
+
+
+logger = logging.getLogger(__name__)
+
+# A file in a folder that is being created, until its record is written.
+MARKER = ".unfinished"
+_GONE = re.compile(r"\.gone-[0-9a-f]{32}")
+
+
+def own_folders(directory: Path) -> list[Path]:
+    """Returns the folders of generations, by name. Removes leftovers of interrupted creations and removals."""
+    found: list[Path] = []
+    for folder in sorted(directory.iterdir()):
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        if is_generation(folder.name) and (folder / RECORD).exists():
+            found.append(folder)
+        elif (is_generation(folder.name) and _is_marked(folder)) or _is_left_over(folder):
+            remove(folder)
+    return found
+
+
+def claim_folder(folder: Path) -> None:
+    """Creates a folder with the marker. Raises Conflict if a foreign file or folder has the name."""
+    if folder.is_dir() and _is_marked(folder):
+        remove(folder)  # left by a failed creation
+    # A file, a pipe or a link; also a link to an empty folder, which own_folders would skip at the next start.
+    foreign = folder.is_symlink() or (folder.exists() and not folder.is_dir())
+    if not foreign:
+        folder.mkdir(exist_ok=True)
+    if foreign or any(folder.iterdir()):
+        raise Conflict(
+            f"{folder} is in the way: it does not carry a {RECORD} of this service, which leaves it alone. Move it."
+        )
+    (folder / MARKER).touch()
+    sync_folder(folder.parent)
+
+
+def confirm_claim(folder: Path) -> None:
+    """Removes the marker from a folder that has its record."""
+    (folder / MARKER).unlink()
+    sync_folder(folder)
+
+
+def move_aside(folder: Path) -> Path:
+    """Renames a folder, atomically, to a name that the next start removes. Returns the new path."""
+    gone = folder.rename(folder.with_name(f".gone-{uuid.uuid4().hex}"))
+    try:
+        sync_folder(gone.parent)
+    except OSError:  # the rename succeeded; only a power cut could undo it
+        logger.warning("removal not yet on the disk", extra={"folder": folder.name}, exc_info=True)
+    return gone
+
+
+def remove(folder: Path) -> None:
+    """Deletes a folder of ours, its record or marker last, so that the next start removes any rest. Never raises."""
+    last = MARKER if _is_marked(folder) else RECORD
+    try:
+        (folder / (RECORD if last == MARKER else MARKER)).unlink(missing_ok=True)
+        for entry in folder.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != last:
+                entry.unlink()
+        (folder / last).unlink(missing_ok=True)
+        folder.rmdir()
+    except OSError:
+        logger.warning("left behind until the next start", extra={"folder": folder.name}, exc_info=True)
+
+
+def _is_marked(folder: Path) -> bool:
+    return (folder / MARKER).exists()
+
+
+def _is_left_over(folder: Path) -> bool:
+    """Returns whether a folder is the rest of an interrupted removal, which deletes the record next to last."""
+    if not _GONE.fullmatch(folder.name):
+        return False
+    return (folder / RECORD).exists() or _is_marked(folder) or not any(folder.iterdir())

@@ -11,8 +11,7 @@ from typing import TypeVar
 from services.chassis.errors import BadInput
 from services.contracts.collections import FieldKind
 from services.contracts.documents import MetadataValue
-from services.contracts.field_values import date_span_of, keyword_of, number_of
-from services.contracts.filters import Condition, Filter, Node, Operand
+from services.contracts.filters import Condition, Filter, Node, Operand, date_span_of, keyword_of, number_of
 
 FieldValue = tuple[str, ...] | tuple[float, ...]
 Declared = Mapping[str, FieldKind]
@@ -158,15 +157,14 @@ def expect_sortable(field: str, declared: Declared) -> None:
 
 
 def _operand_span(value: Operand, field: str, kind: FieldKind) -> tuple[float, float]:
-    """Returns the least and the greatest number that an operand stands for."""
+    """Returns the least and the greatest number that an operand stands for: they differ of a day."""
     if kind == "date":
         return _as(date_span_of, value, field)
     number = _as(number_of, value, field)
     if isinstance(value, int) and number != value:
         # Compared as doubles, it would equal its neighbours, and a deletion would remove theirs.
         raise BadInput(f"{field}: an integer beyond 2^53 is not exact; declare the field as a keyword.")
-    given = value if isinstance(value, float) else number  # earlier releases stored all digits
-    return min(number, given), max(number, given)
+    return number, number
 
 
 def _as(convert: Callable[[Operand], Converted], value: Operand, field: str) -> Converted:

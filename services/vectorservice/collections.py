@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from services.chassis.errors import ProblemError, StampMismatch, UnknownCollection
 from services.contracts.collections import CollectionState, CollectionStates, VectorState
 from services.contracts.generations import name_of
-from services.storage.builds import refuse_other_build, refuse_published
-from services.storage.stamps import refuse_other_stamp
+from services.storage.generation_checks import refuse_other_build, refuse_other_stamp, refuse_published
 from services.storage.write_order import WriteOrder
 from services.vectorservice.encoder import Encoder
 from services.vectorstore.store import GenerationSpec, VectorStore, refuse_other_representation

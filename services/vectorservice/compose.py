@@ -47,7 +47,6 @@ def open_store(settings: VectorServiceSettings, clock: Callable[[], float] = tim
                 api_key=settings.qdrant_api_key,
                 search_api_key=settings.qdrant_search_api_key,
                 ca_file=settings.qdrant_ca_file,
-                grpc_port=settings.grpc_port if settings.grpc else None,
             )
             parameters = settings.qdrant_parameters
             return QdrantStore(QdrantClients.of(server), settings.prefix, settings.most_generations, clock, parameters)

@@ -7,19 +7,21 @@ encoder reads: its vector is copied, from this generation or from another one of
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput, UnknownCollection
 from services.chassis.requests.telemetry import timed
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, DocumentWithVectors, IndexReport, ItemError
 from services.contracts.generations import name_of, number_of
-from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, fields_of
+from services.storage.generation_checks import refuse_other_build
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
 from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import DocumentEncoder, Encoder, passage_hashes
-from services.vectorservice.given_vectors import given_vector, is_same
-from services.vectorstore.representation import Vector
+from services.vectorservice.given_vectors import given_vector
+from services.vectorstore.representation import DenseVector, SparseVector, Vector
 from services.vectorstore.store import GenerationSpec, Point, StoredPoint, VectorStore
 
 # Documents encoded and stored together, and the characters of several: after a passed deadline, earlier chunks are not
@@ -112,7 +114,7 @@ async def _compare(
     order: WriteOrder,
     write: Write,
     documents: Sequence[Document],
-    given: Mapping[str, Vector],
+    given: Mapping[str, DenseVector],
 ) -> _Comparison:
     """Compares by content hash, and with the vectors that are given. Raises the versions of unchanged documents: no
     older write replaces them."""
@@ -127,7 +129,7 @@ async def _compare(
             for one in timely
             if one.id not in held
             or held[one.id].content_hash != one.content_hash
-            or (one.id in given and not is_same(given[one.id], held[one.id].vector))
+            or (one.id in given and not _is_same(given[one.id], held[one.id].vector))
         ]
         differing = {one.id for one in changed}
         same = {one.id: one.content_hash for one in timely if one.id not in differing}
@@ -140,6 +142,10 @@ async def _compare(
 
     with timed("compare"):
         return await order.write(write, ids, work)
+
+
+def _is_same(given: DenseVector, held: Vector | None) -> bool:
+    return held is not None and not isinstance(held, SparseVector) and np.array_equal(given, held)
 
 
 async def _store(store: VectorStore, order: WriteOrder, write: Write, points: Sequence[Point]) -> Mapping[str, int]:
@@ -177,9 +183,9 @@ async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Seque
 
 def _given_vectors(
     documents: Sequence[DocumentWithVectors], spec: GenerationSpec
-) -> tuple[dict[str, Vector], list[ItemError]]:
+) -> tuple[dict[str, DenseVector], list[ItemError]]:
     """Returns the vectors that documents came with, by id, and the errors of those that do not fit."""
-    vectors: dict[str, Vector] = {}
+    vectors: dict[str, DenseVector] = {}
     errors: list[ItemError] = []
     for document in documents:
         try:

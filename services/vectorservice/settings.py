@@ -42,8 +42,6 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
         ge=1,
         description="Generations of all collections; each costs `edge` a thread and 100 KB of disk.",
     )
-    grpc: bool = Field(False, description="Talk gRPC to the Qdrant server instead of REST.")
-    grpc_port: int = Field(6334, ge=1, le=65_535, description="The server's gRPC port.")
     prefix: Prefix
     qdrant_url: Address | None = Field(
         None,
@@ -64,13 +62,7 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
         None, ge=1, description="Shards of a new collection on the Qdrant server; another number needs a new build."
     )
     replication_factor: int | None = Field(None, ge=1, description="Copies of each shard of a new collection there.")
-    write_consistency_factor: int | None = Field(
-        None, ge=1, description="Copies that have to take a write there, or it fails; for new collections."
-    )
     on_disk: bool = Field(False, description="Vectors of a new collection there are read from the disk.")
-    on_disk_payload: bool | None = Field(
-        None, description="So are ids, hashes and metadata; as the server's configuration says when not set."
-    )
 
     @model_validator(mode="after")
     def _parameters_are_for_its_server(self) -> Self:
@@ -87,7 +79,7 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
         if self.store == "qdrant" and not self.qdrant_url:
             store = f"{self.model_config.get('env_prefix', '')}STORE"
             raise ValueError(
-                f"{store}=qdrant needs the address of a Qdrant server (1.17 or newer) in QDRANT_URL, for example "
+                f"{store}=qdrant needs the address of a Qdrant server (1.20 or newer) in QDRANT_URL, for example "
                 f"http://127.0.0.1:6333; {store}=edge needs no server."
             )
         return self
@@ -95,7 +87,6 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
     @model_validator(mode="after")
     def _keeps_its_keys_from_others(self) -> Self:
         if self.store == "qdrant" and self.qdrant_url is not None:
-            # For gRPC too: the client takes the scheme of QDRANT_URL for both.
             keys = {"QDRANT_API_KEY": self.qdrant_api_key, "QDRANT_SEARCH_API_KEY": self.qdrant_search_api_key}
             refuse_unencrypted("QDRANT_URL", self.qdrant_url, keys)
         if self.store == "elasticsearch":

@@ -6,8 +6,9 @@ import qdrant_edge as edge
 
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS
-from services.vectorstore.qdrant_parameters import HNSW_EF_CONSTRUCT, HNSW_M
 from services.vectorstore.representation import (
+    HNSW_EF_CONSTRUCT,
+    HNSW_M,
     MULTI_VECTOR_LINKS,
     POOLED,
     SPARSE,
@@ -31,8 +32,8 @@ INDEXING_THRESHOLD_KB = 1_000
 
 
 def kept_representation(representation: Representation) -> tuple[int, dict[str, str | int] | None]:
-    """Returns `dimension` and `representation` of a record: for dense vectors by dot product only the dimension is set,
-    as in earlier releases."""
+    """Returns `dimension` and `representation` of a record: of dense vectors by dot product only the dimension
+    is set."""
     match representation:
         case Dense(dimension=dimension, distance="dot"):
             return dimension, None

@@ -1,6 +1,6 @@
-"""Owns the connection to a Qdrant server: its clients, which version it has, and a deadline around every call.
+"""Owns the connection to a Qdrant server: its clients, its version, a deadline around every call, and its errors.
 
-Does not know collections.
+Maps errors of the client to ours, most specific first; the original error stays as the cause. Knows no collections.
 """
 
 import asyncio
@@ -8,8 +8,8 @@ import importlib.metadata
 import logging
 import math
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -18,33 +18,112 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from services.chassis.deadlines import MOST_MS, current_deadline
-from services.chassis.errors import DeadlineExceeded, ProblemError, UpstreamFailed
-from services.chassis.settings.trust import context_for
+from services.chassis.errors import (
+    Conflict,
+    DeadlineExceeded,
+    Overloaded,
+    ProblemError,
+    Unavailable,
+    UnknownCollection,
+    UpstreamFailed,
+)
+from services.chassis.settings.trust import certificate_fault, context_for
 from services.contracts.health import Check
-from services.files.regular_file import read_regular
-from services.vectorstore.qdrant_errors import qdrant_errors
-from services.vectorstore.representation import MultiVector, Representation, Storage
+
+_READING_KEY_REFUSED = (
+    "Qdrant refuses the key to read with; set QDRANT_SEARCH_API_KEY to one that may read, or QDRANT_API_KEY where that "
+    "is not set."
+)
+_WRITING_KEY_REFUSED = "Qdrant refuses the key to write with; set QDRANT_API_KEY to one that may read and write."
+
+
+@contextmanager
+def qdrant_errors(asked: str, *, writes: bool = False) -> Iterator[None]:
+    """Raises a ProblemError for every error of the client; `asked` is the collection's name without a prefix.
+
+    `writes`: the call was sent with the key that writes, which a refusal then names.
+    """
+    try:
+        yield
+    except ResourceExhaustedResponse as error:
+        raise Overloaded(f"Qdrant refuses more requests: {error}", retry_after_s=error.retry_after_s) from error
+    except UnexpectedResponse as error:
+        raise _of_status(error, asked, writes) from error
+    except ResponseHandlingException as error:
+        raise _of_source(error.source) from error
+    except (ApiException, QdrantException) as error:
+        raise UpstreamFailed(f"Qdrant failed: {_line(error)}") from error
+    except ValueError as error:
+        # The in-process engine raises ValueError for everything; only the message names the cause.
+        if str(error).startswith("Collection ") and str(error).endswith(" not found"):
+            raise unknown(asked) from error
+        raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
+    except (AssertionError, TypeError, RuntimeError) as error:
+        # The client asserts that an answer has a result, and raises RuntimeError once it is closed.
+        raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
+
+
+def unknown(asked: str) -> UnknownCollection:
+    """Returns the error for a collection that does not exist."""
+    return UnknownCollection(f"There is no collection {asked} here; begin it first.")
+
+
+def _of_status(error: UnexpectedResponse, asked: str, writes: bool) -> ProblemError:
+    match error.status_code:
+        case 404:
+            return unknown(asked)
+        case 401 | 403:
+            return UpstreamFailed(_WRITING_KEY_REFUSED if writes else _READING_KEY_REFUSED)
+        case 409:
+            return Conflict(f"Qdrant has {asked} already.")
+        case 408 | 504:
+            return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
+        case 429:
+            return Overloaded("Qdrant refuses more requests; try again after the seconds in Retry-After.")
+        case 502 | 503:
+            return Unavailable(f"Qdrant is not available now (HTTP {error.status_code}); try again.")
+        case status:
+            return UpstreamFailed(f"Qdrant answered with HTTP {status}: {_line(error)}")
+
+
+def _of_source(source: Exception) -> ProblemError:
+    match source:
+        case httpx.ReadTimeout() | httpx.WriteTimeout() | httpx.PoolTimeout():
+            return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
+        case httpx.TransportError() | OSError():
+            # The client's own message has the server's address, and anybody reads /readyz.
+            reason = certificate_fault(source) or type(source.__cause__ or source).__name__
+            return Unavailable(
+                f"Qdrant cannot be reached ({reason}). Is it running at QDRANT_URL, and is its certificate signed by "
+                "the authority in QDRANT_CA_FILE?"
+            )
+        case _:
+            return UpstreamFailed(f"Qdrant's answer could not be read: {_line(source)}")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+
 
 logger = logging.getLogger(__name__)
 
 READY_SECONDS = 2.0
-SUPPORTED = "1.17 and newer are supported"
-_OLDEST = (1, 17)  # the first that takes a timeout with every change of points
-# The first with TurboQuant of 1 bit and of 8 bits a component.
-_FIRST_WITH: dict[Storage, tuple[int, int]] = {"bits": (1, 18), "int8": (1, 20)}
+SUPPORTED = "1.20 and newer are supported"
+_OLDEST = (1, 20)  # the first with TurboQuant of 8 bits a component
 
 
 @dataclass(frozen=True, slots=True)
 class QdrantServer:
-    """Address and credentials of a server. Without `search_api_key`, `api_key` reads too; without `grpc_port`: REST."""
+    """Address and credentials of a server. Without `search_api_key`, `api_key` reads too."""
 
     url: str
     api_key: SecretStr | None = None
     search_api_key: SecretStr | None = None
     ca_file: Path | None = None
-    grpc_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +150,9 @@ def _client_of(server: QdrantServer, key: SecretStr | None) -> AsyncQdrantClient
     context = context_for(server.url, server.ca_file, "QDRANT_CA_FILE")
     # The server closes connections that were idle for 5 s; a request on one that it just closed fails.
     limits = httpx.Limits(max_connections=64, keepalive_expiry=3.0)
-    certificates = {"root_certificates": read_regular(server.ca_file)} if server.ca_file else {}
-    # gRPC reads http_proxy by itself, and a proxy would read a key that goes over plain HTTP to this host.
-    channel = {"grpc.enable_http_proxy": 0} | certificates
     return AsyncQdrantClient(
         url=server.url,
         api_key=key.get_secret_value() if key else None,
-        prefer_grpc=server.grpc_port is not None,
-        grpc_port=server.grpc_port or 6334,
-        grpc_options=channel,
         # The client's own timeouts are whole seconds and only a second bound: `within` enforces the deadline.
         timeout=MOST_MS // 1000,
         check_compatibility=False,  # would use a second client in a thread; ready() checks the version
@@ -105,25 +178,15 @@ class QdrantConnection:
         """Returns whether the server answers with a supported version; never raises."""
         try:
             async with asyncio.timeout(READY_SECONDS):
-                await self._version()
+                await self.expect_supported()
         except TimeoutError:
             return Check(name="store", ok=False, detail=f"Qdrant did not answer within {READY_SECONDS:g} s.")
         except ProblemError as error:
             return Check(name="store", ok=False, detail=error.detail)
         return Check(name="store", ok=True, detail=f"qdrant {self._answered}; {SUPPORTED}")
 
-    async def refuse_too_old(self, representation: Representation) -> None:
-        """Raises UpstreamFailed if the server is too old for our collections, or for those of this representation."""
-        storage = representation.storage if isinstance(representation, MultiVector) else "fp32"
-        first = _FIRST_WITH.get(storage, _OLDEST)
-        if await self._version() < first:
-            raise UpstreamFailed(
-                f"Qdrant {self._answered} at QDRANT_URL cannot store token vectors as {storage}: update it to "
-                f"{first[0]}.{first[1]}, or store them as fp16."
-            )
-
-    async def _version(self) -> tuple[int, int]:
-        """Asks the server for its version, as (major, minor). Raises UpstreamFailed if it is none, or too old."""
+    async def expect_supported(self) -> None:
+        """Asks the server for its version. Raises UpstreamFailed if it gives none, or one that is too old."""
         with qdrant_errors("any"):
             text = (await self.clients.reading.info()).version
         if text != self._answered:
@@ -132,10 +195,8 @@ class QdrantConnection:
         found = re.match(r"(\d+)\.(\d+)", text)
         if found is None:
             raise UpstreamFailed(f"What answers at QDRANT_URL gives no version of Qdrant ({text!r}); {SUPPORTED}.")
-        number = (int(found[1]), int(found[2]))
-        if number < _OLDEST:
+        if (int(found[1]), int(found[2])) < _OLDEST:
             raise UpstreamFailed(f"Qdrant {text} at QDRANT_URL is too old: {SUPPORTED}, so update it.")
-        return number
 
     @asynccontextmanager
     async def within(self, generation: str, *, writes: bool = False) -> AsyncIterator[int]:

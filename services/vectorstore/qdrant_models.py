@@ -1,7 +1,7 @@
-"""Converts specs, points and filters to the Qdrant server's models, and back. qdrant_vectors.py converts vectors."""
+"""Converts specs, points, filters, representations and vectors to the Qdrant server's models, and back. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypedDict, assert_never
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from qdrant_client import models
@@ -10,13 +10,26 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.scored import Ranking, paired
 from services.storage.fields import AllOf, AnyOf, Exists, NoneOf, OneOf, Requirement, Within
 from services.storage.point_ids import point_id
-from services.vectorstore.qdrant_vectors import qdrant_vector
+from services.vectorstore.qdrant_parameters import QdrantParameters
 from services.vectorstore.representation import (
+    HNSW_EF_CONSTRUCT,
+    HNSW_M,
+    MULTI_VECTOR_LINKS,
+    POOLED,
+    SPARSE,
+    TOKENS,
     Dense,
+    DenseVector,
+    MultiVector,
     Representation,
+    Sparse,
+    SparseVector,
+    TokenVectors,
+    Vector,
     dump_representation,
     kept_vector,
     parse_representation,
+    pooled_vector,
     vector_of,
 )
 from services.vectorstore.store import GenerationSpec, Point, Publication, StoredPoint
@@ -29,6 +42,10 @@ KINDS = {
     "number": models.PayloadSchemaType.FLOAT,
     "date": models.PayloadSchemaType.FLOAT,
 }
+# The server's default vector has no name; a sparse vector must have one.
+# A segment with at least this many kilobytes of vectors gets an HNSW graph, and searches use it.
+INDEXING_THRESHOLD_KB = 1_000
+OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)
 
 
 class _CollectionMetadata(BaseModel):
@@ -37,9 +54,9 @@ class _CollectionMetadata(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     layout: Literal["1"]
-    # Prefix of the service that created it. Collections of earlier releases have none: only their names differ.
-    prefix: str | None = None
-    # One of the two is set: `dimension` for dense vectors by dot product (as in earlier releases), or `representation`.
+    # Prefix of the service that created it.
+    prefix: str
+    # One of the two is set: `dimension` for dense vectors by dot product, or `representation`.
     dimension: int | None = None
     representation: dict[str, str | int] | None = None
     stamp: dict[str, str]
@@ -62,7 +79,6 @@ def metadata_of(spec: GenerationSpec, prefix: str) -> dict[str, object]:
         "stamp": dict(spec.stamp),
         "declaration": spec.declaration.model_dump_json(),
         "build": spec.build,
-        # As earlier releases wrote it, where nobody owns it.
         **({} if spec.owner is None else {"owner": spec.owner}),
     }
 
@@ -77,7 +93,7 @@ def spec_of(generation: str, info: models.CollectionInfo, prefix: str) -> Genera
         declaration = CollectionDeclaration.model_validate_json(kept.declaration, extra="ignore")
     except ValidationError:
         return None
-    if kept.prefix not in (None, prefix):
+    if kept.prefix != prefix:
         return None
     return GenerationSpec(generation, representation, kept.stamp, declaration, kept.build, kept.owner)
 
@@ -147,7 +163,7 @@ def contents_filter(contents: Mapping[str, str], before: int) -> models.Filter:
 
 
 def older_filter(before: int | None) -> models.Filter | None:
-    """Returns the filter for documents below a version; those of earlier releases have none. None: of any."""
+    """Returns the filter for documents below a version. None: of any."""
     if before is None:
         return None
     # Half a step below: over REST the server reads numbers of 16 digits, such as these, with an error.
@@ -180,3 +196,148 @@ def _is_empty(field: str) -> models.IsEmptyCondition:
 
 def _key(field: str) -> str:
     return f"fields.{field}"
+
+
+class CollectionConfig(TypedDict):
+    """The arguments of create_collection that define vectors and index, and where they are."""
+
+    vectors_config: models.VectorParams | dict[str, models.VectorParams]
+    sparse_vectors_config: dict[str, models.SparseVectorParams] | None
+    shard_number: int | None
+    replication_factor: int | None
+    hnsw_config: models.HnswConfigDiff
+    optimizers_config: models.OptimizersConfigDiff
+
+
+class SearchArguments(TypedDict):
+    """The arguments of query_points that define what is searched."""
+
+    query: list[float] | list[list[float]] | models.SparseVector
+    using: str | None
+    prefetch: list[models.Prefetch] | None
+    query_filter: models.Filter | None
+    search_params: models.SearchParams
+    limit: int
+
+
+def collection_config(representation: Representation, parameters: QdrantParameters) -> CollectionConfig:
+    """Returns the configuration of a collection for a representation."""
+    vectors: models.VectorParams | dict[str, models.VectorParams] = {}
+    sparse: dict[str, models.SparseVectorParams] | None = None
+    on_disk = parameters.on_disk or None
+    # Cosine uses Dot too: `checked_vector` has scaled the vectors, so every engine stores and returns the same bits.
+    match representation:
+        case Dense(dimension=dimension):
+            vectors = models.VectorParams(size=dimension, distance=models.Distance.DOT, on_disk=on_disk)
+            if parameters.quantisation:
+                # In memory, also where the vectors are not.
+                codes = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+                vectors.quantization_config = models.ScalarQuantization(scalar=codes)
+        case Sparse():
+            index = models.SparseIndexParams(on_disk=True) if on_disk else None
+            sparse = {SPARSE: models.SparseVectorParams(index=index)}
+        case MultiVector(dimension=dimension):
+            vectors = _token_params(representation)
+            vectors.on_disk = on_disk or vectors.on_disk
+            if representation.pooled:
+                pooled = models.VectorParams(size=dimension, distance=models.Distance.DOT, on_disk=on_disk)
+                vectors = {TOKENS: vectors, POOLED: pooled}
+        case _:
+            assert_never(representation)
+    return {
+        "vectors_config": vectors,
+        "sparse_vectors_config": sparse,
+        "shard_number": parameters.shard_number,
+        "replication_factor": parameters.replication_factor,
+        "hnsw_config": models.HnswConfigDiff(
+            m=HNSW_M, ef_construct=HNSW_EF_CONSTRUCT, full_scan_threshold=INDEXING_THRESHOLD_KB
+        ),
+        "optimizers_config": OPTIMIZERS,
+    }
+
+
+def _token_params(multi: MultiVector) -> models.VectorParams:
+    max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    params = models.VectorParams(size=multi.dimension, distance=models.Distance.DOT, multivector_config=max_sim)
+    if not multi.pooled:
+        return params.model_copy(update={"hnsw_config": models.HnswConfigDiff(m=HNSW_M * MULTI_VECTOR_LINKS)})
+    bits = {"int8": models.TurboQuantBitSize.BITS8, "bits": models.TurboQuantBitSize.BITS1}.get(multi.storage)
+    codes = models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(bits=bits, always_ram=True))
+    half = {
+        "datatype": models.Datatype.FLOAT16,
+        # No graph: candidates come from the pooled vectors, and an exact search scores every document.
+        "hnsw_config": models.HnswConfigDiff(m=0),
+        "on_disk": bits is not None,
+        "quantization_config": codes if bits else None,
+    }
+    return params.model_copy(update=half)
+
+
+def qdrant_vector(vector: Vector, representation: Representation) -> models.VectorStruct:
+    """Converts a kept vector for a point. A sparse vector without terms gives a point without a vector."""
+    if isinstance(vector, SparseVector):
+        return {SPARSE: _sparse(vector)} if vector.terms.size else {}
+    if isinstance(representation, MultiVector) and representation.pooled:
+        return {TOKENS: _lists(vector), POOLED: _lists(pooled_vector(vector))}
+    return _lists(vector)
+
+
+def search_arguments(
+    vector: Vector,
+    representation: Representation,
+    limit: int,
+    where: models.Filter | None,
+    beam: int | None,
+    *,
+    shards: int = 1,
+    quantised: bool = False,
+) -> SearchArguments:
+    """Returns the search for the `limit` best of a checked vector; exact where `beam` is None.
+
+    Of several shards it may return more: the `beam` best.
+    """
+    if shards > 1 and beam is not None:
+        # Asked for 128 hits or more, the server asks each shard for fewer, by how they are probably spread, unless the
+        # search is exact. Which hits it misses then depends on the number asked for, so that is the same at any depth.
+        limit = max(limit, beam)
+        if isinstance(vector, SparseVector):
+            beam = None
+    search: SearchArguments = {
+        "query": _sparse(vector) if isinstance(vector, SparseVector) else _lists(vector),
+        "using": SPARSE if isinstance(vector, SparseVector) else None,
+        "prefetch": None,
+        "query_filter": where,
+        "search_params": models.SearchParams(exact=beam is None, hnsw_ef=beam),
+        "limit": limit,
+    }
+    if isinstance(vector, SparseVector) or not isinstance(representation, MultiVector) or not representation.pooled:
+        if quantised and beam is not None:
+            # The vectors score again all `beam` candidates that the codes found, whatever the limit, which the server
+            # multiplies by this and rounds down. An exact search reads no codes.
+            candidates = models.QuantizationSearchParams(rescore=True, oversampling=max(1.0, (beam + 0.5) / limit))
+            search["search_params"].quantization = candidates
+        return search
+    search["using"] = TOKENS
+    if beam is not None:
+        search["prefetch"] = [
+            models.Prefetch(
+                query=_lists(pooled_vector(vector)),
+                using=POOLED,
+                filter=where,
+                params=search["search_params"],
+                limit=max(beam, limit),
+            )
+        ]
+        # The server would score some of the candidates anew by the vectors on the disk: how many depends on `limit`.
+        codes_only = models.QuantizationSearchParams(rescore=False)
+        search["search_params"] = models.SearchParams(quantization=codes_only)
+    return search
+
+
+def _sparse(vector: SparseVector) -> models.SparseVector:
+    return models.SparseVector(indices=vector.terms.tolist(), values=vector.weights.tolist())
+
+
+def _lists(vector: DenseVector | TokenVectors) -> list[float] | list[list[float]]:
+    lists: list[float] | list[list[float]] = vector.tolist()
+    return lists

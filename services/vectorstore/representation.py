@@ -1,6 +1,6 @@
 """Owns the representations of a generation's vectors (dense, sparse, multi-vector): their types, values and checks.
 
-edge_vectors and qdrant_vectors convert them to the engines' types.
+edge_vectors and qdrant_models convert them to the engines' types.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,8 @@ MOST_TERM = 2**32 - 1
 SPARSE, TOKENS, POOLED = "sparse", "tokens", "pooled"
 # What the engines keep of token vectors.
 Storage = Literal["fp32", "fp16", "int8", "bits"]
+# Of an HNSW graph: links of a vector, and candidates for them.
+HNSW_M, HNSW_EF_CONSTRUCT = 16, 128
 # Links of a multi-vector in an HNSW graph, for each of a single vector. With as many, a search finds 96.4 % of the 100
 # best documents of SciFact by passages; with twice as many 99.6 %; by one vector a document 99.8 %.
 MULTI_VECTOR_LINKS = 2
@@ -58,7 +60,7 @@ class MultiVector:
     MaxSim is the sum, over the query's tokens, of the largest dot product with any token of the document. With a query
     of one vector and one per passage, that is the best passage's score (MaxP).
 
-    Storage "fp32" is that of passages, and of earlier releases: an HNSW graph over the vectors. The others round token
+    Storage "fp32" is that of passages: an HNSW graph over the vectors. The others round token
     vectors to fp16 and keep a pooled vector beside them, by which an approximate search finds its candidates. "int8"
     and "bits" also keep codes of 8 bits or 1 bit a component (TurboQuant, Zandieh et al. 2026) in memory, and the
     rounded vectors on the disk.
@@ -98,7 +100,7 @@ _REPRESENTATION: TypeAdapter[Representation] = TypeAdapter(Annotated[Representat
 def dump_representation(representation: Representation) -> dict[str, str | int]:
     """Returns the form that is stored with a generation, for example `{"kind": "multi-vector", "dimension": 128}`.
 
-    Storage "fp32" is left out, so that an earlier release opens the generation.
+    Storage "fp32" is left out.
     """
     fp32 = isinstance(representation, MultiVector) and not representation.pooled
     return dict(_REPRESENTATION.dump_python(representation, exclude={"storage"} if fp32 else None))

@@ -10,9 +10,8 @@ from services.contracts.collections import CollectionDeclaration, Unusable
 from services.contracts.health import Check
 from services.contracts.retrieval import DEFAULT_BEAM
 from services.contracts.scored import Ranking
-from services.storage.builds import refuse_other_build
 from services.storage.fields import FieldValue, Requirement
-from services.storage.stamps import refuse_other_declaration, refuse_other_stamp
+from services.storage.generation_checks import refuse_other_build, refuse_other_declaration, refuse_other_stamp
 from services.vectorstore.representation import Representation, SparseVector, Vector
 
 # Most components in one request: Qdrant refuses bodies above 32 MB, and a component takes up to 22 bytes of JSON.
@@ -149,8 +148,7 @@ class VectorStore(Protocol):
         ...
 
     async def create(self, spec: GenerationSpec) -> None:
-        """Creates an empty generation. To one that exists with the same spec it adds the backends of its declaration
-        that the stored one lacks."""
+        """Creates an empty generation, or finds the one that exists with the same spec but for the backends."""
         ...
 
     async def spec(self, generation: str) -> GenerationSpec:

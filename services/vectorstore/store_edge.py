@@ -93,7 +93,6 @@ class EdgeStore:
             owner=spec.owner,
         )
         refuse_other_spec(_spec(await self._held.begin(wanted)), spec)
-        await self._held.held(spec.generation).add_backends(spec.declaration)
 
     async def spec(self, generation: str) -> GenerationSpec:
         """Returns the spec, from the generation's collection.json."""

@@ -27,13 +27,20 @@ from services.storage.elasticsearch.bulk import (
     send_bulk,
     version_parameters,
 )
-from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
-from services.storage.elasticsearch.digests import DIGEST, digest_parts, digest_types
-from services.storage.elasticsearch.errors import elasticsearch_errors, raise_failed
-from services.storage.elasticsearch.indices import NO_SIZE, GenerationIndices, GenerationMeta, HeldGeneration, Json
-from services.storage.elasticsearch.searching import field_clause, field_types, ranked
+from services.storage.elasticsearch.client import ElasticsearchClients
+from services.storage.elasticsearch.indices import (
+    DIGEST,
+    NO_SIZE,
+    GenerationIndices,
+    GenerationMeta,
+    HeldGeneration,
+    Json,
+    digest_parts,
+    digest_types,
+)
+from services.storage.elasticsearch.searching import fetch_documents, field_clause, field_types, ranked
 from services.storage.fields import FieldValue
-from services.storage.quotas import DEFAULT_MOST_GENERATIONS
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS
 from services.storage.ties import settle_ties
 from services.vectorstore.representation import Dense, DenseVector, SparseVector, Vector, checked_vector, kept_vector
 from services.vectorstore.store import (
@@ -58,8 +65,7 @@ _GRAPH, _SCANNED = "vector", "scanned"
 class VectorIndexMeta(GenerationMeta):
     """The `_meta` in the mapping of an index of vectors."""
 
-    # `vectors 1`: documents without the parts of their digest, of earlier releases.
-    layout: Literal["vectors 1", "vectors 2"] = "vectors 1"
+    layout: Literal["vectors 2"]
     representation: Dense
 
 
@@ -136,7 +142,6 @@ class ElasticsearchStore:
         )
         held = await self._indices.create(spec.generation, _index_body(meta, self._quantisation))
         refuse_other_spec(_spec_of(held), spec)
-        await self._indices.add_backends(held, spec.declaration)
 
     async def spec(self, generation: str) -> GenerationSpec:
         """Returns the spec, from the index' `_meta`, read at most a second ago."""
@@ -248,9 +253,9 @@ class ElasticsearchStore:
 
     async def digest(self, generation: str) -> str:
         """Computes the digest of all documents."""
-        held = await self._visible(generation)
+        await self._visible(generation)
         with self._indices.forget_if_gone(generation):
-            return await self._indices.digest(generation, summed=held.meta.layout != "vectors 1")
+            return await self._indices.digest(generation)
 
     async def drop(self, generation: str) -> None:
         """Deletes the index with its aliases."""
@@ -273,13 +278,9 @@ class ElasticsearchStore:
     ) -> tuple[Fetched[VectorSource], ...]:
         if not ids:
             return ()
-        with self._indices.forget_if_gone(generation), elasticsearch_errors(generation):
-            answer = await within_deadline(self._clients.reading).mget(
-                index=self._indices.index(generation), ids=list(ids), source_includes=list(parts)
-            )
-            fetched = FetchedAnswer[VectorSource].model_validate(answer.body).docs
-            raise_failed(one.error for one in fetched)
-        return fetched
+        with self._indices.forget_if_gone(generation):
+            parse = FetchedAnswer[VectorSource].model_validate_json
+            return await fetch_documents(self._clients.reading, self._indices.index(generation), ids, parts, parse)
 
     async def _write(
         self, held: Held, operations: Sequence[Operation], version: int | None
@@ -288,7 +289,9 @@ class ElasticsearchStore:
         at least `version`. Raises Overloaded or UpstreamFailed if one failed: all can be sent again."""
         with self._indices.forget_if_gone(held.generation):
             refresh = self._indices.refresh_of_writes(held)
-            results = await send_bulk(self._clients.writing, held.writing, operations, refresh=refresh)
+            results = await send_bulk(
+                self._clients.writing, self._indices.writing(held.generation), operations, refresh=refresh
+            )
         late: list[str] = []
         for operation, result in zip(operations, results, strict=True):
             if is_rejected(result):

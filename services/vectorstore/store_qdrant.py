@@ -1,4 +1,4 @@
-"""Implements VectorStore on a Qdrant server through its async client: REST over aiohttp, or gRPC."""
+"""Implements VectorStore on a Qdrant server through its async client: REST over aiohttp."""
 
 import asyncio
 import contextlib
@@ -19,18 +19,18 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.generations import in_order, is_generation, name_of
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.point_ids import point_id
-from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
-from services.storage.stamps import with_more_backends
 from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions, next_publication
-from services.vectorstore.qdrant_aliases import QdrantAliases
-from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection
-from services.vectorstore.qdrant_errors import unknown
+from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, unknown
 from services.vectorstore.qdrant_models import (
     KINDS,
+    OPTIMIZERS,
     PUBLICATION,
     PUBLISHED_AT,
+    SearchArguments,
+    collection_config,
     contents_filter,
     filter_of,
     hits_of,
@@ -39,11 +39,11 @@ from services.vectorstore.qdrant_models import (
     older_filter,
     point_struct,
     publication_of,
+    search_arguments,
     spec_of,
     stored_point,
 )
 from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantParameters
-from services.vectorstore.qdrant_vectors import OPTIMIZERS, SearchArguments, collection_config, search_arguments
 from services.vectorstore.representation import Vector, checked_vector, indexed_documents
 from services.vectorstore.store import (
     Counts,
@@ -80,7 +80,6 @@ class QdrantStore:
         self._connection = QdrantConnection(clients)
         self._reading, self._writing = clients.reading, clients.writing
         self._prefix = prefix
-        self._aliases = QdrantAliases(self._connection, prefix)
         self._most_generations = most_generations
         self._parameters = parameters
         self.stamp = parameters.stamp
@@ -120,7 +119,7 @@ class QdrantStore:
         self._specs.pop(spec.generation, None)
         collection = self._collection(spec.generation)
         async with self._within(spec.generation):
-            await self._connection.refuse_too_old(spec.representation)
+            await self._connection.expect_supported()
         refuse_one_more(spec.generation, await self.generations(), self._most_generations)
         # Another replica may create the same collection at this moment; the specs are compared below in any case.
         with contextlib.suppress(Conflict):
@@ -136,16 +135,10 @@ class QdrantStore:
             there = await self.spec(spec.generation)
         except UnknownCollection as error:
             raise StampMismatch(
-                f"The collection {collection} on the Qdrant server is not ours (or a newer release made it): remove "
+                f"The collection {collection} on the Qdrant server is not ours (or another release made it): remove "
                 "it, or set another prefix (a setting such as DENSE_PREFIX)."
             ) from error
         refuse_other_spec(there, spec)
-        if (more := with_more_backends(there.declaration, spec.declaration)) is not None:
-            async with self._within(spec.generation, writes=True) as seconds:
-                await self._writing.update_collection(
-                    collection, metadata={"declaration": more.model_dump_json()}, timeout=seconds
-                )
-            self._specs.pop(spec.generation, None)
         # Also for a collection that exists: an earlier creation may have stopped before its indexes were made.
         for field, kind in spec.declaration.metadata.items():
             async with self._within(spec.generation, writes=True):
@@ -287,13 +280,14 @@ class QdrantStore:
         Raises Conflict if a collection that is not ours has the alias.
         """
         await self.spec(generation)
-        holder = await self._aliases.holder(generation)
+        alias = self._collection(name_of(generation))
+        holder = (await self._alias_holders()).get(alias)
         if holder == self._collection(generation) and await self.publication(generation) is not None:
             return
         ours = await self.generations()
         if holder is not None and holder not in map(self._collection, ours):
             raise Conflict(
-                f"The alias {self._aliases.alias(generation)} is on the collection {holder}, which is not ours; remove "
+                f"The alias {alias} is on the collection {holder}, which is not ours; remove "
                 "it there, or set another prefix (a setting such as DENSE_PREFIX)."
             )
         others: list[int | None] = []
@@ -305,11 +299,22 @@ class QdrantStore:
         kept = {PUBLISHED_AT: self._clock(), PUBLICATION: next_publication(publication, others)}
         async with self._within(generation, writes=True) as seconds:
             await self._writing.update_collection(self._collection(generation), metadata=kept, timeout=seconds)
-        await self._aliases.move(generation, holder)
+        moves: list[models.AliasOperations] = []
+        if holder is not None:
+            moves.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
+        onto = models.CreateAlias(collection_name=self._collection(generation), alias_name=alias)
+        moves.append(models.CreateAliasOperation(create_alias=onto))
+        async with self._within(generation, writes=True) as seconds:
+            await self._writing.update_collection_aliases(moves, timeout=seconds)
 
     async def published(self) -> Mapping[str, str]:
         """Returns the published generations, from the aliases."""
-        return await self._aliases.published()
+        found = {
+            alias.removeprefix(self._prefix): collection.removeprefix(self._prefix)
+            for alias, collection in (await self._alias_holders()).items()
+            if alias.startswith(self._prefix) and collection.startswith(self._prefix)
+        }
+        return {name: generation for name, generation in found.items() if name_of(generation) == name}
 
     async def publication(self, generation: str) -> Publication | None:
         """Returns the publication, from the collection's metadata."""
@@ -348,7 +353,7 @@ class QdrantStore:
         await self._connection.close()
 
     async def _versions(self, generation: str, ids: Sequence[str]) -> dict[str, int]:
-        """Returns the stored versions by id; 0 of documents of earlier releases."""
+        """Returns the stored versions by id."""
         await self.spec(generation)
         async with self._within(generation) as seconds:
             records = await self._reading.retrieve(
@@ -357,7 +362,13 @@ class QdrantStore:
                 with_payload=["id", "version"],
                 timeout=seconds,
             )
-        return {record.payload["id"]: record.payload.get("version", 0) for record in records if record.payload}
+        return {record.payload["id"]: record.payload["version"] for record in records if record.payload}
+
+    async def _alias_holders(self) -> dict[str, str]:
+        """Returns the collection of every alias on the server, ours or not."""
+        async with self._within("any"):
+            answer = await self._reading.get_aliases()
+        return {one.alias_name: one.collection_name for one in answer.aliases}
 
     async def _query(self, generation: str, search: SearchArguments) -> Ranking:
         async with self._within(generation) as seconds:

@@ -26,9 +26,6 @@ class EncoderSuite:
         assert np.isfinite(query).all()
         assert np.isfinite(passages).all()
 
-    async def test_no_passages_are_no_rows(self, encoder: DenseEncoder) -> None:
-        assert (await encoder.encode_passages((), soon())).shape == (0, encoder.representation.dimension)
-
     async def test_what_answers_the_query_is_nearer_than_what_does_not(self, encoder: DenseEncoder) -> None:
         query = await encoder.encode_query(QUERY, soon())
         scores = await encoder.encode_passages(PASSAGES[:2], soon()) @ query

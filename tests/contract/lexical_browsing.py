@@ -68,12 +68,6 @@ class BrowsingSuite:
         latest = await browsed(engine, "notes@1", top=3, sort={"field": "year", "order": "desc"})
         assert latest == ["d2098", "d2099", "d2096"]
 
-    async def test_an_empty_generation_lists_nothing(self, engine: LexicalEngine) -> None:
-        await engine.begin("notes@1", WITH_FIELDS)
-        await engine.finish("notes@1")
-        for sort in (None, {"field": "year"}):
-            assert await browsed(engine, "notes@1", sort=sort) == []
-
     async def test_a_list_that_does_not_fit_is_refused(self, engine: LexicalEngine) -> None:
         generation = await filled(engine, documents({"a": "brake"}), WITH_FIELDS)
         for field, said in (("colour", "sort: .*colour.*declared are: seen, tag, year"), ("tag", "tag is a keyword")):

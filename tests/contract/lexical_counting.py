@@ -65,23 +65,6 @@ class CountingSuite:
             {"value": "rare01", "count": 4},
         ]
 
-    async def test_a_value_that_a_document_has_twice_counts_once(self, engine: LexicalEngine) -> None:
-        held = [
-            Document(id="a", text="brake", metadata={"tag": ("red", "red"), "seen": ("2024-05-30", "2024-05-31")}),
-            Document(id="b", text="brake", metadata={"tag": True}),
-            Document(id="c", text="brake", metadata={"tag": ("😀", "é", "two words", "Z", "")}),
-        ]
-        generation = await filled(engine, held, WITH_FIELDS)
-        in_order = ("", "Z", "red", "true", "two words", "é", "😀")
-        may = {"from": "2024-05-01", "to": "2024-06-01"}
-        asked = [{"field": "tag"}, {"field": "seen", "ranges": [may, {"from": "2024-05-31T00:00:00Z"}]}]
-        assert await counts(engine, generation, query="brake", facets=asked) == {
-            "facets": {
-                "tag": {"values": [{"value": one, "count": 1} for one in in_order]},
-                "seen": {"ranges": [{**may, "count": 1}, {"from": "2024-05-31T00:00:00Z", "count": 1}]},
-            }
-        }
-
     @pytest.mark.parametrize("preset", ["beir", "anserini-flat"])
     async def test_what_shares_a_word_in_any_of_its_forms_is_counted(self, engine: LexicalEngine, preset: str) -> None:
         held = [
@@ -104,16 +87,6 @@ class CountingSuite:
             assert await counts(engine, generation, query=query, preset=preset, total=True) == {"total": expected}, (
                 query
             )
-
-    async def test_an_empty_generation_has_no_matches(self, engine: LexicalEngine) -> None:
-        await engine.begin("notes@1", WITH_FIELDS)
-        await engine.finish("notes@1")
-        asked = [{"field": "tag"}, {"field": "year", "ranges": [{"from": 1}]}]
-        for query in ("", "brake"):
-            assert await counts(engine, "notes@1", query=query, total=True, facets=asked) == {
-                "total": 0,
-                "facets": {"tag": {"values": []}, "year": {"ranges": [{"from": 1, "count": 0}]}},
-            }
 
     async def test_a_count_that_does_not_fit_is_refused(self, engine: LexicalEngine) -> None:
         generation = await filled(engine, documents({"a": "brake"}), WITH_FIELDS)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from services.chassis.errors import BadInput, BuildConflict, NotFound, StampMismatch, UnknownCollection
+from services.chassis.errors import BadInput, BuildConflict, NotFound, StampMismatch
 from services.contracts.collections import CollectionDeclaration, LexicalPreset
 from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
@@ -40,9 +40,6 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         yield engine
         await engine.close()
 
-    async def test_an_engine_that_is_open_is_ready(self, engine: LexicalEngine) -> None:
-        assert (await engine.check()).ok
-
     # Generations
 
     async def test_a_begun_generation_is_empty_and_unpublished_and_says_what_made_it(
@@ -72,20 +69,6 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         await engine.begin("notes@1", ALL_PRESETS)
         with pytest.raises(StampMismatch):
             await engine.begin("notes@1", other)
-
-    async def test_backends_are_added_to_a_declaration_and_never_taken_away(self, engine: LexicalEngine) -> None:
-        await engine.begin("notes@1", ALL_PRESETS)
-        three = ("dense", "lexical", "sparse")
-        for wanted, held in (
-            (None, None),
-            (three[:2], three[:2]),
-            (three[2:], three),
-            (three[:1], three),
-            (None, three),
-        ):
-            state = await engine.begin("notes@1", ALL_PRESETS.model_copy(update={"backends": wanted}))
-            assert state.declaration.backends == held
-        assert (await engine.state("notes@1")).declaration.backends == held
 
     async def test_what_another_version_made_is_not_opened(self, engine: LexicalEngine, opener: EngineOpener) -> None:
         generation = await filled(engine, documents(NOTES))
@@ -171,22 +154,6 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         with pytest.raises(BadInput, match="beir"):
             await engine.begin("notes@1", CollectionDeclaration(presets=("beir", own)))
 
-    async def test_an_unknown_generation_is_said_to_be_unknown(self, engine: LexicalEngine) -> None:
-        for call in (
-            engine.state("notes@9"),
-            engine.build("notes@9"),
-            engine.drop("notes@9"),
-            engine.index("notes@9", documents(NOTES)),
-            engine.delete("notes@9", ["n1"]),
-            engine.get("notes@9", ["n1"]),
-            engine.finish("notes@9"),
-            engine.publish("notes@9"),
-            engine.digest("notes@9"),
-            engine.search("notes@9", request_for("brake")),
-        ):
-            with pytest.raises(UnknownCollection, match="notes@9"):
-                await call
-
     async def test_generations_are_listed_by_name_and_number(self, engine: LexicalEngine) -> None:
         for generation in ("notes@10", "notes@2", "letters@1"):
             await engine.begin(generation, ALL_PRESETS)
@@ -211,12 +178,6 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         other = CollectionDeclaration(presets=("anserini-flat",))
         state = await engine.begin(generation, other)
         assert (state.documents, state.published, state.declaration) == (0, False, other)
-
-    async def test_generations_do_not_see_each_others_documents(self, engine: LexicalEngine) -> None:
-        await filled(engine, documents({"a": "brake"}))
-        await filled(engine, documents({"b": "brake"}), generation="notes@2")
-        assert await found(engine, "notes@1", "brake") == ["a"]
-        assert await found(engine, "notes@2", "brake") == ["b"]
 
     async def test_a_restart_keeps_everything(self, engine: LexicalEngine, opener: EngineOpener) -> None:
         declaration = CollectionDeclaration(presets=("anserini-flat", "beir"), metadata={"year": "number"})
@@ -331,13 +292,6 @@ class LexicalEngineSuite(SearchingSuite, BrowsingSuite, CountingSuite, Expansion
         await engine.delete(generation, ["n3"])
         assert await found(engine, generation, "wobbles") == ["n6"]
         assert (await engine.state(generation)).documents == 5
-
-    async def test_an_empty_text_is_kept_and_never_a_hit(self, engine: LexicalEngine) -> None:
-        generation = await filled(engine, [Document(id="empty"), *documents(NOTES)])
-        assert (await engine.state(generation)).documents == 6
-        assert (await engine.get(generation, ["empty"])).documents == (Document(id="empty"),)
-        for preset in ("beir", "anserini-flat", "anserini-multifield"):
-            assert "empty" not in await found(engine, generation, "brake cable wheel", preset=preset)
 
     async def test_ids_of_512_bytes_are_told_apart(self, engine: LexicalEngine) -> None:
         one, two = "é" * 256, "é" * 255 + "ö"

@@ -3,7 +3,7 @@
 import pytest
 
 from services.chassis.errors import StampMismatch
-from services.contracts.collections import CollectionDeclaration, LexicalPreset
+from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import Document
 from services.contracts.expansions import Expansions
 from services.lexical.engine import LexicalEngine
@@ -60,27 +60,6 @@ class ExpansionSuite:
             expected = bm25(repeated, query, 12.0, 0.75)
             assert await scores(engine, generation, query, preset="deepct") == pytest.approx(expected, rel=1e-5)
 
-    async def test_equal_frequencies_score_as_the_text_where_k1_grows_with_them(self, engine: LexicalEngine) -> None:
-        own = LexicalPreset(name="own", match="deepct", k1=2.7, b=0.0)
-        flat = LexicalPreset(name="plain", match="flat", k1=0.9, b=0.0)
-        declaration = CollectionDeclaration(presets=(own, flat), expansions={"deepct": MODEL})
-        held = [
-            Document(
-                id=one,
-                text=text,
-                expansions=Expansions.model_validate(
-                    {"deepct": {"model": MODEL, "words": " ".join(f"{word}|3" for word in text.split())}}
-                ),
-            )
-            for one, text in NOTES.items()
-            if one != "n2"  # a word twice is two words here
-        ]
-        generation = await filled(engine, held, declaration)
-        plain = await scores(engine, generation, "brake cable wheel", preset="plain")
-        # BM25 multiplies by k1 + 1, which changes no order.
-        expected = {one: score * 3.7 / 1.9 for one, score in plain.items()}
-        assert await scores(engine, generation, "brake cable wheel", preset="own") == pytest.approx(expected)
-
     async def test_words_with_frequencies_are_analysed_as_texts_are(self, engine: LexicalEngine) -> None:
         held = [
             Document(id="a", expansions=expansions(("The Rider's gears",), "The|9 Brakes|20 O’Neil’s|3 km/h|2")),
@@ -99,16 +78,6 @@ class ExpansionSuite:
         await engine.index("notes@1", held)
         assert (await engine.get("notes@1", ["n1", "n3"])).documents == tuple(held)
         assert (await engine.index("notes@1", held)).unchanged == 2
-
-    async def test_a_changed_expansion_takes_the_place_of_the_old_one(self, engine: LexicalEngine) -> None:
-        generation = await filled(engine, [expanded(one) for one in NOTES], EXPANDED)
-        changed = Document(id="n1", text=NOTES["n1"], expansions=expansions(("zebra",), "lion|10"))
-        assert (await engine.index(generation, [changed])).indexed == 1
-        await engine.finish(generation)
-        assert await found(engine, generation, "zebra", preset="doc2query") == ["n1"]
-        assert await found(engine, generation, "lion", preset="deepct") == ["n1"]
-        assert await found(engine, generation, "squeal", preset="doc2query") == ["n1"]  # the text has it
-        assert await found(engine, generation, "squeal", preset="deepct") == []
 
     async def test_expansions_of_another_model_or_none_are_refused_and_others_taken(
         self, engine: LexicalEngine

@@ -5,7 +5,6 @@ import pytest
 from services.chassis.errors import AnswerTooLarge, BadInput
 from services.contracts.documents import (
     MOST_ANSWER_BYTES,
-    MOST_ANSWER_VALUES,
     Document,
     IdPage,
     IdPageRequest,
@@ -55,20 +54,6 @@ class ReadingSuite:
             with pytest.raises(AnswerTooLarge, match=rf"3 of the 4 documents .*{MOST_ANSWER_BYTES}"):
                 await engine.get("notes@1", ["a", "b", "c", "small"])
             assert (await engine.get("notes@1", ["c", "a", "small"])).documents == (HELD[2], HELD[0], HELD[3])
-
-    async def test_more_metadata_values_than_an_answer_holds_are_refused_with_the_numbers(
-        self, engine: LexicalEngine
-    ) -> None:
-        await engine.begin("notes@1", ALL_PRESETS)
-        words = {f"f{number}": ("a",) * 10_000 for number in range(9)}
-        held = [Document(id=name, title="Apple", metadata=words) for name in ("a", "b", "c")]
-        for document in held:
-            await engine.index("notes@1", [document])
-        with pytest.raises(AnswerTooLarge, match=rf"3 of the 3 .*{MOST_ANSWER_VALUES}"):
-            await engine.get("notes@1", ["a", "b", "c"])
-        assert (await engine.get("notes@1", ["a", "b"])).documents == tuple(held[:2])
-        titles = await engine.get("notes@1", ["a", "b", "c"], ReadOptions(include=("title",)))
-        assert [document.title for document in titles.documents] == ["Apple"] * 3
 
     async def test_what_comes_with_hits_is_what_would_be_read_after_them(self, engine: LexicalEngine) -> None:
         held = [

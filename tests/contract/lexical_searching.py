@@ -121,13 +121,6 @@ class SearchingSuite:
             rankings.add(tuple(actual))
         assert len(rankings) > 1
 
-    async def test_the_first_preset_is_the_default(self, engine: LexicalEngine) -> None:
-        declaration = CollectionDeclaration(presets=("anserini-flat", "beir"))
-        generation = await filled(engine, documents(NOTES), declaration)
-        default = await scores(engine, generation, "brake cable")
-        assert default == await scores(engine, generation, "brake cable", preset="anserini-flat")
-        assert default != await scores(engine, generation, "brake cable", preset="beir")
-
     async def test_a_flat_preset_reads_title_and_text_as_one(self, engine: LexicalEngine) -> None:
         held = {"a": "brake pad squeals", "b": "wheel wobbles"}
         split = [Document(id="a", title="brake pad", text="squeals"), Document(id="b", title="wheel", text="wobbles")]
@@ -145,12 +138,6 @@ class SearchingSuite:
         for query in ("the of and", "zebra", "!?…", "\U0001f600"):
             for preset in ("beir", "anserini-flat"):
                 assert await found(engine, generation, query, preset=preset) == [], query
-
-    async def test_an_empty_generation_has_no_hits(self, engine: LexicalEngine) -> None:
-        await engine.begin("notes@1", ALL_PRESETS)
-        await engine.finish("notes@1")
-        for preset in ("beir", "anserini-flat"):
-            assert await found(engine, "notes@1", "brake", preset=preset) == []
 
     async def test_words_are_found_in_their_other_forms(self, engine: LexicalEngine) -> None:
         texts = {

@@ -85,14 +85,6 @@ class ScorerSuite:
         [best] = await scorer.score(QUERY, [" ".join(["wheel", *words])], soon(), split(17, 4, 5))
         assert best == pytest.approx(max(alone), abs=1e-6)
 
-    async def test_the_score_of_a_split_passage_does_not_depend_on_the_others(self, scorer: Scorer) -> None:
-        texts = [" ".join(BODY[start:] * 3) for start in range(6)]
-        together = await scorer.score(QUERY, texts, soon(), split(20, 10, *range(6)))
-        for place, text in enumerate(texts):
-            assert await scorer.score(QUERY, [text], soon(), split(20, 10, place)) == pytest.approx(
-                together[place : place + 1], abs=1e-6
-            )
-
     async def test_the_split_and_the_title_are_part_of_what_is_asked(self, scorer: Scorer) -> None:
         words = ["how", "to", *["bread"] * 10, "true", *["dough"] * 6, "a", *["bread"] * 4, "bent", "wheel"]
         text = " ".join(words)
@@ -105,12 +97,6 @@ class ScorerSuite:
         text = "bread " * 16 * MOST_PASSAGES
         [without, behind] = await scorer.score(QUERY, [text, text + PASSAGES[0]], soon(), split(16, 0, 0, 0))
         assert behind == pytest.approx(without, abs=1e-6)
-
-    async def test_without_time_no_split_passage_has_a_score(self, scorer: Scorer) -> None:
-        one = split(16, 8, *[0] * len(PASSAGES))
-        assert set((await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(0), one)).scores) == {None}
-        with pytest.raises(DeadlineExceeded):
-            await scorer.score(QUERY, PASSAGES, Deadline.after_ms(0), one)
 
     async def test_the_length_of_a_pair_is_that_before_it_is_cut(self, scorer: Scorer) -> None:
         lengths = await scorer.lengths(QUERY, PASSAGES, soon())
@@ -126,10 +112,6 @@ class ScorerSuite:
             assert len(await scorer.score(QUERY, LONG, soon(), split(16, 0, 0, 0, 0, 0))) == len(LONG)
         async with responsive_event_loop():
             assert min(await scorer.lengths(QUERY, LONG, soon())) > 300_000
-
-    async def test_a_bounded_score_is_a_share(self, scorer: Scorer) -> None:
-        scores = await scorer.score(QUERY, PASSAGES, soon())
-        assert not scorer.bounded or all(0 <= score <= 1 for score in scores)
 
     async def test_the_model_and_its_weight_are_named(self, scorer: Scorer) -> None:
         name, _, weights_hash = scorer.model.partition("@")

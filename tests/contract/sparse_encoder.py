@@ -35,9 +35,6 @@ class SparseEncoderSuite:
             assert (vector.weights > 0).all()
         assert vectors[0].terms.size
 
-    async def test_no_passages_are_no_vectors(self, encoder: SparseEncoder) -> None:
-        assert list(await encoder.encode_passages((), soon())) == []
-
     async def test_a_vector_does_not_depend_on_the_texts_beside_it(self, encoder: SparseEncoder) -> None:
         together = dict(zip(PASSAGES, await encoder.encode_passages(PASSAGES, soon()), strict=True))
         some = random.Random(1).sample(PASSAGES, 3)

@@ -170,17 +170,6 @@ async def test_an_approximate_leg_is_searched_for_its_candidates_and_deeper_at_o
     assert sorted(asked.top for asked in stack.dense.asked) == [6, 1_000]
 
 
-async def test_an_exact_vector_leg_is_searched_once(stack: Stack) -> None:
-    await stack.search("fruit", pipeline(retrieve("dense", top=3, exact=True)), top=700)
-    assert [(asked.top, asked.exact) for asked in stack.dense.asked] == [(1_000, True)]
-
-
-async def test_hits_beneath_the_candidates_keep_scores_that_are_low_enough(stack: Stack) -> None:
-    deep = (await stack.search("fruit trees", pipeline(retrieve("dense")))).json()
-    short = (await stack.search("fruit trees", pipeline(retrieve("dense", top=2)))).json()
-    assert short["hits"] == deep["hits"]
-
-
 async def test_only_candidates_are_re_ranked_and_they_stay_above_what_follows(stack: Stack) -> None:
     first = retrieve("dense", top=3)
     candidates = ids((await stack.search("fruit trees", pipeline(first), top=3)).json())
@@ -233,12 +222,6 @@ async def test_a_page_tells_how_many_candidates_the_pipeline_has(stack: Stack) -
     assert "page" not in (await stack.search("fruit trees", short, top=2)).json()
 
 
-async def test_the_beam_of_a_stage_is_sent_to_its_backend(stack: Stack) -> None:
-    await stack.search("fruit", pipeline(retrieve("dense", beam=300)), top=1)
-    await stack.search("fruit", pipeline(retrieve("dense")), top=1)
-    assert [asked.beam for asked in stack.dense.asked] == [300, None]
-
-
 async def test_a_retrieve_that_no_stage_follows_asks_for_no_more_hits_than_its_request(stack: Stack) -> None:
     alone, later = retrieve("dense", top=200), {"kind": "cut", "top": 5}
     await stack.search("fruit", pipeline(alone), top=3)
@@ -264,8 +247,3 @@ async def test_a_beam_that_does_not_fit_is_refused_with_what_to_write(stack: Sta
     answer = await stack.search("fruit", pipeline(leg))
     assert answer.status_code == 422
     assert told in answer.json()["detail"]
-
-
-@pytest.mark.parametrize("leg", [retrieve("dense", top=300, beam=300), retrieve("dense", top=1_000, exact=True)])
-async def test_a_leg_as_deep_as_its_beam_or_exact_is_accepted(stack: Stack, leg: Json) -> None:
-    assert (await stack.search("fruit", pipeline(leg))).status_code == 200

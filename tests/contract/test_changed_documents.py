@@ -177,16 +177,6 @@ async def test_metadata_of_a_build_is_changed_in_the_build_alone(stack: RealStac
     assert (none["documents"], none["missing"], none["services"]) == (0, ["x"], [])
 
 
-@pytest.mark.parametrize(
-    "documents",
-    [
-        [],
-        [{"id": "d00", "metadata": {}}],
-        [{"id": "d00"}],
-        [{"id": "d00", "metadata": {"year": {}}}],
-        [{"id": "d00", "metadata": {"a": 1}}, {"id": "d00", "metadata": {"b": 1}}],
-        [{"id": "d00", "metadata": {"a": 1}, "text": "x"}],
-    ],
-)
+@pytest.mark.parametrize("documents", [[], [{"id": "d00", "metadata": {}}], [{"id": "d00", "metadata": {"a": 1}}] * 2])
 async def test_what_changes_no_metadata_is_refused(stack: RealStack, documents: list[object]) -> None:
     assert (await stack.post("/documents/metadata", documents=documents)).status_code == 422

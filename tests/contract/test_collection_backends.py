@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from evaluator.client.client import connected
-from evaluator.steps.ingest import IngestReport, ingest
+from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import load_dataset
 from tests.support.real_stack import RealStack, numbered, real_stack
 from tests.support.small_runs import planned
@@ -108,7 +108,8 @@ async def test_a_pipeline_that_needs_another_backend_is_refused_with_what_to_do(
     ):
         refused = await stack.post("/search", query="word", pipeline=pipeline)
         assert refused.status_code == 422
-        assert f'PUT /v1/collections/c with "backends": {json.dumps(names)}' in refused.json()["detail"]
+        told = f'PUT /v1/collections/c with "backends": {json.dumps(names)} begins a generation that does; then publish'
+        assert told in refused.json()["detail"]
     assert (await stack.post("/search", query="word", pipeline="bm25")).status_code == 200
 
 
@@ -152,19 +153,42 @@ async def test_live_writes_reach_a_build_on_other_backends(stack: RealStack) -> 
     assert await stack.live() == {"lexical": 41, "dense": 41}
 
 
-async def test_the_loader_asks_for_what_the_pipelines_use_and_takes_what_lives_on_more(
+async def test_a_backend_that_answers_late_after_a_generation_was_begun_is_waited_for(stack: RealStack) -> None:
+    class LateList(httpx.AsyncBaseTransport):
+        """Answers the list of generations 1.5 s late, as a busy service does, from the first generation on."""
+
+        def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+            self._inner = inner
+            self._busy = False
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            self._busy = self._busy or request.method == "PUT"
+            if self._busy and request.method == "GET":
+                await asyncio.sleep(1.5)
+            return await self._inner.handle_async_request(request)
+
+    await load(stack, **ALONE)
+    stack.ways["sparse"].inner = LateList(stack.ways["sparse"].inner)
+    begun = await stack.begin(build="second", backends=["sparse"])
+    assert (begun.status_code, begun.json()["generation"]) == (200, "c@2"), begun.text
+
+
+async def test_the_loader_begins_a_generation_on_what_the_pipelines_use_beside_what_is_there(
     stack: RealStack, tmp_path: Path
 ) -> None:
-    async def loaded(**given: object) -> IngestReport:
-        experiment = planned(tmp_path, collection="c", **given)
+    for pipelines, generation, backends in (
+        (["bm25"], "c@1", {"lexical"}),
+        ([DENSE], "c@2", {"lexical", "dense"}),
+        ([SPARSE], "c@3", {"lexical", "dense", "sparse"}),
+        (["bm25"], "c@3", {"lexical", "dense", "sparse"}),
+    ):
+        experiment = planned(tmp_path, collection="c", pipelines=pipelines)
         async with connected("http://stack", stack.into_gateway) as client:
-            return await ingest(client, experiment, load_dataset(experiment))
-
-    alone = await loaded(pipelines=["bm25"])
-    assert (alone.generation, alone.backends.keys(), alone.created) == ("c@1", {"lexical"}, True)
-    assert await holding(stack, "c@1") == {"lexical"}
-    both = await loaded(pipelines=["bm25", DENSE], rebuild=True)
-    assert (both.generation, both.backends.keys()) == ("c@2", {"lexical", "dense"})
+            report = await ingest(client, experiment, load_dataset(experiment))
+        assert (report.generation, report.backends.keys()) == (generation, backends)
+        assert await stack.live() == dict.fromkeys(backends, 6)
+        encoded = {name: load.encoded for name, load in report.backends.items() if load.encoded}
+        assert encoded == ({"c@2": {"dense": 6}, "c@3": {"sparse": 6}}.get(generation, {}) if report.created else {})
 
 
 async def test_two_backends_of_one_family_hold_one_collection_and_only_the_first_without_being_named(

@@ -45,10 +45,6 @@ async def test_a_reranking_that_must_not_fail_says_that_the_texts_are_not_held(s
     says_how(await stack.search("fruit", {"name": "x", "stages": [RETRIEVE, {"kind": "rerank"}]}))
 
 
-async def test_documents_by_id_say_so_too(stack: Stack) -> None:
-    says_how(await stack.client.post(f"{DEMO}/documents/get", json={"ids": ["apple"]}))
-
-
 async def test_publishing_what_one_service_lacks_says_so_too(stack: Stack) -> None:
     answer = await stack.client.post(f"{DEMO}/publish", json={})
     says_how(answer)
@@ -70,14 +66,6 @@ async def test_when_one_service_is_away_too_only_that_one_is_waited_for(stack: S
     assert answer.status_code == 503
     assert "lexical: it does not hold demo@1." in answer.json()["detail"]
     assert answer.json()["detail"].endswith("Try again when dense is back.")
-
-
-async def test_another_refusal_of_the_only_retriever_is_no_reason_to_wait_either(stack: Stack) -> None:
-    stack.wires["lexical"].fault = "not-ours"
-    answer = await stack.search("fruit", "bm25")
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:problem:stamp-mismatch")
-    assert "new_generation: true" in answer.json()["detail"]
-    assert "retry-after" not in answer.headers
 
 
 async def test_loading_it_again_as_told_makes_every_answer_whole(stack: Stack) -> None:

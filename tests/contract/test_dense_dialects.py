@@ -67,11 +67,6 @@ def test_base64_and_numbers_are_the_same_vectors(client: openai.OpenAI) -> None:
     ]
 
 
-def test_one_text_is_a_list_of_one(client: openai.OpenAI, tei: InferenceClient) -> None:
-    (one,) = client.embeddings.create(model="m", input=TEXTS[0]).data
-    assert tei.feature_extraction(TEXTS[0]).tolist() == [one.embedding]
-
-
 def test_a_client_of_tei_gets_a_row_a_text(tei: InferenceClient, client: openai.OpenAI) -> None:
     rows = tei.feature_extraction(TEXTS, normalize=True, truncate=True, truncation_direction="right")
     assert rows.shape == (3, 256)
@@ -231,13 +226,3 @@ def test_clients_of_openai_and_tei_send_a_key_as_their_own_docs_say(tmp_path: Pa
             InferenceClient(model=f"{url}/embed", token=wrong).feature_extraction(TEXTS)
         assert turned_away.value.response.status_code == 401
         assert "key" in turned_away.value.response.json()["error"]
-
-
-def test_a_key_above_its_rate_is_a_rate_limit_to_a_client_of_openai(tmp_path: Path) -> None:
-    keys = made_keys(tmp_path)
-    slow = keys.add("slow", "search", per_second=0.1)
-    with served(build_app(settings(tmp_path / "dense", keys_file=keys.file))) as url:
-        client = openai.OpenAI(api_key=slow, base_url=f"{url}/v1", max_retries=0)
-        client.embeddings.create(model="m", input=TEXTS)
-        with pytest.raises(openai.RateLimitError):
-            client.embeddings.create(model="m", input=TEXTS)

@@ -134,13 +134,6 @@ async def test_a_document_of_too_many_passages_is_an_error_of_its_own(client: ht
     assert "6250 passages, and at most 4095" in error["reason"]
 
 
-async def test_the_dialects_give_one_vector_a_text(client: httpx.AsyncClient) -> None:
-    (vector,) = (await client.post("/embed", json={"inputs": LONG})).json()
-    assert len(vector) == 256
-    answer = (await client.post("/v1/embeddings", json={"model": "any", "input": [LONG, "chain"]})).json()
-    assert [len(one["embedding"]) for one in answer["data"]] == [256, 256]
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

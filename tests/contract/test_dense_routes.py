@@ -56,27 +56,6 @@ def ids(answer: httpx.Response) -> list[str]:
     return [hit["id"] for hit in answer.json()["hits"]]
 
 
-async def test_a_generation_begins_empty_and_says_what_made_it(dense: httpx.AsyncClient) -> None:
-    answer = await dense.put("/v1/collections/notes@1", json=DECLARATION)
-    state = answer.json()
-    assert answer.status_code == 200
-    assert (state["generation"], state["published"], state["documents"]) == ("notes@1", False, 0)
-    assert state["vectors"] == {"vectors": 0, "indexed": 0}
-    assert state["stamp"]["model"] == "hashing"
-    assert state["declaration"] == DECLARATION
-
-
-async def test_documents_are_found_by_what_they_say(notes: httpx.AsyncClient) -> None:
-    answer = await search(notes)
-    assert answer.json()["generation"] == "notes@1"
-    assert ids(answer)[0] == "a"
-    assert len(ids(answer)) == 3
-
-
-async def test_sending_everything_again_encodes_nothing(notes: httpx.AsyncClient) -> None:
-    assert await index(notes) == {"indexed": 0, "unchanged": 3, "errors": [], "encoded": 0}
-
-
 async def test_only_changed_passages_are_encoded(notes: httpx.AsyncClient) -> None:
     moved = {**DOCUMENTS[0], "metadata": {"topic": "brakes"}}
     changed = {**DOCUMENTS[1], "text": "bleed the front brake"}
@@ -84,19 +63,6 @@ async def test_only_changed_passages_are_encoded(notes: httpx.AsyncClient) -> No
     assert (report["indexed"], report["unchanged"], report["encoded"]) == (2, 1, 1)
     found = await search(notes, filter={"all": [{"field": "topic", "op": "eq", "value": "brakes"}]})
     assert ids(found) == ["a", "b"]
-
-
-async def test_equal_passages_are_encoded_once(notes: httpx.AsyncClient) -> None:
-    report = await index(notes, [{"id": f"same-{number}", "text": "true the wheel"} for number in range(5)])
-    assert (report["indexed"], report["encoded"]) == (5, 1)
-
-
-async def test_reindexing_copies_the_vectors_of_unchanged_passages(notes: httpx.AsyncClient) -> None:
-    await notes.put("/v1/collections/notes@2", json={"metadata": {"topic": "keyword"}})
-    report = await index(notes, [*DOCUMENTS, {"id": "d", "text": "new"}], "notes@2")
-    assert (report["indexed"], report["encoded"]) == (4, 1)
-    await notes.post("/v1/collections/notes@2/documents/delete", json={"ids": ["d"]})
-    assert (await search(notes, "notes@2")).json()["hits"] == (await search(notes)).json()["hits"]
 
 
 async def test_a_broken_off_load_done_again_equals_a_clean_one(tmp_path: Path) -> None:
@@ -124,37 +90,6 @@ async def test_a_field_of_another_kind_is_an_error_of_its_document_alone(notes: 
     assert "year" in report["errors"][0]["reason"]
 
 
-async def test_finish_and_publish_say_the_state(notes: httpx.AsyncClient) -> None:
-    finished = (await notes.post("/v1/collections/notes@1/finish", json={})).json()
-    assert (finished["documents"], finished["published"]) == (3, False)
-    assert (await notes.post("/v1/collections/notes@1/publish", json={})).json()["published"]
-    await notes.put("/v1/collections/notes@2", json=DECLARATION)
-    await notes.post("/v1/collections/notes@2/publish", json={})
-    states = (await notes.get("/v1/collections")).json()["collections"]
-    assert [(one["generation"], one["published"]) for one in states] == [("notes@1", False), ("notes@2", True)]
-
-
-async def test_deleting_counts_what_was_there(notes: httpx.AsyncClient) -> None:
-    answer = await notes.post("/v1/collections/notes@1/documents/delete", json={"ids": ["a", "never"]})
-    assert answer.json() == {"deleted": 1, "errors": []}
-    assert "a" not in ids(await search(notes))
-
-
-async def test_a_removed_generation_is_unknown(notes: httpx.AsyncClient) -> None:
-    assert (await notes.delete("/v1/collections/notes@1")).status_code == 204
-    for answer in (
-        await notes.get("/v1/collections/notes@1"),
-        await notes.delete("/v1/collections/notes@1"),
-        await search(notes),
-    ):
-        assert (answer.status_code, answer.json()["type"]) == (404, "urn:problem:unknown-collection")
-
-
-async def test_excluded_ids_and_top_hold(notes: httpx.AsyncClient) -> None:
-    assert ids(await search(notes, exclude_ids=["a"], top=2)) == ["b", "c"]
-    assert len(ids(await search(notes, top=1, exact=True))) == 1
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -175,13 +110,6 @@ async def test_what_cannot_be_asked_is_a_422(notes: httpx.AsyncClient, asked: di
     assert said in answer.json()["detail"]
 
 
-async def test_another_declaration_is_a_409_that_names_both(notes: httpx.AsyncClient) -> None:
-    answer = await notes.put("/v1/collections/notes@1", json={"metadata": {"topic": "number"}})
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:problem:stamp-mismatch")
-    assert '"topic":"keyword"' in answer.json()["detail"]
-    assert '"topic":"number"' in answer.json()["detail"]
-
-
 async def test_a_collection_of_another_model_is_listed_but_not_opened(tmp_path: Path) -> None:
     async with service(tmp_path) as before:
         await before.put("/v1/collections/notes@1", json=DECLARATION)
@@ -200,23 +128,12 @@ async def test_a_collection_of_another_model_is_listed_but_not_opened(tmp_path: 
             assert "model=hashing" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("generation", ["notes", "notes@0", "Notes@1", "notes@1.5", "..@1"])
-async def test_a_name_that_is_no_generation_is_a_422(dense: httpx.AsyncClient, generation: str) -> None:
-    assert (await dense.put(f"/v1/collections/{generation}", json=DECLARATION)).status_code == 422
-
-
 async def test_it_is_ready_and_times_its_stages(notes: httpx.AsyncClient) -> None:
     health = (await notes.get("/readyz")).json()
     assert (health["status"], [check["name"] for check in health["checks"]]) == ("ready", ["store", "encoder"])
     timing = (await search(notes)).headers["server-timing"]
     assert "encode;dur=" in timing
     assert "ann;dur=" in timing
-
-
-def test_a_qdrant_without_an_address_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("QDRANT_URL", raising=False)
-    with pytest.raises(ValueError, match="QDRANT_URL"):
-        DenseSettings(store="qdrant")
 
 
 async def test_a_query_that_comes_again_is_answered_from_the_cache_and_the_answer_says_so(tmp_path: Path) -> None:
@@ -236,7 +153,3 @@ async def test_a_query_that_comes_again_is_answered_from_the_cache_and_the_answe
     assert first.json() == again.json() == fresh.json()
     assert 'cached_results_total{outcome="hit"} 3.0' in metrics
     assert 'cached_results_total{outcome="miss"} 3.0' in metrics
-
-
-async def test_without_the_setting_no_query_is_cached(notes: httpx.AsyncClient) -> None:
-    assert [(await search(notes)).headers.get("x-cached-results") for _ in range(2)] == [None, None]

@@ -10,8 +10,8 @@ import pytest
 
 from services.chassis.errors import Unavailable
 from services.chassis.settings.configuration import ConfigurationError
-from services.storage.elasticsearch.client import open_client
-from services.storage.elasticsearch.errors import elasticsearch_errors
+from services.lexical.settings import LexicalSettings
+from services.storage.elasticsearch.client import ElasticsearchClients
 from tests.support.certificates import Certificates, Pair
 
 KEY = "c2VjcmV0"
@@ -38,14 +38,18 @@ async def listening(pair: Pair) -> AsyncIterator[tuple[int, list[bytes]]]:
         yield server.sockets[0].getsockname()[1], heads
 
 
+def connect(url: str, ca_file: Path | None) -> ElasticsearchClients:
+    given = {"elasticsearch_url": url, "elasticsearch_api_key": KEY, "elasticsearch_ca_file": ca_file}
+    return ElasticsearchClients.connect(LexicalSettings.model_validate(given), 2)
+
+
 async def ask(url: str, ca_file: Path | None) -> None:
     """Sends one request with the key."""
-    client = open_client(url, KEY, ca_file, 2)
+    clients = connect(url, ca_file)
     try:
-        with elasticsearch_errors():
-            await client.perform_request("GET", "/")
+        await clients.reading.answer(bytes, "GET", "/")
     finally:
-        await client.close()
+        await clients.close()
 
 
 @pytest.mark.parametrize("origin", ["https://127.0.0.1", "https://localhost", "HTTPS://127.0.0.1"])
@@ -82,4 +86,4 @@ async def test_beside_a_named_authority_those_of_the_system_do_not_count(
 def test_a_file_without_a_certificate_is_refused_by_the_settings_name(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(ConfigurationError, match="ELASTICSEARCH_CA_FILE"):
-        open_client("https://127.0.0.1:9", KEY, tmp_path / "ca.pem", 2)
+        connect("https://127.0.0.1:9", tmp_path / "ca.pem")

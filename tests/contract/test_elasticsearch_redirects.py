@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from elasticsearch import ApiError
 
-from services.storage.elasticsearch.client import open_client
+from services.chassis.errors import UpstreamFailed
+from services.lexical.settings import LexicalSettings
+from services.storage.elasticsearch.client import ElasticsearchClients
 from tests.support.recorded_requests import recording
 
 
@@ -31,10 +32,11 @@ async def redirecting(to: str) -> AsyncIterator[str]:
 
 async def test_neither_key_nor_query_follows_a_redirect_to_another_host() -> None:
     async with recording(body={}) as other, redirecting(other.url) as there:
-        client = open_client(there, "c2VjcmV0", None, 2)
+        given = {"elasticsearch_url": there, "elasticsearch_api_key": "c2VjcmV0"}
+        clients = ElasticsearchClients.connect(LexicalSettings.model_validate(given), 2)
         try:
-            with pytest.raises(ApiError, match="307"):
-                await client.search(index="c", body={"query": {"match_all": {}}})
+            with pytest.raises(UpstreamFailed, match="307"):
+                await clients.reading.answer(bytes, "POST", "/c/_search", {"query": {"match_all": {}}})
         finally:
-            await client.close()
+            await clients.close()
         assert other.authorizations() == set()

@@ -12,7 +12,7 @@ from services.dense.encoder import DenseEncoder
 from services.dense.encoder_cached import CachedEncoder, QueryVectorCache
 from services.dense.encoder_hashing import HashingEncoder
 from services.dense.settings import DenseSettings
-from services.inference.profiles import MODELS_FILE, ModelError, load_encoder
+from services.inference.profiles import MODELS_FILE, load_encoder
 from services.inference.text_encoder import stamp_of
 from tests.contract.encoder import EncoderSuite
 from tests.support.models import ENCODER, fetched
@@ -45,23 +45,10 @@ def onnx(models: Path) -> Iterator[DenseEncoder]:
     asyncio.run(encoder.close())
 
 
-@pytest.fixture(scope="module")
-def openvino(models: Path) -> Iterator[DenseEncoder]:
-    encoder = open_encoder(DenseSettings(models=models, engine="openvino"))
-    yield encoder
-    asyncio.run(encoder.close())
-
-
 class TestTextEncoder(EncoderSuite):
     @pytest.fixture
     def encoder(self, onnx: DenseEncoder) -> DenseEncoder:
         return onnx
-
-
-class TestTextEncoderOnOpenVino(EncoderSuite):
-    @pytest.fixture
-    def encoder(self, openvino: DenseEncoder) -> DenseEncoder:
-        return openvino
 
 
 async def test_a_query_does_not_wait_for_the_passages_before_it(onnx: DenseEncoder) -> None:
@@ -94,12 +81,6 @@ def test_everything_that_decides_a_vector_is_in_the_stamp() -> None:
     }
     expect_each_in_the_stamp(profile, lambda one: stamp_of(one, "f" * 64), deciding)
     assert stamp_of(profile, "0" * 64) != stamp
-    assert stamp_of(profile, "f" * 64, "bf16") != stamp
-
-
-def test_a_model_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="make models"):
-        open_encoder(DenseSettings(models=tmp_path))
 
 
 async def test_a_cached_vector_of_the_real_model_equals_a_new_one_in_every_bit(onnx: DenseEncoder) -> None:

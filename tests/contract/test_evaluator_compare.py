@@ -76,15 +76,6 @@ def test_a_run_is_compared_with_its_own_first_pipeline(
     assert report["notes"] == []
 
 
-def test_pipelines_are_named_after_the_run(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
-) -> None:
-    run = imported(files["fair"], files["good"], files["bad"])
-    done = evaluator("compare", f"{run.name}:bad", f"{run.name}:fair", f"mine={files['good']}")
-    assert "\nfair is better than bad: " in done.stdout
-    assert "\nmine is better than bad: " in done.stdout
-
-
 def test_two_runs_are_compared_pipeline_by_pipeline(
     evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
@@ -158,17 +149,6 @@ def test_runs_over_different_datasets_are_refused_with_their_names(
     )
 
 
-def test_a_run_whose_files_changed_is_refused(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
-) -> None:
-    run = imported(files["good"], files["fair"])
-    with (run / "runs" / "good.trec").open("a") as file:
-        file.write("q1\tQ0\tf29\t21\t-21\ttag\n")
-    done = evaluator("compare", run)
-    assert done.exit_code == 1
-    assert "runs/good.trec is not the one that rank.json was made from" in done.stderr
-
-
 def test_judgments_that_changed_since_are_refused(
     evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], shop: Path
 ) -> None:
@@ -199,34 +179,15 @@ def test_a_metric_deeper_than_the_rankings_is_refused(evaluator: Compare, files:
     assert "Recall@100 looks at 100 hits, but fair and good are compared 20 deep: give --metric" in done.stderr
 
 
-def test_a_metric_as_deep_as_the_ranking_is_named_with_its_depth(
-    evaluator: Compare, files: dict[str, Path], shop: Path
-) -> None:
-    done = evaluator("compare", files["fair"], files["good"], "--dataset", shop, "--metric", "MAP")
-    assert "good is better than fair: MAP@20 +0." in done.stdout
-
-
-@pytest.mark.parametrize("run", [False, True])
 def test_what_makes_a_report_not_valid_is_said_first(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], shop: Path, run: bool
+    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     with files["good"].open("a") as file:
         file.write("q1 Q0 elsewhere 21 -21 tag\nnobody Q0 r1 1 0 tag\n")
-    word = imported(files["good"]) if run else files["good"]
-    done = evaluator("compare", files["fair"], word, *([] if run else ["--dataset", shop]))
+    done = evaluator("compare", files["fair"], imported(files["good"]))
     assert "Note: good: 1 of 1201 hits are NOT IN THE CORPUS: of another one?\n" in done.stdout, done.output
     assert "Note: good: 1 of 61 queries are NOT IN THE COLLECTION: of another one?\n" in done.stdout
     assert done.stdout.index("Note: ") < done.stdout.index("good is better than fair")
-
-
-def test_files_of_one_name_are_told_apart_by_their_paths(
-    evaluator: Compare, files: dict[str, Path], tmp_path: Path, shop: Path
-) -> None:
-    (tmp_path / "new").mkdir()
-    changed = write_rankings(tmp_path / "new" / "fair.trec", GOOD)
-    done = evaluator("compare", files["fair"], changed, "--dataset", shop, "--json")
-    (pair,) = json.loads(done.stdout)["pairs"]
-    assert [pair["verdict"][side] for side in ("first", "second")] == [f"{files['fair']}:fair", f"{changed}:fair"]
 
 
 def test_runs_of_one_name_are_told_apart_by_their_paths(
@@ -338,6 +299,7 @@ NOT_COMPARABLE = {
     ("{run}", "--split", "test"): "--dataset",
     ("{run}", "--dataset", "{shop}"): "--dataset",
     ("nowhere",): "nowhere: neither a run folder",
+    ("{fair}", "{good}"): "name a run too, or --dataset DIRECTORY",
     ("{run}:nothing", "{run}:good"): "'nothing'; it has fair, good",
     ("{run}:good", "{run}:good"): "good: named twice",
     ("{run}:fair", "{run}:good", "{run}:good"): "good: named twice",
@@ -355,30 +317,20 @@ def test_what_cannot_be_compared_is_one_sentence(
 ) -> None:
     run = imported(files["fair"], files["good"])
     for words, says in NOT_COMPARABLE.items():
-        done = evaluator("compare", *(word.format(run=run, shop=shop) for word in words))
+        done = evaluator("compare", *(word.format(run=run, shop=shop, **files) for word in words))
         assert (done.exit_code, done.stdout) == (1, ""), words
         assert says in done.stderr, words
         assert done.stderr.count("\n") == 1, words
 
 
-@pytest.mark.parametrize("word", ["import", "compare"])
 def test_a_collection_is_named_as_in_the_catalogue(
-    evaluator: Compare, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+    evaluator: Compare, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_collection(Path(load_catalogue().directories[0]) / "scifact")
     both = files["fair"], files["good"]
-    done = (
-        evaluator("import", "scifact", *both)
-        if word == "import"
-        else evaluator("compare", *both, "--dataset", "scifact")
-    )
-    assert done.exit_code == 0, done.output
-
-
-def test_run_files_alone_need_a_dataset(evaluator: Compare, files: dict[str, Path]) -> None:
-    done = evaluator("compare", files["fair"], files["good"])
-    assert "name a run too, or --dataset DIRECTORY" in done.stderr
+    for words in (("import", "scifact", *both), ("compare", *both, "--dataset", "scifact")):
+        assert evaluator(*words).exit_code == 0, words
 
 
 def test_a_report_has_intervals_and_the_verdict_against_the_first_pipeline(

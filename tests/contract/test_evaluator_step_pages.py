@@ -16,7 +16,7 @@ from evaluator.pages.page_blocks import Listing, Table
 from evaluator.pages.step_page import StepPage
 from evaluator.replay.tuning_page import replay_page
 from evaluator.replay.tuning_report import ReplayReport
-from evaluator.runs.run_folder import SUITE, RunFolder
+from evaluator.runs.run_folder import RunFolder
 from services.chassis.page_headers import PAGE_HEADERS
 from services.contracts.pipelines import Pipeline
 from tests.support.attributed_runs import replayed_run
@@ -114,15 +114,6 @@ async def test_a_page_by_other_judgments_than_the_figures_is_refused_and_says_wh
             assert page.status_code == 409
             assert f"quality.json is not the one that {step}.json was made from" in page.text
             assert f"evaluator {command} {folder.path.name}" in page.text
-
-
-async def test_a_run_over_several_datasets_has_the_pages_of_each(folder: RunFolder) -> None:
-    suite = folder.runs / "20260101T000000000Z-both-0123abcd"
-    shutil.copytree(folder.path, suite / "shop")
-    (suite / SUITE).write_text("{}")
-    async with evaluator(GatewayStub(), folder.runs) as client:
-        pages = [await client.get(f"/{step}/{suite.name}/shop") for step in STEPS]
-    assert [page.status_code for page in pages] == [200, 200]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -64,13 +64,10 @@ async def test_a_changed_expansion_is_indexed_and_encodes_nothing(stack: RealSta
 async def test_documents_are_read_with_their_expansions_and_copied_with_them(stack: RealStack) -> None:
     [read] = (await stack.post("/documents/get", ids=["kettle"])).json()["documents"]
     assert read["expansions"] == KETTLE["expansions"]
-    assert (await stack.begin(backends=["sparse"], **DECLARED)).status_code == 200
-    for _ in range(300):
-        view = (await stack.client.get("/v1/collections/c")).json()
-        if not view.get("adding"):
-            break
-    digest = (await stack.others["sparse"].post("/v1/collections/c@1/finish", json={})).json()["digest"]
-    assert {*(await stack.digests("c@1")).values()} == {digest}
+    begun = (await stack.begin(backends=["sparse"], **DECLARED)).json()
+    assert (await stack.post("/publish", build=begun["build"], fill=True)).status_code == 200
+    digest = (await stack.others["sparse"].post("/v1/collections/c@2/finish", json={})).json()["digest"]
+    assert {*(await stack.digests("c@2")).values()} == {digest}
 
 
 async def test_expansions_of_another_model_are_refused_by_a_name_for_both(stack: RealStack) -> None:

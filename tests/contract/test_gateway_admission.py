@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gateway.search.admission import LEAST_COST, search_cost
-from gateway.search.search_depths import PlannedRetrieve
+from gateway.search.sources import PlannedRetrieve
 from services.chassis.admission.limits import WAIT
 from services.contracts.pipelines import Retrieve
 from services.contracts.query import SearchRequest
@@ -28,15 +28,14 @@ from tests.support.backends import Stack, opened_stack
 def test_hits_count_that_are_read_and_no_others(
     depth: int, approximate: bool, alone: bool, top: int, cost: float
 ) -> None:
-    stage = Retrieve(kind="retrieve", backend="dense", top=depth)
-    assert search_cost([PlannedRetrieve(stage, approximate, alone)], SearchRequest(query="fruit", top=top)) == cost
+    planned = PlannedRetrieve(Retrieve(kind="retrieve", backend="dense", top=depth), approximate, alone)
+    request = SearchRequest(query="fruit", top=top)
+    assert search_cost([sum(planned.depths(request))], request) == cost
 
 
 @pytest.mark.parametrize(("retrieves", "characters", "cost"), [(1, 5_000, 5.0), (16, 5, 8.0), (2, 1_000, 2.0)])
 def test_each_retrieve_counts_and_the_length_of_what_it_asks(retrieves: int, characters: int, cost: float) -> None:
-    stages = [Retrieve(kind="retrieve", backend="dense", top=1) for _ in range(retrieves)]
-    planned = [PlannedRetrieve(stage, False, False) for stage in stages]
-    assert search_cost(planned, SearchRequest(query="x" * characters, top=1)) == cost
+    assert search_cost([1] * retrieves, SearchRequest(query="x" * characters, top=1)) == cost
 
 
 class Waited(httpx.AsyncBaseTransport):

@@ -99,14 +99,6 @@ async def test_an_option_that_the_row_does_not_have_is_refused(
     assert told in answer.json()["detail"]
 
 
-async def test_the_row_decides_options_and_least_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(families.FAMILIES, "toy", Family(retrieves=True, presets=True, exact=True, least_score=0.0))
-    async with opened_stack(stores={"toy": StoreStub("toy")}) as stack:
-        leg = {**TOY, "preset": "beir", "exact": True}
-        fuse = {**WEIGHTED, "normalisation": "theoretical-min", "inputs": [BM25, leg]}
-        assert (await stack.search("fruit", inline(fuse))).status_code == 200
-
-
 @pytest.mark.parametrize(
     ("backends", "told"),
     [

@@ -80,9 +80,3 @@ async def test_the_search_page_marks_the_words_that_found_a_document_and_no_stop
     marks = re.findall(r"<mark>(.*?)</mark>", page.text)
     assert sorted(marks) == ["Brake", "brake", "pads", "pads", "हिन्दी"]
     assert "… The <mark>pads</mark> of the <mark>brake</mark> and the lever &lt;wear&gt;:" in page.text
-
-
-@pytest.mark.parametrize("wrong", [0, 11, True, "3"])
-async def test_a_number_of_fragments_out_of_bounds_is_refused(stack: RealStack, wrong: object) -> None:
-    answer = await stack.post("/search", query="pad", pipeline="bm25", highlight=wrong)
-    assert (answer.status_code, "highlight" in answer.json()["detail"]) == (422, True)

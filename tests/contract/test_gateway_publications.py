@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from gateway.collections import publishing
-from tests.support.backends import opened_stack
 from tests.support.real_stack import RealStack, numbered, real_stack
 
 AN_HOUR_S = 3_600.0
@@ -78,17 +77,6 @@ async def test_what_was_live_before_is_kept_where_the_gateways_clock_differs_fro
         assert await held(stack) == (["c@2"], ["c@2"])
 
 
-async def test_what_was_live_before_is_kept_as_long_as_one_service_counts_its_time(tmp_path: Path) -> None:
-    jumping = ShiftedClock()
-    async with real_stack(tmp_path, clocks={"lexical": jumping}, keep_previous_s=30.0) as stack:
-        await publish(stack, "first")
-        await publish(stack, "second")
-        jumping.ahead_s = 3_000.0
-        assert (await stack.post("/publish")).is_success
-        assert await held(stack) == (["c@1", "c@2"], ["c@1", "c@2"])
-        assert (await stack.post("/rollback")).json()["generation"] == "c@1"
-
-
 async def test_repeating_a_publish_raises_no_number_and_a_restart_keeps_all(tmp_path: Path) -> None:
     expected = {"c@1": 1, "c@2": 2}
     async with real_stack(tmp_path) as stack:
@@ -102,17 +90,6 @@ async def test_repeating_a_publish_raises_no_number_and_a_restart_keeps_all(tmp_
         assert await numbers(stack, "lexical") == await numbers(stack, "dense") == expected
         assert (await stack.post("/rollback")).json()["generation"] == "c@1"
         assert await numbers(stack, "lexical") == await numbers(stack, "dense") == {"c@1": 3, "c@2": 2}
-
-
-async def test_a_publish_that_one_service_missed_gets_the_same_number_when_repeated(tmp_path: Path) -> None:
-    async with real_stack(tmp_path) as stack:
-        await publish(stack, "first")
-        obstacle = tmp_path / "dense" / ".published.json.new"
-        obstacle.mkdir()
-        assert (await publish(stack, "second")).status_code >= 500
-        obstacle.rmdir()
-        assert (await stack.post("/publish", build="second")).is_success
-        assert await numbers(stack, "lexical") == await numbers(stack, "dense") == {"c@1": 1, "c@2": 2}
 
 
 async def test_a_rollback_after_a_publish_that_one_service_missed_goes_to_the_last_one_that_succeeded(
@@ -137,18 +114,6 @@ async def test_a_rollback_after_a_publish_that_one_service_missed_goes_to_the_la
         assert (await publish(stack, "fourth")).json()["generation"] == "c@4"
         assert (await stack.client.get("/v1/collections/c")).json()["previous"] == "c@2"
         assert (await stack.post("/rollback")).json()["generation"] == "c@2"
-
-
-async def test_services_of_a_release_without_numbers_are_published_and_rolled_back() -> None:
-    async with opened_stack() as stack:  # its stores know neither the number nor the time on the wire
-        for build in ("second", "third"):
-            await stack.client.put("/v1/collections/demo", json={"build": build, "new_generation": True})
-            await stack.client.post(
-                "/v1/collections/demo/documents", json={"documents": [{"id": "a", "text": build}], "build": build}
-            )
-            assert (await stack.client.post("/v1/collections/demo/publish", json={"build": build})).is_success
-        back = await stack.client.post("/v1/collections/demo/rollback", json={})
-        assert back.json().get("generation") == "demo@2", back.text
 
 
 # What a rollback reports
@@ -243,21 +208,3 @@ async def test_a_service_that_fails_to_remove_neither_fails_the_publish_nor_keep
         way.hold = None
         assert (await stack.post("/publish")).json()["generation"] == "c@2"
         assert await held(stack) == (["c@2"], ["c@2"])
-
-
-async def test_what_a_publish_left_behind_is_removed_without_another_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publishing, "REMOVING_S", 0.5)
-    async with real_stack(tmp_path) as stack:
-        await stack.begin(build="abandoned")
-        way = stack.ways["dense"]
-        way.hold = (b"DELETE ", asyncio.Event())
-        assert (await publish(stack, "next")).is_success
-    async with real_stack(tmp_path, keep_previous_s=0.5, refresh_s=0.1) as stack:
-        for _ in range(100):
-            await asyncio.sleep(0.2)
-            if await held(stack) == (["c@2"], ["c@2"]):
-                break
-        else:
-            raise AssertionError("the abandoned build is still there")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backends import budget
 from gateway.collections import publishing
 from tests.support.real_stack import RealStack, numbered, real_stack
 
@@ -75,14 +74,6 @@ async def test_the_same_call_joins_the_publish_that_runs(built: RealStack) -> No
     assert await publish(built) == (200, answer.json()), "published already"
 
 
-async def test_a_joining_call_of_another_number_of_documents_is_refused_by_its_own_number(built: RealStack) -> None:
-    await publish(built)
-    waiting = asyncio.create_task(built.post("/publish", build="b", expected_documents=41))
-    await asyncio.sleep(0.1)
-    release(built)
-    assert (await waiting).status_code == 409
-
-
 async def test_a_publish_that_failed_shows_its_problem_and_another_takes_its_place(built: RealStack) -> None:
     await publish(built, expected_documents=41)
     release(built)
@@ -109,10 +100,6 @@ async def test_a_gateway_that_ends_cancels_its_publications(tmp_path: Path) -> N
             stack.ways["dense"].hold = (b"/finish", asyncio.Event())
             assert (await publish(stack))[0] == 202
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "publish"]
-
-
-def test_no_call_of_a_publication_has_more_time_than_a_service_allows() -> None:
-    assert budget.CALL_S == 120
 
 
 async def test_a_collection_that_is_begun_again_has_no_publication_of_the_removed_one(built: RealStack) -> None:

@@ -26,17 +26,6 @@ async def rebuild(stack: RealStack, build: str) -> None:
 PRECIOUS: list[dict[str, object]] = [{"id": "x", "text": "precious"}]
 
 
-async def test_after_a_rollback_and_a_publish_a_rollback_goes_to_what_was_live_before(loaded: RealStack) -> None:
-    await rebuild(loaded, "faulty")
-    assert (await loaded.post("/rollback")).json()["generation"] == "c@1"
-    assert (await loaded.send(PRECIOUS)).json()["complete"]
-    await rebuild(loaded, "next")
-    assert (await loaded.client.get("/v1/collections/c")).json()["previous"] == "c@1"
-    back = (await loaded.post("/rollback")).json()
-    assert (back["generation"], back["documents"]) == ("c@1", 41)
-    assert await loaded.texts(["x"]) == {"x": "precious"}
-
-
 async def test_a_write_in_flight_during_a_rollback_is_in_the_generation_live_then(loaded: RealStack) -> None:
     await rebuild(loaded, "faulty")
     way = loaded.ways["dense"]

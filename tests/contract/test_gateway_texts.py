@@ -125,18 +125,3 @@ async def test_no_document_comes_with_hits_where_not_all_of_them_are_read(
         answer = (await stack.search("fruit trees", pipeline, **more)).json()
         assert answer["degraded"] == []
         assert {asked.include for asked in (*stack.lexical.asked, *other.asked)} == {()}
-
-
-@pytest.mark.parametrize("pipeline", ["bm25", "bm25-rerank"])
-async def test_a_service_of_the_release_before_is_asked_twice(pipeline: str) -> None:
-    async with opened_stack() as stack:
-        answers = []
-        for knows in (True, False):
-            stack.lexical.knows_include = knows
-            answer = (await stack.search("fruit trees", pipeline, include=ALL_PARTS)).json()
-            answers.append((answer["hits"], answer["degraded"]))
-        unknown = {"all": [{"field": "nowhere", "op": "exists"}]}
-        refused = await stack.search("fruit trees", pipeline, include=ALL_PARTS, filter=unknown)
-    assert answers[0] == answers[1]
-    assert refused.status_code == 422
-    assert "nowhere is not declared" in refused.json()["detail"]

@@ -70,12 +70,6 @@ async def test_a_new_generation_takes_another_number_than_the_damaged_one(damage
     assert (await damaged.begin(new_generation=True)).json()["generation"] == "c@2"
 
 
-async def test_a_service_with_a_damaged_generation_is_ready_and_says_so(damaged: RealStack) -> None:
-    ready = await damaged.dense.get("/readyz")
-    assert ready.status_code == 200
-    assert "c@1 cannot be opened" in json.dumps(ready.json())
-
-
 async def test_a_full_disk_is_a_507_for_writes_and_does_not_affect_searches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.support.real_stack import RealStack, numbered, real_stack
@@ -45,17 +44,6 @@ async def test_a_second_writer_neither_joins_nor_publishes_a_running_rebuild(loa
     published = await loaded.post("/publish", build=rebuild["build"], expected_documents=41)
     assert (published.json()["generation"], published.json()["documents"]) == ("c@2", 41)
     assert await found(loaded, "one more") == ["x"]
-
-
-async def test_a_writer_with_another_declaration_begins_a_generation_of_its_own(loaded: RealStack) -> None:
-    first = (await loaded.begin(presets=["anserini-flat"])).json()
-    second = (await loaded.begin(presets=["anserini-flat"])).json()
-    assert (first["generation"], second["generation"]) == ("c@2", "c@3")
-    assert first["build"] != second["build"]
-    assert (await loaded.send(numbered(3), build=first["build"])).json()["collection"] == "c@2"
-    assert (await loaded.post("/publish", build=first["build"])).json()["documents"] == 3
-    assert (await loaded.send(numbered(2), build=second["build"])).json()["collection"] == "c@3"
-    assert (await loaded.post("/publish", build=second["build"])).json()["documents"] == 2
 
 
 async def test_a_killed_loader_continues_its_own_build(loaded: RealStack) -> None:
@@ -101,18 +89,6 @@ async def test_without_a_live_generation_a_write_says_what_to_send(
     wrong = await stack.post(path, **body, build="yours")
     assert (wrong.status_code, wrong.json()["type"]) == (409, "urn:problem:build-conflict")
     assert "PUT /v1/collections/c with the same `build` begins one" in wrong.json()["detail"]
-
-
-async def test_a_build_overtaken_by_another_must_begin_again(loaded: RealStack) -> None:
-    await loaded.begin(new_generation=True, build="slow")
-    await loaded.begin(new_generation=True, build="quick")
-    await loaded.send(numbered(3), build="quick")
-    assert (await loaded.post("/publish", build="quick")).json()["generation"] == "c@3"
-    for path, body in (("/documents", {"documents": [{"id": "x", "text": ""}]}), ("/publish", {})):
-        late = await loaded.post(path, **body, build="slow")
-        assert (late.status_code, late.json()["type"]) == (409, "urn:problem:build-conflict")
-        assert "a newer generation that was published since" in late.json()["detail"]
-    assert (await loaded.begin(build="slow")).json()["generation"] == "c@4"
 
 
 # What is published
@@ -164,12 +140,6 @@ async def test_rollbacks_go_back_and_forth(loaded: RealStack) -> None:
     assert [one["documents"] for one in (await loaded.states("lexical")).values()] == [41, 3]
     assert (await loaded.post("/publish", generation="c@2")).json()["documents"] == 3
     assert (await loaded.client.get("/v1/collections/c")).json()["live"] == "c@2"
-
-
-async def test_without_an_earlier_generation_a_rollback_is_refused(loaded: RealStack) -> None:
-    refused = await loaded.client.post("/v1/collections/c/rollback", json={})
-    assert refused.status_code == 409
-    assert "GATEWAY_KEEP_PREVIOUS_S" in refused.json()["detail"]
 
 
 async def test_only_the_previous_generation_is_kept_and_only_for_its_time(tmp_path: Path) -> None:
@@ -226,16 +196,6 @@ async def test_a_write_in_flight_when_a_rebuild_begins_is_in_the_rebuild(loaded:
     assert await found(loaded, "written meanwhile") == ["x"]
 
 
-async def test_an_abandoned_build_does_not_block_others(loaded: RealStack) -> None:
-    await loaded.begin(metadata={"year": "number"}, build="abandoned")
-    await loaded.dense.delete("/v1/collections/c@2")
-    assert (await loaded.send([{"id": "x", "text": "one more"}])).json()["complete"]
-    assert (await loaded.post("/publish")).json()["documents"] == 41
-    mine = (await loaded.begin(new_generation=True)).json()
-    await loaded.send(numbered(2), build=mine["build"])
-    assert (await loaded.post("/publish", build=mine["build"])).json()["generation"] == "c@3"
-
-
 async def test_a_build_of_another_model_does_not_make_live_writes_incomplete(tmp_path: Path) -> None:
     async with real_stack(tmp_path) as stack:
         await stack.load()
@@ -252,27 +212,6 @@ async def test_a_document_that_a_build_refuses_is_reported_with_the_build(loaded
     report = (await loaded.send([{"id": "x", "text": "", "metadata": {"year": "long ago"}}])).json()
     assert not report["complete"]
     assert "In c@2, which is being built: year" in report["services"][0]["report"]["errors"][0]["reason"]
-
-
-async def test_a_build_begun_again_while_the_collection_is_removed_survives_the_removal(loaded: RealStack) -> None:
-    await loaded.begin(new_generation=True, build="next")
-    await loaded.send(numbered(40), build="next")
-    way = loaded.ways["dense"]
-    way.hold = (b"DELETE ", asyncio.Event())
-    removing = asyncio.create_task(loaded.client.delete("/v1/collections/c"))
-    await asyncio.sleep(0.2)
-
-    async def rebuild() -> httpx.Response:
-        await loaded.begin(build="next")
-        await loaded.send(numbered(40), build="next")
-        return await loaded.post("/publish", build="next")
-
-    rebuilding = asyncio.create_task(rebuild())
-    await asyncio.sleep(0.5)
-    way.hold[1].set()
-    assert (await removing).status_code == 204
-    assert (await rebuilding).status_code == 200
-    await whole(loaded)
 
 
 # All at once

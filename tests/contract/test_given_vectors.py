@@ -1,5 +1,5 @@
-"""Vectors that come with documents are stored in place of encoding, and read back as they are stored; over HTTP, every
-representation, real storage."""
+"""Dense vectors that come with documents are stored in place of encoding, and read back as they are stored; over HTTP,
+real storage."""
 
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -12,7 +12,6 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.contracts.vectors import MOST_ANSWER_COMPONENTS, MOST_VECTOR_IDS
-from services.vectorservice.encoder import Encoder
 from services.vectorstore.representation import Dense, DenseVector, MultiVector, Representation, Vector
 from tests.contract.test_vector_service import (
     DECLARATION,
@@ -51,29 +50,16 @@ class WordCodes(WordVectors):
     representation: Representation = MultiVector(DIMENSION, "int8")
 
 
-Toy = type[WordSums] | type[TermCounts] | type[WordVectors]
+class QueriesAlone(WordSums):
+    """Encodes queries alone."""
 
-
-def unable(encoder: type[ToyEncoder]) -> Encoder:
-    """Returns an encoder that encodes queries alone."""
-
-    class QueriesAlone(encoder):  # type: ignore[valid-type, misc]  # one of the toys
-        async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Iterable[Vector]:
-            raise AssertionError(f"encoded: {texts}")
-
-    made: Encoder = QueriesAlone()
-    return made
-
-
-@pytest.fixture(params=[WordSums, TermCounts, WordVectors, WordCodes], ids=lambda toy: toy.__name__)
-def toy(request: pytest.FixtureRequest) -> Toy:
-    toy: Toy = request.param
-    return toy
+    async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Iterable[Vector]:
+        raise AssertionError(f"encoded: {texts}")
 
 
 @pytest.fixture
-async def client(toy: Toy, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with service(tmp_path / "encoding", toy()) as client:
+async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with service(tmp_path / "encoding", WordSums()) as client:
         await begin(client)
         yield client
 
@@ -89,12 +75,12 @@ def with_vectors(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_what_is_read_is_stored_elsewhere_without_encoding_and_searched_the_same(
-    client: httpx.AsyncClient, toy: Toy, tmp_path: Path
+    client: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     found = await stored(client)
     assert list(found) == IDS
     digest = (await ok(client.post("/v1/collections/notes@1/finish", json={})))["digest"]
-    async with service(tmp_path / "given", unable(toy)) as other:
+    async with service(tmp_path / "given", QueriesAlone()) as other:
         await ok(other.put("/v1/collections/notes@1", json=DECLARATION))
         report = await ok(other.post(PATH, json={"documents": with_vectors(found)}))
         assert (report["indexed"], report["encoded"], report["errors"]) == (4, 0, [])
@@ -130,16 +116,11 @@ async def test_a_vector_that_does_not_fit_is_refused_and_the_others_of_its_batch
 ) -> None:
     found = await stored(client)
     good = found["both"]["vector"]
-    wide = [0.5] * (DIMENSION + 1)
     wrong = {
         "model": {**good, "model": "other"},
-        "wide": {"model": "toy", "dense": wide},
-        "tokens": {"model": "toy", "tokens": [wide]},
-        "terms": {"model": "toy", "terms": [2, 1], "weights": [0.5, 0.5]},
-        "uneven": {"model": "toy", "terms": [1, 2], "weights": [0.5]},
-        "huge": {"model": "toy"} | ({"terms": [1], "weights": [1e300]} if "terms" in good else
-                 {"dense": [1e300] * DIMENSION} if "dense" in good else {"tokens": [[1e300] * DIMENSION]}),
-    }  # fmt: skip
+        "wide": {"model": "toy", "dense": [0.5] * (DIMENSION + 1)},
+        "huge": {"model": "toy", "dense": [1e300] * DIMENSION},
+    }
     batch = [{"id": name, "text": name, "vectors": {"toy": vector}} for name, vector in wrong.items()]
     two = {"id": "two", "text": "two", "vectors": {"toy": good, "other": good}}
     report = await ok(client.post(PATH, json={"documents": [*batch, two, {"id": "plain", "text": "plain"}]}))
@@ -147,7 +128,7 @@ async def test_a_vector_that_does_not_fit_is_refused_and_the_others_of_its_batch
     assert {error["id"]: error["retryable"] for error in report["errors"]} == dict.fromkeys([*wrong, "two"], False)
     wide_reason = report["errors"][1]["reason"]
     assert wide_reason.startswith("vectors.toy: A vector of shape (")
-    assert f"of {DIMENSION} dimensions." in wide_reason or "sparse vectors." in wide_reason
+    assert f"of {DIMENSION} dimensions." in wide_reason
     assert wide_reason.endswith(
         "Send the document again with one that fits, or without it: then its passage is encoded."
     )
@@ -162,10 +143,7 @@ async def test_a_vector_that_does_not_fit_is_refused_and_the_others_of_its_batch
         {"model": "toy"},
         {"model": "toy", "dense": []},
         {"model": "toy", "dense": ["1"]},
-        {"model": "toy", "terms": [1]},
         {"model": "toy", "dense": [1.0], "tokens": [[1.0]]},
-        {"model": "toy", "tokens": [[1.0], [1.0, 2.0]]},
-        {"model": "toy", "terms": [2**32], "weights": [1.0]},
     ],
 )
 async def test_what_is_no_vector_is_refused(tmp_path: Path, vector: dict[str, Any]) -> None:
@@ -176,16 +154,33 @@ async def test_what_is_no_vector_is_refused(tmp_path: Path, vector: dict[str, An
         assert "vectors" in refused.json()["detail"]
 
 
+@pytest.mark.parametrize("toy", [TermCounts, WordVectors])
+async def test_other_vectors_are_neither_taken_nor_returned(
+    tmp_path: Path, toy: type[TermCounts] | type[WordVectors]
+) -> None:
+    async with service(tmp_path, toy()) as client:
+        await begin(client)
+        given = {"model": "toy", "dense": [0.5] * DIMENSION}
+        batch = [{"id": "a", "text": "a", "vectors": {"toy": given}}]
+        [error] = (await ok(client.post(PATH, json={"documents": batch})))["errors"]
+        assert "does not fit a collection of" in error["reason"]
+        refused = await client.post(f"{PATH}/vectors", json={"ids": IDS})
+        assert (refused.status_code, "only dense ones can be read" in refused.text) == (422, True)
+
+
 async def test_an_answer_of_vectors_is_bounded(tmp_path: Path) -> None:
-    async with service(tmp_path, WordVectors()) as client:
+    class Wide(QueriesAlone):
+        representation: Representation = Dense(MOST_ANSWER_COMPONENTS // MOST_VECTOR_IDS * 2)
+
+    dense = [0.5] * Wide.representation.dimension  # type: ignore[union-attr]  # see above
+    ids = [str(number) for number in range(MOST_VECTOR_IDS // 2 + 1)]
+    async with service(tmp_path, Wide()) as client:
         await ok(client.put("/v1/collections/notes@1", json={}))
-        tokens = [[0.5] * DIMENSION] * 5_000
-        for number in range(MOST_ANSWER_COMPONENTS // (5_000 * DIMENSION) + 1):
-            given = {"model": "toy", "tokens": tokens}
-            batch = [{"id": str(number), "text": str(number), "vectors": {"toy": given}}]
+        for one in ids:
+            batch = [{"id": one, "text": one, "vectors": {"toy": {"model": "toy", "dense": dense}}}]
             assert (await ok(client.post(PATH, json={"documents": batch})))["encoded"] == 0
-        refused = await client.post(f"{PATH}/vectors", json={"ids": [str(one) for one in range(number + 1)]})
+        refused = await client.post(f"{PATH}/vectors", json={"ids": ids})
         assert (refused.status_code, refused.json()["type"]) == (422, "urn:problem:answer-too-large")
-        assert list(await stored(client, "0")) == ["0"]
+        assert list(await stored(client, *ids[:-1])) == ids[:-1]
         many = [str(one) for one in range(MOST_VECTOR_IDS + 1)]
         assert (await client.post(f"{PATH}/vectors", json={"ids": many})).status_code == 422

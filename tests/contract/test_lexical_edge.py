@@ -12,12 +12,11 @@ import pytest
 
 from services.chassis.deadlines import Deadline, set_deadline
 from services.chassis.errors import Unavailable
-from services.lexical.edge_documents import SCHEMA
-from services.lexical.edge_query import bm25_request
+from services.lexical.edge_documents import SCHEMA, bm25_request
 from services.lexical.engine import LexicalEngine
 from services.lexical.engine_edge import EdgeEngine
 from services.lexical.presets import chosen_preset
-from services.storage import known_ids
+from services.storage import edge_generation
 from services.storage.edge_directory import DEFAULT_LIMITS, EdgeDirectory
 from services.storage.edge_files import RECORD
 from tests.contract.lexical_engine import LexicalEngineSuite
@@ -74,7 +73,7 @@ async def test_acknowledged_writes_survive_a_kill(opener: EdgeOpener) -> None:
 
 
 async def test_the_ids_that_searches_keep_are_bounded(opener: EdgeOpener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_ids, "MOST_KNOWN_IDS", 10)
+    monkeypatch.setattr(edge_generation, "MOST_KNOWN_IDS", 10)
     engine = await opener.open()
     await filled(engine, documents({f"d{number}": f"brake w{number}" for number in range(100)}))
     await engine.close()

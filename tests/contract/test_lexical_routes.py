@@ -41,12 +41,6 @@ async def search(client: httpx.AsyncClient, **asked: object) -> httpx.Response:
     return await client.post(f"{GENERATION}/search", json=asked)
 
 
-async def test_the_service_is_ready_with_its_engine(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/readyz")
-    assert answer.status_code == 200
-    assert [check["name"] for check in answer.json()["checks"]] == ["engine"]
-
-
 async def test_a_search_answers_ids_and_scores_and_its_time(filled: httpx.AsyncClient) -> None:
     answer = await search(filled, query="squealing brakes", top=5)
     body = answer.json()
@@ -87,19 +81,6 @@ async def test_documents_are_fetched_and_deleted_by_id(filled: httpx.AsyncClient
     ]
 
 
-async def test_a_dropped_collection_is_unknown(filled: httpx.AsyncClient) -> None:
-    assert (await filled.delete(GENERATION)).status_code == 204
-    for answer in (await filled.get(GENERATION), await filled.delete(GENERATION), await search(filled, query="a")):
-        assert (answer.status_code, answer.json()["type"]) == (404, "urn:problem:unknown-collection")
-
-
-async def test_another_declaration_is_a_conflict_that_names_both(filled: httpx.AsyncClient) -> None:
-    answer = await filled.put(GENERATION, json={"presets": ["beir"]})
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:problem:stamp-mismatch")
-    assert "presets: beir,anserini-flat" in answer.json()["detail"]
-    assert "presets: beir;" in answer.json()["detail"]
-
-
 BAD_SEARCHES: dict[str, tuple[dict[str, object], str]] = {
     "exact": ({"query": "a", "exact": True}, "always exact"),
     "a beam": ({"query": "a", "beam": 300}, "it is for vectors"),
@@ -126,11 +107,6 @@ async def test_a_bad_search_is_a_422_that_says_why(filled: httpx.AsyncClient, na
 async def test_a_name_that_is_no_generation_is_a_4xx(client: httpx.AsyncClient, generation: str) -> None:
     answer = await client.put(f"/v1/collections/{generation}", json=DECLARATION)
     assert answer.status_code == 422
-
-
-async def test_a_query_of_stop_words_is_answered_with_nothing(filled: httpx.AsyncClient) -> None:
-    answer = await search(filled, query="the of and")
-    assert (answer.status_code, answer.json()["hits"]) == (200, [])
 
 
 MINE = {"name": "mine", "match": "best_fields", "k1": 1.2, "b": 0.75, "tie_breaker": 0.5}

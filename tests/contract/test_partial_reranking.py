@@ -43,12 +43,6 @@ async def test_what_was_scored_comes_first_the_rest_in_retrieval_order_and_the_a
     assert scores == sorted(scores, reverse=True)
 
 
-async def test_those_that_were_scored_are_in_the_order_of_a_pipeline_that_asks_for_no_more(many: Stack) -> None:
-    asked = ids((await many.search("fruit trees", inline(FIRST, {**RERANK, "top": 16}), top=20)).json())
-    many.reranker.most = 16
-    assert ids((await many.search("fruit trees", inline(FIRST, RERANK), top=20)).json()) == asked
-
-
 @pytest.mark.parametrize(("documents", "most"), [(MANY, 14), (DOCUMENTS, 4)])
 async def test_too_few_scores_to_make_a_ranking_better_change_nothing(
     documents: list[dict[str, object]], most: int
@@ -79,8 +73,6 @@ async def test_more_rerankings_than_there_is_time_for_are_left_out(stack: Stack)
     assert reasons.count([]) == 1
     assert reasons.count(["overloaded"]) == 5
     assert len(stack.reranker.asked) == asked_before + 1
-    await stack.search("fruit trees", "bm25-rerank")
-    assert stack.lexical.asked[-1].include == ()  # nor do its texts come with the hits
 
 
 async def test_deadlines_that_are_too_short_by_themselves_leave_the_rerankings_of_others_alone(stack: Stack) -> None:
@@ -102,15 +94,6 @@ async def test_too_few_scores_for_the_work_of_others_are_said_to_be_overload(sta
     told = (await stack.search("fruit trees", inline(FIRST, RERANK))).json()["degraded"]
     assert [(one["reason"], one["done"]) for one in told] == [("overloaded", 0)]
     assert "try again later" in told[0]["detail"]
-
-
-async def test_when_nothing_could_be_scored_the_retrieval_order_stands(stack: Stack) -> None:
-    retrieved = ids((await stack.search("fruit trees", inline(FIRST))).json())
-    stack.reranker.most = 0
-    body = (await stack.search("fruit trees", inline(FIRST, RERANK))).json()
-    assert ids(body) == retrieved
-    assert [(d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("deadline", 0, 5)]
-    assert body["models"] == {}
 
 
 async def test_a_rerank_that_must_not_fail_asks_for_all_scores_or_an_error(stack: Stack) -> None:
@@ -176,13 +159,3 @@ async def test_a_cascade_whose_second_model_is_gone_answers_with_the_first(casca
     body = (await stack.search("fruit trees", CASCADE)).json()
     assert ids(body) == wide
     assert [(d["stage"], d["reason"]) for d in body["degraded"]] == [("narrow", "unreachable")]
-
-
-async def test_a_cascade_whose_first_model_ran_out_of_time_hands_on_what_it_has(
-    cascade: tuple[Stack, RerankerStub],
-) -> None:
-    stack, small = cascade
-    small.most = 1
-    body = (await stack.search("fruit trees", CASCADE)).json()
-    assert [(d["stage"], d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("wide", "deadline", 0, 4)]
-    assert len(stack.reranker.asked[0].passages) == 2

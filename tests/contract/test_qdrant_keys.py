@@ -1,15 +1,10 @@
 """Which key a Qdrant server gets with what: one that reads, one that writes, or one for both."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import grpc
 import httpx
 import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient
-from qdrant_client.http.exceptions import ApiException
 
 from services.chassis.errors import UpstreamFailed
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
@@ -104,46 +99,6 @@ async def test_searches_go_on_when_the_key_that_writes_is_changed_and_end_with_t
     double.state.keys["read"] = "another"
     with pytest.raises(UpstreamFailed, match="QDRANT_SEARCH_API_KEY"):
         await store.search("notes@1", VectorQuery(axis(1.0), top=3))
-
-
-@asynccontextmanager
-async def recording() -> AsyncIterator[tuple[int, list[object]]]:
-    """Yields the port of a gRPC server that refuses every call, and the keys that it gets."""
-    keys: list[object] = []
-
-    class Recorder(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc ships no types
-        def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-            keys.append(dict(handler_call_details.invocation_metadata).get("api-key"))
-
-            async def refuse(_: object, context: grpc.aio.ServicerContext) -> None:
-                await context.abort(grpc.StatusCode.UNAUTHENTICATED, "no")
-
-            return grpc.unary_unary_rpc_method_handler(refuse)
-
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((Recorder(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield port, keys
-    finally:
-        await server.stop(None)
-
-
-async def test_over_grpc_too_each_client_sends_its_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    # gRPC would tunnel through such a proxy, which would read the key.
-    for variable in ("grpc_proxy", "http_proxy", "https_proxy"):
-        monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("no_grpc_proxy", raising=False)
-    async with recording() as (port, keys):
-        server = QdrantServer(f"http://127.0.0.1:{port}", SecretStr(WRITING), SecretStr(READING), grpc_port=port)
-        clients = QdrantClients.of(server)
-        for client in (clients.reading, clients.writing):
-            with pytest.raises((grpc.RpcError, ApiException)):
-                await client.get_collections()
-        await clients.close()
-    assert keys == [READING, WRITING]
 
 
 async def test_with_one_key_there_is_one_client() -> None:

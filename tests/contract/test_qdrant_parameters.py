@@ -50,7 +50,7 @@ def _without_none(body: object) -> dict[str, object]:
     return {key: value for key, value in kept.items() if value is not None}
 
 
-async def test_without_parameters_a_collection_is_made_as_in_earlier_releases() -> None:
+async def test_without_parameters_a_collection_is_made_with_our_index_alone() -> None:
     sent = Sent(DEFAULT_PARAMETERS)
     assert await sent.created("dense") == {"vectors": {"size": 8, "distance": "Dot"}, **PLAIN}
     await sent.store.drop(SAMPLES["dense"].spec.generation)
@@ -60,7 +60,7 @@ async def test_without_parameters_a_collection_is_made_as_in_earlier_releases() 
 
 
 async def test_every_parameter_reaches_the_server() -> None:
-    sent = Sent(QdrantParameters(3, 2, 2, True, True, 32, 200, "int8"))
+    sent = Sent(QdrantParameters(3, 2, True, "int8"))
     assert await sent.created("dense") == {
         "vectors": {
             "size": 8,
@@ -70,10 +70,7 @@ async def test_every_parameter_reaches_the_server() -> None:
         },
         "shard_number": 3,
         "replication_factor": 2,
-        "write_consistency_factor": 2,
-        "on_disk_payload": True,
         **PLAIN,
-        "hnsw_config": {"m": 32, "ef_construct": 200, "full_scan_threshold": 1_000},
     }
     await sent.store.close()
 
@@ -89,9 +86,8 @@ async def test_vectors_of_every_representation_go_to_the_disk() -> None:
 
 
 def test_only_what_changes_hits_is_in_the_stamp() -> None:
-    assert QdrantParameters(None, 2, 2, True, True).stamp == {}
-    changed = QdrantParameters(4, hnsw_m=32, hnsw_ef_construct=200, quantisation="int8")
-    assert changed.stamp == {"index": "m=32 ef_construct=200 quantisation=int8 shards=4"}
+    assert QdrantParameters(None, 2, True).stamp == {}
+    assert QdrantParameters(4, quantisation="int8").stamp == {"index": "quantisation=int8 shards=4"}
 
 
 @pytest.mark.parametrize("top", [1, 10, 112, 240])
@@ -102,16 +98,6 @@ async def test_all_candidates_of_the_codes_are_scored_again_at_every_depth(top: 
     (params,) = sent.state.searches
     assert params.quantization.rescore
     assert int(params.quantization.oversampling * (top + 16)) == params.hnsw_ef == 256
-    await sent.store.close()
-
-
-async def test_an_exact_search_reads_no_codes() -> None:
-    sent = Sent(QdrantParameters(quantisation="int8"))
-    await sent.store.create(SPEC)
-    await sent.store.upsert(SPEC.generation, [point("a", axis(1.0))])
-    await sent.store.search(SPEC.generation, VectorQuery(axis(1.0), top=1, exact=True))
-    await sent.store.scores(SPEC.generation, ["a"], axis(1.0))
-    assert [(params.exact, params.quantization) for params in sent.state.searches] == [(True, None)] * 2
     await sent.store.close()
 
 
@@ -152,7 +138,7 @@ async def test_sparse_hits_of_several_shards_are_exact() -> None:
 
 
 @pytest.mark.parametrize("kind", [DenseSettings, SparseSettings, LateInteractionSettings])
-@pytest.mark.parametrize("name", ["shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload"])
+@pytest.mark.parametrize("name", ["shard_number", "replication_factor", "on_disk"])
 def test_parameters_are_settings_of_every_vector_service(kind: type[VectorServiceSettings], name: str) -> None:
     assert getattr(kind.model_validate({**SERVER, name: 1}).qdrant_parameters, name) == 1
     with pytest.raises(ValidationError, match=f"{name.upper()}: not for .*_STORE=edge"):
@@ -162,9 +148,7 @@ def test_parameters_are_settings_of_every_vector_service(kind: type[VectorServic
 @pytest.mark.parametrize(
     ("store", "name", "value"),
     [
-        ("edge", "DENSE_HNSW_M", "32"),
         ("edge", "DENSE_QUANTISATION", "int8"),
-        ("elasticsearch", "DENSE_HNSW_M", "32"),
         ("elasticsearch", "DENSE_ON_DISK", "false"),
     ],
 )

@@ -1,6 +1,7 @@
 """Every generator of queries keeps the promises of the port; a T5 draws as its authors do."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,13 +10,45 @@ import numpy as np
 import pytest
 
 from evaluator.errors import EvaluationError
-from evaluator.expansion.doc2query import open_generator
-from evaluator.expansion.query_generator import QueryGenerator, drawn_token
 from services.inference.profiles import ROOT
-from tests.contract.query_generator import QueryGeneratorSuite
 from tests.support.tiny_t5 import write_tiny_t5
+from workshop.doc2query.generation import open_generator
+from workshop.doc2query.query_generator import QueryGenerator, drawn_token
 
 SMOLLM2 = ROOT / ".models" / "smollm2-135m-instruct"
+
+
+PASSAGE = "w1 w2 w3 w4 w5 w6 w7: a worn chain stretches, so the rider feels it skip over the teeth of new sprockets."
+OTHER = "w11 w12 w13 w14: tubes lose air through the rubber, and a tyre that stood all winter is soft in spring."
+
+
+class QueryGeneratorSuite(ABC):
+    """Every promise of the port."""
+
+    @abstractmethod
+    def opened(self) -> QueryGenerator:
+        """Opens the generator anew."""
+
+    def test_queries_depend_on_the_passage_and_the_seed_and_on_nothing_before(self) -> None:
+        generator = self.opened()
+        first = generator.generate(PASSAGE, 5, 7)
+        other = generator.generate(OTHER, 5, 7)
+        assert len(first) == len(other) == 5
+        assert list(generator.generate(PASSAGE, 5, 7)) == list(first)
+        again = self.opened()
+        assert list(again.generate(OTHER, 5, 7)) == list(other)
+        assert list(again.generate(PASSAGE, 5, 8)) != list(first)
+        assert set(first) != set(other)
+
+    def test_a_long_passage_and_one_of_a_word_are_read(self) -> None:
+        generator = self.opened()
+        for passage in (f"{PASSAGE} " * 100, "w1"):
+            assert len(generator.generate(passage, 2, 0)) == 2
+
+    def test_the_weights_have_a_sha256_and_the_settings_a_text(self) -> None:
+        generator = self.opened()
+        assert len(generator.weights_sha256) == 64
+        assert generator.settings
 
 
 class TestT5(QueryGeneratorSuite):

@@ -71,10 +71,10 @@ async def test_beginning_a_generation(client: Subject, way: LostAnswers, more: d
     assert begun.model_copy(update={"created": True}) == first
 
 
-async def test_adding_a_backend_to_the_live_generation(client: Subject, way: LostAnswers) -> None:
+async def test_beginning_a_generation_on_a_further_backend(client: Subject, way: LostAnswers) -> None:
     way.lose = True
     begun = await client.call("begin", "c", backends=["lexical", "dense", "sparse"], build="first")
-    assert (begun.generation, begun.created) == ("c@1", False)
+    assert (begun.generation, begun.created) == ("c@2", False)
 
 
 async def test_a_load(client: Subject, way: LostAnswers, stack: RealStack) -> None:

@@ -64,26 +64,6 @@ async def test_long_passages_are_scored_by_their_best_part(client: httpx.AsyncCl
     assert answers == [[1.0], [0.5], [1.0]]
 
 
-async def test_parts_longer_than_the_model_reads_are_refused_with_what_is_allowed() -> None:
-    app = build_app(RerankerSettings(models=fetched(CROSS_ENCODER).parent, threads=1))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://reranker") as client,
-    ):
-        refused = await client.post("/v1/score", json={"query": "a", "passages": ["b"], "split": {"tokens": 257}})
-        taken = await client.post("/v1/score", json={"query": "a", "passages": ["b"], "split": {"tokens": 256}})
-    message = "this model reads parts of 16 to 256 tokens, not 257"
-    assert (refused.status_code, taken.status_code) == (422, 200)
-    assert refused.json()["errors"] == [{"field": "split.tokens", "message": message}]
-    assert message in refused.json()["detail"]
-
-
-async def test_it_is_ready_once_its_model_is_open(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/readyz")).json()["checks"] == [
-        {"name": "model", "ok": True, "detail": "overlap@000000000000"}
-    ]
-
-
 async def test_where_part_of_the_scores_will_do_there_is_no_error_without_time(client: httpx.AsyncClient) -> None:
     body = {"query": "red bicycle", "passages": ["a red bicycle", "a car"]}
     hurried = {"x-deadline-ms": "5"}  # less than the way back takes

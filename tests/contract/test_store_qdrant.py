@@ -10,7 +10,6 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-import grpc
 import httpx
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from services.chassis.errors import (
-    Conflict,
     DeadlineExceeded,
     Overloaded,
     ProblemError,
@@ -33,8 +31,7 @@ from services.chassis.errors import (
 )
 from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.retrieval import DEFAULT_BEAM
-from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
-from services.vectorstore.qdrant_errors import qdrant_errors
+from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer, qdrant_errors
 from services.vectorstore.representation import MultiVector
 from services.vectorstore.store import VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
@@ -69,21 +66,13 @@ def client(server: FastAPI) -> AsyncQdrantClient:
     return AsyncQdrantClient(url="http://qdrant", transport=transport, check_compatibility=False)
 
 
-class TestInProcess(VectorStoreSuite):
-    """Every promise, on the client's in-process engine."""
-
-    @pytest.fixture
-    async def store(self, engine: AsyncQdrantClient) -> AsyncIterator[QdrantStore]:
-        yield QdrantStore(QdrantClients(engine, engine), prefix="dense.")
-        await emptied(engine)
-
-
 @pytest.fixture(scope="module")
 def shared() -> QdrantStore:
     engine = AsyncQdrantClient(location=":memory:")
     return QdrantStore(QdrantClients(engine, engine))
 
 
+@pytest.mark.integration
 class TestTokensInProcess(TokenVectorStoreSuite):
     """Every promise about token vectors, on the client's in-process engine."""
 
@@ -92,6 +81,7 @@ class TestTokensInProcess(TokenVectorStoreSuite):
         return shared
 
 
+@pytest.mark.integration
 class TestOverRest(VectorStoreSuite):
     """Every promise, with the requests and answers of the REST interface in between."""
 
@@ -136,43 +126,6 @@ async def test_token_vectors_are_sent_in_requests_that_a_server_takes() -> None:
     assert (await store.counts("notes@1")).documents == 5
     assert 5_000_000 < largest < 32_000_000
     await store.close()
-
-
-async def test_token_vectors_of_earlier_releases_are_searched_as_they_were() -> None:
-    client = AsyncQdrantClient(location=":memory:")
-    max_sim = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
-    await client.create_collection(
-        "notes@1",
-        vectors_config=models.VectorParams(size=8, distance=models.Distance.DOT, multivector_config=max_sim),
-        metadata={
-            "layout": "1",
-            "prefix": "",
-            "representation": {"kind": "multi-vector", "dimension": 8},
-            "stamp": dict(SPEC.stamp),
-            "declaration": SPEC.declaration.model_dump_json(),
-            "build": None,
-        },
-    )
-    store, tokens = QdrantStore(QdrantClients(client, client)), np.eye(8, dtype=np.float32)
-    await store.create(replace(SPEC, representation=MultiVector(8, "fp32")))
-    await store.upsert("notes@1", [point("a", tokens[:2] / np.float32(3)), point("b", tokens[1:3])])
-    hits = await store.search("notes@1", VectorQuery(tokens[:2], top=10))
-    assert [(hit.id, hit.score) for hit in hits] == [("b", 1.0), ("a", pytest.approx(2 / 3))]
-    await store.close()
-
-
-async def test_two_prefixes_share_a_server_without_meeting() -> None:
-    client = AsyncQdrantClient(location=":memory:")
-    mine, theirs = (
-        QdrantStore(QdrantClients(client, client), prefix="dense."),
-        QdrantStore(QdrantClients(client, client), prefix="other."),
-    )
-    await mine.create(SPEC)
-    await mine.publish("notes@1")
-    assert (await theirs.generations(), await theirs.published()) == ((), {})
-    with pytest.raises(UnknownCollection):
-        await theirs.spec("notes@1")
-    await client.close()
 
 
 async def test_a_collection_of_others_is_refused() -> None:
@@ -224,25 +177,6 @@ async def test_what_a_server_does_wrong_is_said_in_a_sentence(name: str) -> None
     assert type(raised.value) is problem
     assert not (await store.ready()).ok
     await store.close()
-
-
-CODES = {
-    grpc.StatusCode.NOT_FOUND: UnknownCollection,
-    grpc.StatusCode.ALREADY_EXISTS: Conflict,
-    grpc.StatusCode.UNAUTHENTICATED: UpstreamFailed,
-    grpc.StatusCode.PERMISSION_DENIED: UpstreamFailed,
-    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
-    grpc.StatusCode.CANCELLED: DeadlineExceeded,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: Overloaded,
-    grpc.StatusCode.UNAVAILABLE: Unavailable,
-}
-
-
-@pytest.mark.parametrize("code", list(grpc.StatusCode), ids=lambda code: code.name)
-def test_every_grpc_code_is_a_problem(code: grpc.StatusCode) -> None:
-    nothing = grpc.aio.Metadata()
-    with pytest.raises(CODES.get(code, UpstreamFailed)), qdrant_errors("notes@1"):
-        raise grpc.aio.AioRpcError(code, nothing, nothing, details="said the server")
 
 
 def exceptions_of_the_client() -> set[type[Exception]]:
@@ -297,14 +231,10 @@ def port_of(server: asyncio.Server) -> int:
     return int(server.sockets[0].getsockname()[1])
 
 
-@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
-async def test_a_server_that_never_answers_is_late_by_our_own_clock(
-    grpc_too: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_never_answers_is_late_by_our_own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     server = await listening(None)
     monkeypatch.setattr("services.chassis.deadlines.DEFAULT_MS", 200)
-    port = port_of(server)
-    store = connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None))
+    store = connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}"))
     start = asyncio.get_running_loop().time()
     with pytest.raises(DeadlineExceeded):
         await store.spec("notes@1")
@@ -313,13 +243,12 @@ async def test_a_server_that_never_answers_is_late_by_our_own_clock(
     server.close()
 
 
-@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
-async def test_a_server_that_is_not_there_is_unavailable_at_once(grpc_too: bool) -> None:
+async def test_a_server_that_is_not_there_is_unavailable_at_once() -> None:
     server = await listening(None)
     port = port_of(server)
     server.close()
     await server.wait_closed()
-    store = connect(QdrantServer(f"http://127.0.0.1:{port}", grpc_port=port if grpc_too else None))
+    store = connect(QdrantServer(f"http://127.0.0.1:{port}"))
     with pytest.raises(Unavailable, match="QDRANT_URL") as raised:
         await store.spec("notes@1")
     ready = await store.ready()
@@ -327,16 +256,6 @@ async def test_a_server_that_is_not_there_is_unavailable_at_once(grpc_too: bool)
     # Callers read the first, and anybody /readyz: neither is told where the store is.
     assert [detail for detail in (raised.value.detail, ready.detail) if str(port) in detail] == []
     await store.close()
-
-
-async def test_an_answer_that_is_no_http_is_a_failure() -> None:
-    server = await listening(b"220 mail.example ESMTP\r\n")
-    store = connect(QdrantServer(f"http://127.0.0.1:{port_of(server)}"))
-    with pytest.raises(ProblemError) as raised:
-        await store.spec("notes@1")
-    assert raised.value.status in (502, 503)
-    await store.close()
-    server.close()
 
 
 async def test_the_key_goes_out_as_a_header_and_connections_are_kept() -> None:
@@ -369,9 +288,8 @@ def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
         connect(QdrantServer("https://127.0.0.1:1", ca_file=tmp_path / "ca.pem"))
 
 
-@pytest.mark.parametrize("grpc_too", [False, True], ids=["rest", "grpc"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_a_certificate_of_another_host_gets_no_key(host: str, grpc_too: bool, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_host_gets_no_key(host: str, tmp_path: Path) -> None:
     """Another service of the same stack has one of the same authority."""
     certificates, sent = Certificates(tmp_path), b""
     pair = certificates.issue("dense", "10.0.0.7")
@@ -385,14 +303,8 @@ async def test_a_certificate_of_another_host_gets_no_key(host: str, grpc_too: bo
     context.load_cert_chain(pair.cert, pair.key)
     context.set_alpn_protocols(["h2", "http/1.1"])
     async with await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context) as server:
-        port = port_of(server)
-        where = QdrantServer(
-            f"https://{host}:{port}",
-            api_key=SecretStr("s3cret"),
-            ca_file=certificates.ca_file,
-            grpc_port=port if grpc_too else None,
-        )
-        store = connect(where)
+        url = f"https://{host}:{port_of(server)}"
+        store = connect(QdrantServer(url, api_key=SecretStr("s3cret"), ca_file=certificates.ca_file))
         with pytest.raises(Unavailable, match="QDRANT_CA_FILE"):
             await store.spec("notes@1")
         await store.close()

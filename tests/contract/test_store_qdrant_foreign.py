@@ -1,6 +1,5 @@
 """Collections of others on the same Qdrant server: whatever they are called, they are ignored, and never touched."""
 
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -8,9 +7,7 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 
 from services.chassis.errors import Conflict, UnknownCollection
-from services.vectorservice.collections import states
 from services.vectorstore.qdrant_connection import QdrantClients
-from services.vectorstore.qdrant_models import metadata_of
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.support.vectors import SPEC, axis
@@ -36,13 +33,6 @@ async def shared() -> AsyncIterator[AsyncQdrantClient]:
         await client.create_collection(name, vectors_config=VECTORS, metadata=metadata)
     yield client
     await client.close()
-
-
-async def test_collections_of_others_are_not_listed_and_the_listing_stands(shared: AsyncQdrantClient) -> None:
-    store = QdrantStore(QdrantClients(shared, shared), prefix="dense.")
-    await store.create(SPEC)
-    assert await store.generations() == ("notes@1",)
-    assert [state.generation for state in (await states(store, time.time)).collections] == ["notes@1"]
 
 
 @pytest.mark.parametrize("taken", ["theirs@1", "other@1", "broken@1", "later@1", "unknown@1"])
@@ -106,25 +96,3 @@ async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
         await store.create(spec[2])
     await store.drop("notes@2")
     await store.create(spec[2])
-
-
-async def test_dense_collections_of_earlier_releases_open_unchanged() -> None:
-    client = AsyncQdrantClient(location=":memory:")
-    kept = {
-        "layout": "1", "prefix": "dense.", "dimension": 8, "stamp": {"model": "unit", "dimension": "8"},
-        "declaration": SPEC.declaration.model_dump_json(), "build": None,
-    }  # fmt: skip
-    assert metadata_of(SPEC, "dense.") == kept
-    await client.create_collection("dense.notes@1", vectors_config=VECTORS, metadata=kept)
-    store = QdrantStore(QdrantClients(client, client), prefix="dense.")
-    await store.create(SPEC)
-    assert await store.spec("notes@1") == SPEC
-    await client.close()
-
-
-async def test_what_was_made_before_collections_named_their_prefix_stays_usable() -> None:
-    client = AsyncQdrantClient(location=":memory:")
-    kept = {key: value for key, value in metadata_of(SPEC, "dense.").items() if key != "prefix"}
-    await client.create_collection("dense.notes@1", vectors_config=VECTORS, metadata=kept)
-    assert await QdrantStore(QdrantClients(client, client), prefix="dense.").spec("notes@1") == SPEC
-    await client.close()

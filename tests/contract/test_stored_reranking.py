@@ -102,13 +102,6 @@ async def test_a_generation_that_the_service_lacks_is_an_error_that_says_what_to
     assert (await stack.search(QUERY, inline(on_failure="fail"))).status_code in (404, 409)
 
 
-async def test_without_a_weight_the_recommended_one_counts(stack: Stack) -> None:
-    recommended, same = await search(stack, weight=None), await search(stack, weight=0.7)
-    assert [(hit["id"], hit["score"]) for hit in recommended["hits"]] == [
-        (hit["id"], hit["score"]) for hit in same["hits"]
-    ]
-
-
 async def test_a_hit_is_explained_by_the_tokens_that_matched(stack: Stack) -> None:
     answer = await stack.search(QUERY, inline(), explain=True)
     places = answer.json()["hits"][0]["stages"]["colbert"]["matches"]

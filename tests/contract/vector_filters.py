@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.contracts.filters import Condition, Filter
+from services.contracts.filters import Filter
 from services.storage.fields import requirements_of
 from services.vectorstore.store import VectorQuery, VectorStore
 from tests.support.filter_trees import TREES, close_numbers, compared, drawn_filters, drawn_metadata, passes
@@ -59,8 +59,3 @@ class FilterSuite:
             await store.upsert("notes@1", [point(one, DENSE.axis(1.0)) for one in others])
             await store.delete("notes@1", others)
             await store.finish("notes@1")
-
-    async def test_a_filter_and_excluded_ids_hold_together(self, filed: VectorStore, sample: Sample) -> None:
-        where = requirements_of(Filter(all=(Condition(field="topic", op="eq", value="brakes"),)), DECLARED.metadata)
-        query = VectorQuery(sample.axis(1.0), top=10, where=where, exclude_ids=("a",))
-        assert await self.found(filed, query) == ["b"]

@@ -82,8 +82,3 @@ class VectorWritesSuite:
         assert await notes.upsert("notes@1", [newest]) == {}
         assert await self.contents(notes, "a") == {"a": "newest"}
         assert await notes.delete("notes@1", ["a"]) == (1, {})
-
-    async def test_versions_of_a_microsecond_apart_are_told_apart(self, notes: VectorStore, sample: Sample) -> None:
-        now = 1_790_000_000_000_001
-        for version, newer in ((now, {}), (now - 1, {"a": now}), (now + 1, {})):
-            assert await notes.upsert("notes@1", [point("a", sample.axis(1.0))], version) == newer

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.app import socket_endpoints
+from gateway.app import SocketEndpoints
 from gateway.backends.replica import Call
 from gateway.backends.wire import Backend
 from gateway.settings import BackendAddress
@@ -69,7 +69,7 @@ async def _connected(seed: int) -> AsyncIterator[tuple[Backend, Stub]]:
     server = await asyncio.start_server(stub.serve, "127.0.0.1", 0, backlog=4_096)
     port = server.sockets[0].getsockname()[1]
     address = BackendAddress(family="reranker", url=f"http://127.0.0.1:{port}")
-    assert type(socket_endpoints("reranker", address).transport("127.0.0.1")) is SocketTransport
+    assert type(SocketEndpoints(address).transport("127.0.0.1")) is SocketTransport
     # The production transport with few slots, so that a single leaked one is detected.
     endpoints = FixedEndpoints(SocketTransport("127.0.0.1", most=SLOTS))
     async with Supervisor(Instruments()) as supervisor:

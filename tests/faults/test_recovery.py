@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from gateway.backends.sockets import SocketEndpoints
+from gateway.app import SocketEndpoints
 from tests.support import replicas
 from tests.support.backends import opened_stack
 from tests.support.replicas import (
@@ -42,25 +42,6 @@ async def readiness_is(searches: SearchRecorder, status: int, within_s: float) -
         with timed():
             assert time.monotonic() - started < within_s
         await asyncio.sleep(0.05)
-
-
-@pytest.mark.parametrize("name", first_now(["dense", "lexical", "reranker"], 1))
-async def test_unreadable_answers_exclude_a_backend_only_while_they_last(name: str) -> None:
-    async with opened_stack() as stack:
-        stack.wires[name].fault = "garbage"
-        for _ in range(12):
-            assert (await stack.search("fruit trees")).json()["degraded"]
-        stack.wires[name].fault = None
-        returned = time.monotonic()
-        while (await stack.search("fruit trees")).json()["degraded"]:
-            assert time.monotonic() - returned < 5.0
-            await asyncio.sleep(0.02)
-
-
-async def test_one_unreadable_answer_is_retried_and_hidden_from_the_caller() -> None:
-    async with opened_stack() as stack:
-        stack.wires["dense"].fault, stack.wires["dense"].faults_left = "garbage", 1
-        assert (await stack.search("fruit", "dense")).status_code == 200
 
 
 async def test_answers_with_a_field_of_the_next_release_are_full_quality(backends: tuple[Replica, Replica]) -> None:

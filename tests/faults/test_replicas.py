@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.backends.sockets import SocketEndpoints
+from gateway.app import SocketEndpoints
 from tests.support.replicas import (
     CALLERS,
     DEADLINE_S,
@@ -96,19 +96,6 @@ async def test_a_repaired_replica_gets_its_share_of_the_calls(replicas: tuple[Re
         while replicas[0].searches < before + 20:
             assert await searches.count_degraded(20) == 0
             assert time.monotonic() - returned < 5.0
-
-
-async def test_losing_both_replicas_is_flagged_and_ends_within_five_seconds_of_their_return(
-    replicas: tuple[Replica, Replica],
-) -> None:
-    async with two_replicas() as (dense, _), opened_gateway(resolved_to_all(replicas), dense) as searches:
-        for replica in replicas:
-            await replica.stop()
-        assert await searches.count_degraded(50) == 50
-        assert set(searches.flagged) == {frozenset({"bm25"})}
-        await replicas[1].start()
-        assert await searches.seconds_until_undegraded() < 5.0
-        assert await searches.count_degraded(100) == 0
 
 
 async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(

@@ -28,15 +28,6 @@ import importlib, sys
 for module in sys.argv[1:]:
     importlib.import_module(module)
 """
-# With a setting or a model for which the images tested here lack the library.
-IMPORTED_ON_REQUEST = {
-    "services.inference.graph_openvino",
-    "evaluator.expansion.llama_generator",
-    "evaluator.expansion.t5_generator",
-}
-# Vectors that Elasticsearch does not keep: the settings refuse it, and the images have no client.
-WITHOUT_ELASTICSEARCH = {"sparse", "late-interaction"}
-OF_ELASTICSEARCH = ("services.storage.elasticsearch.", "services.vectorstore.store_elasticsearch")
 STARTED_WITHIN_S = 120.0
 
 
@@ -128,9 +119,6 @@ def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
         if file.stem != "__main__"
     ]
     modules = sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
-    modules = [module for module in modules if module not in IMPORTED_ON_REQUEST]
-    if image.deployable.name in WITHOUT_ELASTICSEARCH:
-        modules = [module for module in modules if not module.startswith(OF_ELASTICSEARCH)]
     done = subprocess.run(
         [image.python, "-c", IMPORT_ALL, *modules],
         cwd=image.root / "app",
@@ -146,17 +134,17 @@ def test_no_tool_and_no_package_of_another_deployable_is_installed(image: Image)
     (packages,) = (image.root / "venv" / "lib").glob("python3.*/site-packages")
     installed = {path.name.split("-")[0].lower() for path in packages.glob("*.dist-info")}
     # Graphs are built and rewritten where models are fetched: no service has what that takes.
-    foreign = {"pip", "uv", "setuptools", "pytest", "torch", "safetensors", "onnx", "ml_dtypes"}
+    foreign = {"pip", "uv", "setuptools", "pytest", "torch", "safetensors", "onnx", "ml_dtypes", "elasticsearch"}
     foreign |= {
         "lexical": {"onnxruntime", "tokenizers", "numpy", "qdrant_client"},
         "dense": {"ranx"},
         "dense-bge": {"ranx"},
         "dense-e5": {"ranx"},
-        "sparse": {"elasticsearch", "ranx"},
-        "late-interaction": {"elasticsearch", "ranx"},
-        "reranker": {"elasticsearch", "qdrant_client", "qdrant_edge_py", "ranx"},
-        "gateway": {"elasticsearch", "qdrant_client", "qdrant_edge_py", "onnxruntime", "tokenizers", "numpy"},
-        "evaluator": {"elasticsearch", "qdrant_client", "qdrant_edge_py", "onnxruntime", "tokenizers"},
+        "sparse": {"ranx"},
+        "late-interaction": {"ranx"},
+        "reranker": {"qdrant_client", "qdrant_edge_py", "ranx"},
+        "gateway": {"qdrant_client", "qdrant_edge_py", "onnxruntime", "tokenizers", "numpy"},
+        "evaluator": {"qdrant_client", "qdrant_edge_py", "onnxruntime", "tokenizers"},
     }[image.deployable.name]
     assert installed & foreign == set()
 

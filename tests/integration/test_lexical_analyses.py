@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from services.contracts.base import Language
-from services.lexical.analysis import words_of
+from services.lexical.analysis import LANGUAGES, words_of
 from services.lexical.elasticsearch_mapping import analysis_settings, analyzer_of
-from services.lexical.languages import LANGUAGES
 from services.lexical.settings import LexicalSettings
 from tests.golden.make_analysed_texts import ANALYSED_TEXTS, KEPT, words_of_server
 from tests.support.lexical_notes import client_of

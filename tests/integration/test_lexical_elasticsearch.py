@@ -5,20 +5,16 @@ import random
 import time
 import uuid
 from collections.abc import AsyncIterator
-from typing import Any
 
 import httpx
 import pytest
 from elasticsearch import AsyncElasticsearch
 
-from services.chassis.errors import BadInput, Conflict, UnknownCollection
+from services.chassis.errors import BadInput, UnknownCollection
 from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
-from services.lexical.analysis import words_of
 from services.lexical.app import build_app, open_engine
-from services.lexical.document_collector import ReadOptions
-from services.lexical.elasticsearch_mapping import ONE_SHARD, IndexMeta, index_body, stamp_of_new
-from services.lexical.elasticsearch_query import search_query
+from services.lexical.elasticsearch_mapping import search_query
 from services.lexical.engine import LexicalEngine
 from services.lexical.presets import BUILT_IN
 from services.lexical.settings import LexicalSettings
@@ -141,29 +137,6 @@ async def test_elasticsearch_sums_the_digest_in_one_search(opener: Elasticsearch
     await engine.close()
 
 
-async def test_a_live_index_of_an_earlier_release_is_written_published_and_compared_as_before(
-    engine: LexicalEngine, opener: ElasticsearchOpener
-) -> None:
-    prefix = opener.settings.index_prefix
-    meta = IndexMeta(prefix=prefix, declaration=ALL_PRESETS, stamp=stamp_of_new(ALL_PRESETS, 1))
-    body: Any = index_body(meta, ONE_SHARD)
-    mappings = dict(body["mappings"]) | {"_source": {}}
-    mappings["properties"] = {name: kind for name, kind in mappings["properties"].items() if name != "digest"}
-    await opener.client.indices.create(
-        index=f"{prefix}notes@1",
-        settings=body["settings"],
-        mappings=mappings,
-        aliases={f"{prefix}notes@1-writing": {}, f"{prefix}notes": {}},
-    )
-    held = documents({f"d{number:04}": f"brake {number}" for number in range(1_200)})
-    assert await filled(engine, held) == "notes@1"
-    assert await engine.digest("notes@1") == digest_of(held)
-    changed = [*held[1:], *documents({"d0000": "saddle"})]
-    assert (await engine.index("notes@1", changed[-1:])).indexed == 1
-    assert (await engine.publish("notes@1")).published
-    assert await engine.digest("notes@1") == digest_of(changed)
-
-
 async def test_a_live_write_can_be_acknowledged_before_searches_see_it(opener: ElasticsearchOpener) -> None:
     settings = opener.settings.model_copy(update={"elasticsearch_refresh": "interval"})
     engine = open_engine(settings)
@@ -253,33 +226,6 @@ async def test_of_two_services_writes_the_newest_of_each_id_stays(opener: Elasti
     await assert_the_newest_write_of_each_id_stays(apps, 2_000, deletions=0.1)
 
 
-async def test_an_index_that_is_not_ours_is_left_alone(engine: LexicalEngine, opener: ElasticsearchOpener) -> None:
-    prefix = opener.settings.index_prefix
-    await opener.client.indices.create(index=f"{prefix}theirs@1")
-    await opener.client.indices.create(index=f"{prefix}notes")
-    assert await engine.states() == ()
-    with pytest.raises(UnknownCollection):
-        await engine.drop("theirs@1")
-    with pytest.raises(Conflict, match="not ours"):
-        await engine.begin("theirs@1", ALL_PRESETS)
-    await engine.begin("notes@1", ALL_PRESETS)
-    with pytest.raises(Conflict, match="not ours"):
-        await engine.publish("notes@1")
-
-
-async def test_documents_that_were_stored_before_their_size_was_kept_are_read_too(
-    engine: LexicalEngine, opener: ElasticsearchOpener
-) -> None:
-    await engine.begin("notes@1", ALL_PRESETS)
-    ids = [f"old-{number}" for number in range(60)]
-    for one in ids:
-        source = {"doc_id": one, "hash": "1", "title": one, "text": "." * 20_000, "metadata": {}, "fields": {}}
-        await opener.client.index(index=f"{opener.settings.index_prefix}notes@1", id=one, document=source)
-    await engine.publish("notes@1")
-    answer = await engine.get("notes@1", [*ids, "none"], ReadOptions(include=("title",)))
-    assert ([document.title for document in answer.documents], answer.missing) == (ids, ("none",))
-
-
 async def test_a_keyword_beyond_a_term_of_lucene_is_reported_by_document(engine: LexicalEngine) -> None:
     declaration = ALL_PRESETS.model_copy(update={"metadata": {"tag": "keyword"}})
     await engine.begin("notes@1", declaration)
@@ -304,29 +250,6 @@ async def test_a_query_of_nothing_but_different_words_is_answered_or_refused_wit
         except BadInput as refused:
             outcome = refused.detail
         assert outcome == "[]" or "more distinct words" in outcome
-
-
-async def test_our_own_analysis_is_that_of_elasticsearch(opener: ElasticsearchOpener) -> None:
-    texts = (
-        "The children's bicycles weren't running; they'd been re-tested at 3.14 km/h (1,000 times).",
-        "U.S.A. e.g. state_of_the_art x:y 10:30 a.b.c. O’Neil’s naïve café Ωmega STRASSE straße",
-        "generalizations oscillators relational conditional feed agreed plastered hopping sky happy",
-        "中文 かな カタカナ and α-tocopherol IL-2 p53 5-HT(2A) H2O2 C++ .NET",
-        "q" * 600 + " " + "a." * 300 + " " + "1," * 300 + " " + "x" * 255 + ".y " + "s" * 254 + "'s",
-    )
-    for text in texts:
-        answer = await opener.client.indices.analyze(analyzer="english", text=text)
-        assert words_of(text, "english") == [token["token"] for token in answer.body["tokens"]], text
-
-
-async def test_a_document_of_combining_marks_does_not_hold_elasticsearch_up(engine: LexicalEngine) -> None:
-    await engine.begin("notes@1", ALL_PRESETS)
-    started = time.monotonic()
-    report = await engine.index("notes@1", [Document(id="marks", text="brake " + "\u0301\u0316" * 40_000)])
-    assert report.indexed == 1
-    await engine.finish("notes@1")
-    assert await found(engine, "notes@1", "brake") == ["marks"]
-    assert time.monotonic() - started < 5.0
 
 
 async def test_a_deadline_that_has_passed_in_elasticsearch_is_a_504_and_the_next_search_is_fine(
@@ -367,9 +290,3 @@ async def test_a_short_deadline_is_not_called_passed_before_it_is(opener: Elasti
                 if answer.status_code != 200 and took_s < 0.1:
                     early.append(took_s)
             assert not early
-
-
-async def test_searches_beside_each_other_all_answer(engine: LexicalEngine) -> None:
-    generation = await filled(engine, documents(NOTES))
-    answers = await asyncio.gather(*(engine.search(generation, request_for("brake cable")) for _ in range(64)))
-    assert len({tuple(hit.id for hit in answer) for answer in answers}) == 1

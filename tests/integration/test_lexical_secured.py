@@ -18,7 +18,6 @@ from services.dense.settings import DenseSettings
 from services.lexical.app import open_engine
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
-from services.storage.elasticsearch.client import open_client
 from services.vectorservice.collections import states
 from services.vectorservice.compose import open_store
 from tests.support.elasticsearch_server import temporary_server
@@ -45,7 +44,7 @@ def secured() -> Iterator[Endpoint]:
 @pytest.fixture
 async def administrator(secured: Endpoint) -> AsyncIterator[AsyncElasticsearch]:
     """A client that may do everything."""
-    async with open_client(secured.url, secured.api_key, secured.ca_file, 4) as client:
+    async with AsyncElasticsearch(secured.url, api_key=secured.api_key, ca_certs=str(secured.ca_file)) as client:
         await client.security.put_user(username="owner", password="not a secret", roles=["superuser"])
         yield client
 

@@ -110,11 +110,14 @@ def test_a_fault_in_a_pipeline_or_a_setting_is_told_at_once_and_nothing_is_start
 
 
 def test_a_process_that_cannot_start_is_told_of_when_it_ends_for_the_first_time(clone: Clone) -> None:
-    (clone.root / "a-file").write_text("")
-    refused = clone.local("up", LEXICAL_DIRECTORY="a-file/lexical")
+    directory = clone.root / ".data" / "up-second"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "lexical").write_text("")  # no directory
+    refused = clone.local("up", STACK="second")
+    (directory / "lexical").unlink()
     assert refused.returncode == 1
     assert "lexical does not start. Its log ends with:" in refused.stderr
-    assert "entered FATAL state" not in (clone.root / ".data/up/logs/supervisord.log").read_text()
+    assert "entered FATAL state" not in (directory / "logs" / "supervisord.log").read_text()
     with pytest.raises(OSError, match="refused"):
         clone.search("bm25")
 
@@ -181,34 +184,10 @@ def test_a_second_stack_stands_beside_the_first_with_another_model_and_another_e
         assert (held["dense"]["stamp"]["model"], held["lexical"]["engine"].split()[0]) == (model, lexical)
     removal = urllib.request.Request(f"{gateway}/v1/collections/demo", method="DELETE")  # the server may be lasting
     fetched(removal, timeout_s=60)
-    down = clone.local("down")
-    assert "Still up: `make down STACK=second` ends it." in down.stderr
+    assert clone.local("down").returncode == 0
     assert clone.local("down", STACK="second").returncode == 0
     with pytest.raises(OSError, match="refused"):
         fetched(urllib.request.Request(f"{gateway}/livez"))
-
-
-def test_collections_that_another_engine_lacks_are_named_and_the_printed_command_brings_them_over(clone: Clone) -> None:
-    assert clone.local("up").returncode == 0
-    loaded = clone.evaluator("ingest", "demo", "--collection", "shop")
-    assert loaded.returncode == 0, loaded.stderr
-    assert clone.local("down").returncode == 0
-
-    elsewhere = {"LEXICAL_DIRECTORY": ".data/elsewhere"}
-    up = clone.local("up", **elsewhere)
-    assert up.returncode == 0, up.stderr
-    (command,) = re.findall(r"Collection `shop` is not in lexical \(edge\).* Load it again: `(.*?)`;", up.stderr)
-    assert "Collection `demo`" not in up.stderr
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        clone.search("bm25", of="shop")
-    assert (refused.value.code, refused.value.headers["retry-after"]) == (409, None)
-    brought = subprocess.run(command, shell=True, cwd=clone.root, capture_output=True, text=True, check=False)
-    assert brought.returncode == 0, brought.stdout + brought.stderr
-    answer = clone.search("hybrid-rerank", of="shop")
-    assert (answer["collection"], answer["degraded"]) == ("shop@2", [])
-    again = clone.local("up", **elsewhere)
-    assert "Collection `" not in again.stderr
-    assert clone.local("down").returncode == 0
 
 
 def test_services_on_request_are_added_to_a_stack_with_its_data(clone: Clone) -> None:
@@ -220,11 +199,9 @@ def test_services_on_request_are_added_to_a_stack_with_its_data(clone: Clone) ->
     hashing = {"SPARSE_ENCODER": "hashing", "LATE_INTERACTION_ENCODER": "hashing"}
     up = clone.local("up", SYSTEMS="sparse,late_interaction", **hashing)
     assert up.returncode == 0, up.stderr
-    assert "late_interaction starts too" in up.stderr
     for pipeline in ("bm25", "splade", "colbert", "bm25-splade", "bm25-colbert", "hybrid-colbert"):
         answer = clone.search(pipeline)
         assert (bool(answer["hits"]), answer["degraded"]) == (True, []), pipeline
-    assert "Collection `demo`" not in up.stderr  # another test of this stack leaves a collection of its own
     without = clone.local("up", **hashing)
     assert (without.returncode, "GATEWAY_BACKENDS" in without.stderr) == (1, True), without.stderr
     assert clone.local("down").returncode == 0

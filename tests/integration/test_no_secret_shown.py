@@ -209,7 +209,6 @@ STORES = {
     "elasticsearch": ("lexical", {"LEXICAL_ENGINE": "elasticsearch"}, "ELASTICSEARCH"),
     "vectors": ("dense", {"DENSE_STORE": "elasticsearch", "DENSE_ENCODER": "hashing"}, "ELASTICSEARCH"),
     "qdrant": ("dense", {"DENSE_STORE": "qdrant", "DENSE_ENCODER": "hashing"}, "QDRANT"),
-    "qdrant over grpc": ("dense", {"DENSE_STORE": "qdrant", "DENSE_ENCODER": "hashing", "DENSE_GRPC": "on"}, "QDRANT"),
 }
 
 
@@ -230,7 +229,7 @@ async def test_a_store_that_fails_makes_no_service_show_its_keys(
     ]
     async with hostile_store() as (port, sent):
         at = port if listens else free_port()
-        address = {f"{variable}_URL": f"http://127.0.0.1:{at}", "DENSE_GRPC_PORT": str(at)}
+        address = {f"{variable}_URL": f"http://127.0.0.1:{at}"}
         process = Process(f"services.{name}", settings | address)
         give_secrets(process, SETTINGS[name], planted)
         async with running({name: process}, tmp_path / "logs"):
@@ -239,7 +238,7 @@ async def test_a_store_that_fails_makes_no_service_show_its_keys(
     assert {status for status, _ in answers} & {502, 503}
     assert planted.found_in(*(shown for _, shown in answers)) == set()
     assert planted.found_below(tmp_path) == {}
-    if listens and "grpc" not in store:
+    if listens:
         # The keys were sent, so that they could have been shown.
         assert f"{variable}_SEARCH_API_KEY" in planted.found_in(*sent)
 

@@ -7,12 +7,12 @@ from fastapi import FastAPI
 
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
-from tests.contract.parity_faults import FurtherParitySuite
+from tests.contract.parity_suite import ParitySuite
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-class TestParityOnElasticsearch(FurtherParitySuite):
+class TestParityOnElasticsearch(ParitySuite):
     @pytest.fixture
     def lexical(self, elasticsearch_url: str) -> FastAPI:
         prefix = f"test-{uuid.uuid4().hex[:12]}-"

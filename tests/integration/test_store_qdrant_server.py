@@ -1,7 +1,7 @@
-"""The promises of VectorStore on a real Qdrant server, over REST and over gRPC, whenever QDRANT_URL names one.
+"""The promises of VectorStore on a real Qdrant server, whenever QDRANT_URL names one.
 
 Everything is made under a prefix of its own and removed. Settings: QDRANT_URL, QDRANT_API_KEY, QDRANT_SEARCH_API_KEY,
-QDRANT_CA_FILE, DENSE_GRPC_PORT (6334). Without a server, a test opens and removes the stores on the double.
+QDRANT_CA_FILE. Without a server, a test opens and removes the stores on the double.
 """
 
 import os
@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from services.chassis.errors import UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
 from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantParameters
 from services.vectorstore.representation import Dense
-from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
+from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite
@@ -30,26 +29,12 @@ from tests.support.served import served
 from tests.support.vectors import SPEC, axis, point, random_points, same, unit_rows
 
 URL = os.environ.get("QDRANT_URL", "")
-WAYS = ("rest", "grpc", "sharded")
+WAYS = ("plain", "sharded")
 pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insec")
 on_server = pytest.mark.skipif(not URL, reason="QDRANT_URL names no Qdrant server")
 
 
-class StoreOnThisServer(QdrantStore):
-    """Skips what a server of this version refuses to store; the message names the version that it needs."""
-
-    async def create(self, spec: GenerationSpec) -> None:
-        try:
-            await super().create(spec)
-        except UpstreamFailed as refused:
-            if "cannot store token vectors" not in refused.detail:
-                raise
-            pytest.skip(refused.detail)
-
-
-SHARDED = QdrantParameters(
-    shard_number=2, replication_factor=1, on_disk=True, on_disk_payload=True, hnsw_m=24, quantisation="int8"
-)
+SHARDED = QdrantParameters(shard_number=2, replication_factor=1, on_disk=True, quantisation="int8")
 
 
 @asynccontextmanager
@@ -62,14 +47,11 @@ async def opened(url: str, way: str) -> AsyncIterator[QdrantStore]:
         api_key=SecretStr(key) if key else None,
         search_api_key=SecretStr(search_key) if search_key else None,
         ca_file=Path(ca_file) if ca_file else None,
-        grpc_port=int(os.environ.get("DENSE_GRPC_PORT", "6334")) if way == "grpc" else None,
     )
     parameters = SHARDED if way == "sharded" else DEFAULT_PARAMETERS
     prefix = f"test-{uuid.uuid4().hex[:12]}."
-    store = StoreOnThisServer(QdrantClients.of(server), prefix=prefix, parameters=parameters)
+    store = QdrantStore(QdrantClients.of(server), prefix=prefix, parameters=parameters)
     try:
-        if way == "grpc" and not (ready := await store.ready()).ok:
-            pytest.skip(f"no gRPC there: {ready.detail}")
         yield store
         for generation in await store.generations():
             await store.drop(generation)
@@ -83,7 +65,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[QdrantStore]:
         yield one
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "grpc"])
+@pytest.mark.parametrize("way", WAYS)
 async def test_the_stores_of_these_tests_open_and_leave_nothing_behind(way: str) -> None:
     with served(server := qdrant_double()) as url:
         async with opened(url, way) as store:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from services.inference.word_splitting import lowercase_words
+from services.inference.passages import lowercase_words
 from tests.soak.stack import WORDS
 
 DELETED = 0  # the version of an id whose last write was its deletion

@@ -34,8 +34,8 @@ from services.contracts.problem import Problem
 from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
 from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits
-from services.storage.builds import refuse_other_build
 from services.storage.fields import requirements_of
+from services.storage.generation_checks import refuse_other_build
 from services.storage.write_order import overtaken
 from tests.support.filter_trees import passes
 from tests.support.reranker_stub import RerankerStub
@@ -79,7 +79,6 @@ class StoreStub:
         self.asked: list[RetrievalRequest] = []
         self.fetched: list[FetchRequest] = []
         self.withheld: Collection[str] = ()  # documents that do not come with hits
-        self.knows_include = True  # False: of the release before
 
     def held(self, generation: str) -> HeldGeneration:
         if generation not in self.generations:
@@ -116,8 +115,6 @@ class StoreStub:
 
     def search(self, generation: str, request: RetrievalRequest) -> RetrievalAnswer:
         self.asked.append(request)
-        if request.include and not self.knows_include:
-            raise BadInput("include: unknown field; leave it out.")
         held = self.held(generation)
         declared = [preset if isinstance(preset, str) else preset.name for preset in held.declaration.presets]
         if request.preset is not None and request.preset not in declared:

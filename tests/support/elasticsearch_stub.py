@@ -10,7 +10,7 @@ from services.contracts.collections import CollectionDeclaration
 from services.lexical.elasticsearch_mapping import IndexMeta, stamp_of_new
 
 HELD = CollectionDeclaration()
-META = IndexMeta(declaration=HELD, stamp=stamp_of_new(HELD, 1)).model_dump(mode="json")
+META = IndexMeta(layout=2, prefix="", declaration=HELD, stamp=stamp_of_new(HELD, 1)).model_dump(mode="json")
 JSON = "application/vnd.elasticsearch+json;compatible-with=8"
 
 

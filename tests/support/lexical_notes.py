@@ -10,7 +10,6 @@ from services.contracts.documents import Document
 from services.contracts.retrieval import RetrievalRequest
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
-from services.storage.elasticsearch.client import open_client
 
 ALL_PRESETS = CollectionDeclaration(presets=("beir", "anserini-flat", "anserini-multifield"))
 WITH_FIELDS = CollectionDeclaration(metadata={"tag": "keyword", "year": "number", "seen": "date"})
@@ -88,7 +87,5 @@ async def scores(engine: LexicalEngine, generation: str, query: str, **parts: ob
 
 
 def client_of(settings: LexicalSettings) -> AsyncElasticsearch:
-    """Returns a client beside the service, with its key and authority."""
-    key = settings.elasticsearch_api_key
-    secret = None if key is None else key.get_secret_value()
-    return open_client(settings.elasticsearch_url, secret, settings.elasticsearch_ca_file, 4)
+    """Returns a client beside the service, without a key."""
+    return AsyncElasticsearch(settings.elasticsearch_url, request_timeout=120)

@@ -13,8 +13,7 @@ from typing import Literal
 
 import httpx
 
-from gateway.app import build_app
-from gateway.backends.sockets import SocketEndpoints
+from gateway.app import SocketEndpoints, build_app
 from gateway.settings import BackendAddress, GatewaySettings
 from tests.support.processes import free_port
 

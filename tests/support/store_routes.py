@@ -20,7 +20,7 @@ from services.contracts.documents import (
 from services.contracts.generations import name_of
 from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.lexical.document_collector import ReadOptions
-from services.storage.builds import refuse_other_build, refuse_published
+from services.storage.generation_checks import refuse_other_build, refuse_published
 
 if TYPE_CHECKING:
     from tests.support.backends import StoreStub

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from services.inference.profiles import GRAPH, MODELS_FILE, ROOT, ModelError, load_cross_encoder
 from services.reranker.settings import RerankerSettings
-from workshop.bench import sgemm
 from workshop.bench.analysis import HTTP, OURS, SESSION, analyse
 from workshop.bench.candidate_lists import ListSampling, list_statistics, make_lists
 from workshop.bench.contender import ContenderError
-from workshop.bench.contender_setup import PEER_NAMES, ServedModel, open_ours, open_peer
+from workshop.bench.contender_setup import PEER_NAMES, open_ours, open_peer
 from workshop.bench.plain_model import make_plain_model, write_models_file
 from workshop.bench.report import REPORT, BenchModel, BenchReport, bench_environment, write_report
-from workshop.bench.rounds import RoundPlan, run_rounds
+from workshop.bench.rounds import RoundPlan, measure_gflops, run_rounds
 from workshop.bench.table import render_table
 
 
@@ -29,8 +28,8 @@ class BenchArguments:
 
     model: str
     max_tokens: int | None
-    served: ServedModel
-    int8: ServedModel | None
+    served: str
+    int8: str | None
     peers: tuple[str, ...]
     rounds: int
     drawing: ListSampling
@@ -62,10 +61,10 @@ def bench(asked: BenchArguments) -> BenchReport:
     no_int8 = why_no_int8(asked.int8)
     int8 = None if no_int8 else asked.int8
     # The served models get the token limit of all contenders, not their own.
-    names = dict.fromkeys(one.model for one in (asked.served, int8) if one is not None)
+    names = dict.fromkeys(name for name in (asked.served, int8) if name is not None)
     served = [load_cross_encoder(MODELS_FILE, name) for name in names]
     limit = {"max_tokens": plain.profile.max_tokens}
-    limited = write_models_file(asked.cache / "served.yaml", *(one.model_copy(update=limit) for one in served))
+    limited = write_models_file(asked.cache / "served.yaml", *(profile.model_copy(update=limit) for profile in served))
     log = asked.cache / "contenders.log"
     with ExitStack() as stack:
         contenders = open_ours(plain, limited, asked.models, asked.served, int8, log)
@@ -80,7 +79,7 @@ def bench(asked: BenchArguments) -> BenchReport:
                 stack.callback(contenders[name].close)
         peers = [name for name in asked.peers if name in contenders]
         plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, asked.drawing.seed)
-        measured = run_rounds(plan, contenders, sgemm.measure_gflops, _say)
+        measured = run_rounds(plan, contenders, measure_gflops, _say)
         about = {name: dict(contender.about) for name, contender in contenders.items()}
     report = BenchReport(
         made=begun,
@@ -97,17 +96,17 @@ def bench(asked: BenchArguments) -> BenchReport:
         sgemm_gflops=measured.sgemm_gflops,
         turns=measured.turns,
     )
-    return analyse(report, asked.served.model, None if int8 is None else int8.name, no_int8)
+    return analyse(report, asked.served, int8, no_int8)
 
 
-def why_no_int8(asked: ServedModel | None) -> str | None:
+def why_no_int8(model: str | None) -> str | None:
     """Returns why there is no int8 ratio, or None. Raises ModelError when models.yaml lacks the model."""
-    if asked is None:
-        return "no int8 model was named (--int8 MODEL[@ENGINE])."
-    precision = load_cross_encoder(MODELS_FILE, asked.model).precision
+    if model is None:
+        return "no int8 model was named (--int8 MODEL)."
+    precision = load_cross_encoder(MODELS_FILE, model).precision
     if precision in ("int8-static", "int8-dynamic"):
         return None
-    return f"{asked.model} does not compute in int8: models.yaml declares {precision}."
+    return f"{model} does not compute in int8: models.yaml declares {precision}."
 
 
 def _say(line: str) -> None:
@@ -116,16 +115,11 @@ def _say(line: str) -> None:
 
 
 def _parsed() -> BenchArguments:
-    served = RerankerSettings()
     parser = argparse.ArgumentParser(prog="bench-rerank")
     parser.add_argument("--model", default="minilm-l6-ce-v4", help="of models.yaml; made plain fp32 for all contenders")
     parser.add_argument("--max-tokens", type=int, help="of a pair, for all contenders; default: the model's own")
-    parser.add_argument(
-        "--int8", type=ServedModel.parse, metavar="MODEL[@ENGINE]", help="ours in int8, as a model of models.yaml"
-    )
-    parser.add_argument(
-        "--served", type=ServedModel.parse, default=ServedModel(served.model, served.engine), metavar="MODEL[@ENGINE]"
-    )
+    parser.add_argument("--int8", metavar="MODEL", help="ours in int8, as a model of models.yaml")
+    parser.add_argument("--served", default=RerankerSettings().model, metavar="MODEL")
     parser.add_argument("--peers", nargs="*", default=list(PEER_NAMES), choices=list(PEER_NAMES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lists", type=int, default=3, help="of each set")

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from workshop.bench.ratios import Interval, bootstrap_interval, paired_ratio
-from workshop.bench.report import BenchReport, BenchTurn, ComputeFloor, CostRatio, HttpShare, Int8Comparison
+import numpy as np
+
+from workshop.bench.report import BenchReport, BenchTurn, ComputeFloor, CostRatio, HttpShare, Int8Comparison, Interval
 
 # Our own contenders; every other name is a peer's.
 OURS, INT8, SESSION, HTTP = "ours", "ours-int8", "session", "http"
 
 # sentence-transformers' default; the padding of such batches in arrival order is reported for each set.
 DEFAULT_BATCH = 32
+RESAMPLES = 10_000
 
 
 def analyse(report: BenchReport, served: str, int8: str | None, no_int8: str | None) -> BenchReport:
@@ -122,3 +124,18 @@ def _by_round(
         if turn.contender == contender and set_name in (None, turn.set):
             sums[turn.round] = sums.get(turn.round, 0.0) + of(turn)
     return dict(sorted(sums.items()))
+
+
+def bootstrap_interval(values: Sequence[float], seed: int = 0) -> Interval:
+    """Computes the percentile bootstrap of the median over whole rounds (samples within one are not independent)."""
+    if not values:
+        raise ValueError("an interval needs at least one round")
+    rounds = np.asarray(values, dtype=np.float64)
+    drawn = np.random.default_rng(seed).integers(0, len(rounds), size=(RESAMPLES, len(rounds)))
+    low, high = np.percentile(np.median(rounds[drawn], axis=1), [2.5, 97.5])
+    return Interval(median=float(np.median(rounds)), low=float(low), high=float(high))
+
+
+def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Interval:
+    """Returns the interval of numerator / denominator, each pair measured in the same round."""
+    return bootstrap_interval([above / below for above, below in zip(numerators, denominators, strict=True)])

@@ -2,9 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from services.inference.profiles import ROOT
 from workshop.bench.analysis import HTTP, INT8, OURS, SESSION
@@ -27,32 +25,13 @@ _CACHES_OFF = {"RERANKER_PASSAGE_CACHE_MB": "0", "RERANKER_SCORE_CACHE_MB": "0"}
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """A model of models.yaml and the engine that runs it."""
-
-    model: str
-    engine: str = "onnxruntime"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parses `model` or `model@engine`."""
-        model, _, engine = text.partition("@")
-        return cls(model, engine or "onnxruntime")
-
-    @property
-    def name(self) -> str:
-        """`model@engine`."""
-        return f"{self.model}@{self.engine}"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Environment of a service that serves this model."""
-        return {"RERANKER_MODEL": self.model, "RERANKER_ENGINE": self.engine, **_CACHES_OFF}
+def service_environment(model: str) -> dict[str, str]:
+    """Returns the environment of a service that serves a model of models.yaml."""
+    return {"RERANKER_MODEL": model, **_CACHES_OFF}
 
 
 def open_ours(
-    plain: PlainModel, limited: Path, models: Path, served: ServedModel, int8: ServedModel | None, log: Path
+    plain: PlainModel, limited: Path, models: Path, served: str, int8: str | None, log: Path
 ) -> dict[str, Contender]:
     """Opens the plain model in our scorer, and the served models of `models` as bare session and over HTTP.
 
@@ -60,12 +39,12 @@ def open_ours(
     Raises ContenderError.
     """
     directory = {"RERANKER_MODELS": str(models)}
-    plainly = ServedModel(PLAIN).environment | {"RERANKER_MODELS": str(plain.folder.parent)}
+    plainly = service_environment(PLAIN) | {"RERANKER_MODELS": str(plain.folder.parent)}
     opened: dict[str, Contender] = {OURS: _open_our_process("scorer", plain.models_file, plainly, log)}
     if int8 is not None:
-        opened[INT8] = _open_our_process("scorer", limited, int8.environment | directory, log)
-    opened[SESSION] = _open_our_process("session", limited, served.environment | directory, log)
-    opened[HTTP] = ServiceProcess(limited, served.environment | directory, log)
+        opened[INT8] = _open_our_process("scorer", limited, service_environment(int8) | directory, log)
+    opened[SESSION] = _open_our_process("session", limited, service_environment(served) | directory, log)
+    opened[HTTP] = ServiceProcess(limited, service_environment(served) | directory, log)
     return opened
 
 

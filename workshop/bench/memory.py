@@ -18,7 +18,7 @@ from services.inference.profiles import MODELS_FILE, ROOT, TOKENIZER, ModelError
 from services.reranker.settings import RerankerSettings
 from workshop.bench.candidate_lists import BICYCLE_WORKSHOP, CandidateList, words_of
 from workshop.bench.contender import ContenderError
-from workshop.bench.contender_setup import ServedModel
+from workshop.bench.contender_setup import service_environment
 from workshop.bench.plain_model import write_models_file
 from workshop.bench.report import (
     REPORT,
@@ -66,7 +66,7 @@ class MemoryLoad:
     within_s: float = 5.0
 
 
-def measure_memory(service: ServiceProcess, served: ServedModel, texts: PairTexts, load: MemoryLoad) -> MemoryFigures:
+def measure_memory(service: ServiceProcess, served: str, texts: PairTexts, load: MemoryLoad) -> MemoryFigures:
     """Sends the burst, then the shapes, to a service that has answered one usual request. Raises ContenderError."""
     most, shapes = load.most_tokens, load.shapes
     service.score([texts.of(10, 100)])
@@ -84,7 +84,7 @@ def measure_memory(service: ServiceProcess, served: ServedModel, texts: PairText
             _say(f"{number} of {shapes} shapes: {service.rss_bytes / 2**20:.1f} MiB")
     last = _least_rss(service, load.within_s)
     return MemoryFigures(
-        served=served.name,
+        served=served,
         max_tokens=most,
         burst_texts=load.burst,
         before=before,
@@ -123,12 +123,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, so that the service ends as well
     try:
         report = read_report(asked.output) or BenchReport(made=bench_environment())
-        profile = load_cross_encoder(MODELS_FILE, asked.served.model)
+        profile = load_cross_encoder(MODELS_FILE, asked.served)
         most = asked.max_tokens or profile.max_tokens
         directory = ROOT / ".cache" / "bench-rerank"
         directory.mkdir(parents=True, exist_ok=True)
         listed = write_models_file(directory / "memory.yaml", profile.model_copy(update={"max_tokens": most}))
-        service = ServiceProcess(listed, asked.served.environment, directory / "contenders.log")
+        service = ServiceProcess(listed, service_environment(asked.served), directory / "contenders.log")
         try:
             texts = PairTexts(ROOT / ".models" / profile.name / TOKENIZER, most)
             memory = measure_memory(service, asked.served, texts, MemoryLoad(most, asked.burst, asked.shapes))
@@ -143,7 +143,7 @@ def main() -> int:
 
 
 class _MemoryArguments(argparse.Namespace):
-    served: ServedModel
+    served: str
     max_tokens: int | None
     burst: int
     shapes: int
@@ -151,10 +151,8 @@ class _MemoryArguments(argparse.Namespace):
 
 
 def _parsed(arguments: Sequence[str] | None = None) -> _MemoryArguments:
-    settings = RerankerSettings()
     parser = argparse.ArgumentParser(prog="memory", description=__doc__)
-    default = ServedModel(settings.model, settings.engine)
-    parser.add_argument("--served", type=ServedModel.parse, default=default, metavar="MODEL[@ENGINE]")
+    parser.add_argument("--served", default=RerankerSettings().model, metavar="MODEL")
     parser.add_argument("--max-tokens", type=int, help="of a pair; default: the model's own")
     parser.add_argument("--burst", type=int, default=64, help="texts of --max-tokens tokens")
     parser.add_argument("--shapes", type=int, default=10_000)

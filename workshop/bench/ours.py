@@ -13,11 +13,10 @@ from pathlib import Path
 
 from services.chassis.admission.cores import available_cores
 from services.chassis.deadlines import MOST_MS, Deadline
-from services.inference.graph import Runtime
+from services.inference.glibc_memory import set_process_options
 from services.inference.micro_batches import form_batches, in_request_order
 from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.pair_scorer import scores_from_logits
-from services.inference.process_options import set_process_options
 from services.inference.profiles import TOKENIZER, load_cross_encoder
 from services.inference.session import Session
 from services.inference.workers import Workers
@@ -41,7 +40,7 @@ def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dic
     set_process_options()  # as the service does
     profile, folder = load_cross_encoder(models_file, settings.model), settings.models / settings.model
     threads = settings.threads or available_cores()
-    graph = Session(profile, folder, Runtime(settings.engine, settings.device, settings.arithmetic, threads))
+    graph = Session(profile, folder, settings.device)
     tokens, workers, runner = ModelTokenizer(folder / TOKENIZER, profile.max_tokens), Workers(threads), asyncio.Runner()
 
     def prepare(query: str, passages: Sequence[str]) -> Callable[[], Sequence[float]]:
@@ -61,7 +60,7 @@ def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dic
 def _about(settings: RerankerSettings) -> dict[str, str]:
     return {
         "threads": f"{settings.threads or available_cores()} workers of one thread",
-        "engine": f"{settings.engine} {version(settings.engine)}, {settings.arithmetic}",
+        "engine": f"onnxruntime {version('onnxruntime')}",
         "tokenizers": version("tokenizers"),
     }
 

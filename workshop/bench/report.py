@@ -9,7 +9,6 @@ from evaluator.machine.environment_record import Environment, collect_environmen
 from services.chassis.admission.cores import available_cores
 from services.contracts.base import Count, Wire
 from services.inference.profiles import ROOT
-from workshop.bench.ratios import Interval
 
 # Two fp32 runs of one graph differ by the order of additions alone.
 MOST_DIFFERENCE = 1e-5
@@ -19,6 +18,17 @@ REPORT = ROOT / ".runs" / "bench-rerank.json"
 
 class ReportError(Exception):
     """The file on disk is not a report; the message says what to do."""
+
+
+class Interval(Wire):
+    """The median of one ratio a round, and the bootstrap 95 % interval of that median over the rounds.
+
+    With five rounds the interval is close to the smallest and the largest round.
+    """
+
+    median: float
+    low: float
+    high: float
 
 
 class BenchModel(Wire):
@@ -83,7 +93,7 @@ class HttpShare(Wire):
 class Int8Comparison(Wire):
     """Cost of ours in fp32 over ours in int8, by set; or the reason why there is none."""
 
-    served: str | None  # model@engine
+    served: str | None  # a model of models.yaml
     reason: str | None
     by_set: dict[str, CostRatio] = {}
 
@@ -91,7 +101,7 @@ class Int8Comparison(Wire):
 class MemoryFigures(Wire):
     """Resident bytes of the service, before, during and after (memory.py)."""
 
-    served: str  # model@engine
+    served: str  # a model of models.yaml
     max_tokens: Count  # of a pair; each text of the burst has so many
     burst_texts: Count
     before: Count

@@ -1,12 +1,21 @@
-"""Runs rounds: every contender scores the same lists once a round, in changing order. Opens no contender."""
+"""Runs rounds: every contender scores the same lists once a round, in changing order. Opens no contender.
 
+`python -m workshop.bench.rounds` prints GFLOP per CPU second of fp32 matrix products on one core.
+"""
+
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
+
 from evaluator.experiments.turn_orders import balanced_turns
 from evaluator.machine.machine_conditions import condition_faults, conditions_between, read_conditions
+from services.inference.profiles import ROOT
 from workshop.bench.analysis import score_difference
 from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import Contender
@@ -14,6 +23,9 @@ from workshop.bench.report import BenchTurn
 
 # Threads that spin after a call must not cost the next contender CPU time.
 PAUSE_S = 0.3
+# Of the matrices, and how long they are multiplied.
+SIZE = 1024
+SECONDS = 0.5
 
 Say = Callable[[str], None]
 
@@ -78,3 +90,33 @@ def run_rounds(
                 found = score_difference(scores[name], scores[reference])
                 differences[name] = max(found, differences.get(name, 0.0))
     return RoundResults(tuple(turns), tuple(rates), differences)
+
+
+def measure_gflops() -> float:
+    """Returns GFLOP per CPU second of one thread, measured in a process of its own; takes about a second."""
+    # Numpy's BLAS reads its number of threads when it is loaded.
+    one_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "workshop.bench.rounds"],
+        cwd=ROOT,
+        env=os.environ | one_thread,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+def _print_gflops() -> None:
+    """Multiplies for SECONDS after one warm-up product, and prints the rate."""
+    left, right = np.random.default_rng(0).standard_normal((2, SIZE, SIZE), dtype=np.float32)
+    out = left @ right
+    products, start = 0, time.process_time()
+    while time.process_time() - start < SECONDS:
+        np.matmul(left, right, out=out)
+        products += 1
+    sys.stdout.write(f"{products * 2 * SIZE**3 / (time.process_time() - start) / 1e9}\n")
+
+
+if __name__ == "__main__":
+    _print_gflops()

@@ -16,7 +16,7 @@ import psutil  # type: ignore[import-untyped]  # ships no types
 from pydantic import ValidationError
 
 from services.chassis.deadlines import DEADLINE_HEADER, MOST_MS
-from services.chassis.server.serve import serve
+from services.chassis.server.serve import start
 from services.contracts.rerank import ScoreAnswer
 from services.inference.profiles import ROOT
 from services.reranker.app import build_app
@@ -45,7 +45,7 @@ class ServiceProcess:
                 stderr=output,
             )
         self._connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_TIMEOUT_S)
-        self.about = {"engine": environment.get("RERANKER_ENGINE", "onnxruntime"), "transport": "HTTP, one connection"}
+        self.about = {"engine": "onnxruntime", "transport": "HTTP, one connection"}
         try:
             self._wait()
         except BaseException:
@@ -124,5 +124,4 @@ def _scores(content: bytes) -> tuple[float, ...]:
 
 
 if __name__ == "__main__":
-    settings = RerankerSettings()
-    serve("reranker", build_app(settings, Path(sys.argv[1])), settings)
+    start("reranker", RerankerSettings, lambda settings: build_app(settings, Path(sys.argv[1])))

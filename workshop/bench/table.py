@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from workshop.bench.ratios import Interval
-from workshop.bench.report import BenchReport, MemoryFigures
+from workshop.bench.report import BenchReport, Interval, MemoryFigures
 
 
 def render_table(report: BenchReport) -> str:

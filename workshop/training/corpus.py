@@ -9,12 +9,11 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
-
-from workshop.training.short_queries import Topics
 
 # Labelled queries taken of each file. Files of science and medicine weigh most; reviews (research use only) and
 # lower-cased single sentences are left out.
@@ -41,6 +40,16 @@ SHORTENED = {"medquad": 800, "covidqa": 700, "nq_qed": 700, "selqa": 300, "nq_op
 HELD_OUT = ("scitldr", "pubmedqa", "covidqa", "medquad", "nq_qed", "selqa")
 HELD_OUT_SHARE = 0.06
 
+# A word in more than COMMON_SHARE of the passages carries no topic; one in fewer than RARE passages ranks no other
+# passage. A topic occurs at least TIMES in its passage.
+COMMON_SHARE = 0.05
+RARE = 3
+TIMES = 2
+# Numbers of words of a query and their frequencies, as in web and site search: two are most common.
+LENGTHS, SHARES = (1, 2, 3, 4), (3, 5, 3, 1)
+LONGEST_QUESTION = 5
+
+_WORD = re.compile(r"\w+(?:[-'’]\w+)*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
@@ -120,6 +129,49 @@ def short_questions(
             text = topics.of_question(question.text)
             if text is not None:
                 yield replace(question, text=text, short=True)
+
+
+class Topics:
+    """Cuts short queries out of texts; owns the document frequency of each word."""
+
+    def __init__(self, passages: Sequence[str]) -> None:
+        self._passages = Counter(word for passage in passages for word in set(_lowered(passage)))
+        self._most = COMMON_SHARE * len(passages)
+
+    def of_passage(self, passage: str, draw: random.Random) -> str | None:
+        """Draws one to four neighbouring words that carry a topic; None when the passage has none."""
+        length = draw.choices(LENGTHS, SHARES)[0]
+        times = Counter(_lowered(passage))
+        stretches = [
+            run[start : start + length] for run in self._runs(passage) for start in range(len(run) - length + 1)
+        ]
+        topics = [words for words in stretches if any(times[word.lower()] >= TIMES for word in words)]
+        return " ".join(draw.choice(topics)) if topics else None
+
+    def of_question(self, question: str) -> str | None:
+        """Returns the question's topic words, in order; None when they are all its words, none, or too many."""
+        words = _WORD.findall(question)
+        kept = [word for word in words if self._passages[word.lower()] <= self._most]
+        return " ".join(kept) if 0 < len(kept) <= LONGEST_QUESTION and len(kept) < len(words) else None
+
+    def _runs(self, passage: str) -> list[list[str]]:
+        """Returns the runs of topic words between common words, rare words and punctuation."""
+        runs: list[list[str]] = [[]]
+        end = 0
+        for found in _WORD.finditer(passage):
+            if passage[end : found.start()].strip():
+                runs.append([])
+            end = found.end()
+            word = found.group()
+            if RARE <= self._passages[word.lower()] <= self._most and len(word) > 2 and not word.isdigit():
+                runs[-1].append(word)
+            else:
+                runs.append([])
+        return [run for run in runs if run]
+
+
+def _lowered(text: str) -> Iterable[str]:
+    return (word.lower() for word in _WORD.findall(text))
 
 
 def _rows(path: Path) -> Iterator[TrainingPair]:

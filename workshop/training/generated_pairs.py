@@ -22,7 +22,7 @@ def read_pairs(dataset: Path, queries: Path) -> tuple[list[str], list[Pair]]:
         if document.expansions is not None and document.expansions.doc2query is not None:
             pairs += [(query, place) for query in document.expansions.doc2query.queries]
     if not pairs:
-        raise SystemExit(f"{queries} holds no generated query; `evaluator expand doc2query` makes them.")
+        raise SystemExit(f"{queries} holds no generated query; `workshop.doc2query` makes them.")
     return passages, pairs
 
 

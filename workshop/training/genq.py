@@ -2,7 +2,7 @@
 
 GenQ of Thakur et al. 2021 (arXiv 2104.08663, section 4): each query and its document are a pair, the documents of the
 other pairs of a batch are the negatives. Loss: cross-entropy over cosine × 20 (Henderson et al. 2017, section 4.4).
-Reads the corpus and a file of `evaluator expand doc2query`; no query and no judgment of the collection.
+Reads the corpus and a file of `workshop.doc2query`; no query and no judgment of the collection.
 """
 
 import argparse

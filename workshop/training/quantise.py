@@ -4,8 +4,7 @@
 
 `--precision int8-static`: computes every product with a weight matrix in int8: weights with one scale a column,
 activations with one fixed scale, calibrated on training pairs, or for an encoder on texts (`--inputs texts`), with the
-prefixes of models.yaml, in which the folder's name is the model's. Plain
-QuantizeLinear/DequantizeLinear runs in ONNX Runtime and OpenVINO alike. Attention, normalisation, gelu, pooler and
+prefixes of models.yaml, in which the folder's name is the model's. Attention, normalisation, gelu, pooler and
 classifier stay fp32.
 
 Suffixes of tensor names (`.near`, `.evening`) are part of the file whose sha256 models.yaml pins: do not rename them.

@@ -19,9 +19,9 @@ from tqdm import tqdm
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
+from services.inference.glibc_memory import set_process_options
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
-from services.inference.process_options import set_process_options
 from services.inference.profiles import CrossEncoderProfile
 from workshop.training.mined_questions import MinedQuestion, read_questions
 

@@ -1,11 +1,21 @@
 """Searches and loads a retrieval stack through its gateway, and calls its re-ranker."""
 
-from retrieval_client.answers import LexicalPreset, Published, PublishJob, SearchAnswer, SearchHit
-from retrieval_client.clients import AsyncClient, Client
-from retrieval_client.documents import Condition, Document, DocumentWithVectors, Facet, Filter, Sort
-from retrieval_client.errors import RetrievalError
+from retrieval_client.answers import (
+    Condition,
+    Document,
+    DocumentWithVectors,
+    Facet,
+    Filter,
+    LexicalPreset,
+    Published,
+    PublishJob,
+    SearchAnswer,
+    SearchHit,
+    Sort,
+)
+from retrieval_client.clients import AsyncClient, AsyncReranker, Client, Reranker
+from retrieval_client.exchange import RetrievalError
 from retrieval_client.loading import BackendLoad, LoadReport
-from retrieval_client.reranking import AsyncReranker, Reranker
 
 __all__ = [
     "AsyncClient",

@@ -1,101 +1,225 @@
-"""Owns what the gateway answers about searches, collections and pipelines. Names and fields are those of the wire.
+"""Models of the wire, generated from the contracts by `.venv/bin/python -m workshop.client_wire`: do not edit.
 
-Where the wire has a choice of words, these are any texts: a later gateway may have more.
+Where the wire has a choice of words, an answer has any text: a later gateway may have more.
 """
+# fmt: off
+# ruff: noqa: E501, UP013
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, NotRequired, TypedDict
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from retrieval_client.documents import Answer, MetadataValue
-
+MetadataValue = bool | int | float | str | tuple[str, ...]
 FieldKind = Literal["keyword", "number", "date"]
 ExpansionMethod = Literal["doc2query", "deepct"]
 
-
+Condition = TypedDict("Condition", {"field": str, "op": Literal["eq", "in", "gt", "gte", "lt", "lte", "exists"], "value": NotRequired[bool | int | float | str | Sequence[bool | int | float | str]]})
+Filter = TypedDict("Filter", {"all": NotRequired["Sequence[Condition | Filter]"], "any": NotRequired["Sequence[Condition | Filter]"], "not": NotRequired["Condition | Filter"]})
+Range = TypedDict("Range", {"from": NotRequired[int | float | str], "to": NotRequired[int | float | str]})
+Facet = TypedDict("Facet", {"field": str, "top": NotRequired[int], "ranges": NotRequired["Sequence[Range]"]})
+Sort = TypedDict("Sort", {"field": str, "order": NotRequired[Literal["asc", "desc"]]})
+class Answer(BaseModel):
+    """A frozen value that the gateway sent. Fields that a later gateway adds are ignored."""
+    model_config = ConfigDict(frozen=True)
 class FieldError(Answer):
-    """The fault of one field of a request."""
-
+    """The fault of one field. Never contains the value itself."""
     field: str
     message: str
-
-
 class Problem(Answer):
-    """Why a request was refused. `type` is stable; `detail` says what to do."""
-
+    """The body of `application/problem+json`. `type` is stable (`urn:problem:not-found`); `detail` says what to do."""
     type: str
     title: str
     status: int
     detail: str
     request_id: str
     errors: tuple[FieldError, ...] = ()
-
-
 class Boosts(Answer):
     """The factor of each field's scores."""
-
     title: float = 1.0
     text: float = 1.0
-
-
 class LexicalPreset(Answer):
-    """A lexical ranking that the caller defines; `match`: flat, best_fields, most_fields, doc2query, deepct.
-
-    `language`: english, german, french, cjk ...
-    """
-
+    """A lexical ranking that the caller defines."""
     name: str
     match: str
     k1: float
     b: float
     tie_breaker: float = 0.0
-    # Both are left out without them, so that an earlier gateway reads it.
-    language: Annotated[str, Field(exclude_if=lambda language: language == "english")] = "english"
-    boosts: Annotated[Boosts, Field(exclude_if=lambda boosts: boosts == Boosts())] = Boosts()
-
-
-Preset = str | LexicalPreset
-
-
-class CollectionDeclaration(Answer):
-    """What a collection was begun with."""
-
-    presets: tuple[Preset, ...] = ("beir",)
-    metadata: dict[str, str] = {}
-    backends: tuple[str, ...] | None = None
-    expansions: dict[str, str] = {}
-
-
-class Addition(Answer):
-    """A backend that the live generation is being added to; `problem`: why filling it has ended."""
-
-    backend: str
-    documents: int
+    language: str = "english"
+    boosts: Boosts = Boosts()
+class PipelineRef(Answer):
+    """Identifies the pipeline that made an answer."""
+    name: str
+    fingerprint: str
+class Fragment(Answer):
+    """A part of a field, `start` characters behind its beginning, in Unicode's NFC."""
+    start: int
+    text: str
+    matches: tuple[tuple[int, int], ...]
+class Highlights(Answer):
+    """The fragments of a document, those with most of the query's words first. A title is one fragment, and whole."""
+    title: tuple[Fragment, ...] = ()
+    text: tuple[Fragment, ...] = ()
+class Match(Answer):
+    """A part of the query (a term, a token), the part of the document that it matched, and what that adds to the score."""
+    query: str
+    document: str
+    query_weight: float
+    document_weight: float
+    score: float
+class StagePlace(Answer):
+    """The rank and score that a stage gave a document. Scores of different stages are not comparable."""
+    rank: int
+    score: float
+    matches: tuple[Match, ...] | None = None
+class SearchHit(Answer):
+    """A document of the answer. Its rank is authoritative. What follows the score is there on request alone."""
+    id: str
+    rank: int
+    score: float
+    title: str | None = None
+    text: str | None = None
+    metadata: dict[str, MetadataValue] | None = None
+    highlights: Highlights | None = None
+    stages: dict[str, StagePlace] | None = None
+class SearchPage(Answer):
+    """Where the hits of an answer lie: behind `offset` others."""
+    offset: int
+    candidates: int
+    more: bool
+class ValueCount(Answer):
+    """How many documents have a value."""
+    value: str
+    count: int
+class RangeCount(Answer):
+    """How many documents have a value in a range."""
+    from_: int | float | str | None = Field(None, alias="from")
+    to: int | float | str | None = None
+    count: int
+class FacetCounts(Answer):
+    """The counts of a facet: of values the highest first, equal ones by value; of ranges in the order asked for."""
+    values: tuple[ValueCount, ...] | None = None
+    ranges: tuple[RangeCount, ...] | None = None
+class Matches(Answer):
+    """Counts of documents, those that were asked for: `total`, and `facets` by field."""
+    total: int | None = None
+    facets: dict[str, FacetCounts] | None = None
+class Candidate(Answer):
+    id: str
+    score: float
+class StageCandidates(Answer):
+    """Everything that a stage gave, best first. The depths of the pipeline decide how many, not the request's `top`."""
+    ranking: tuple[Candidate, ...]
+    least_score: float | None = None
+    model_scores: dict[str, float] | None = None
+    weight: float | None = None
+class Degradation(Answer):
+    """A stage that did less than the pipeline says: `done` of `of` units (inputs, candidates, documents)."""
+    stage: str
+    reason: str
+    detail: str
+    done: int
     of: int
-    problem: str | None = None
-
-
+class SearchAnswer(Answer):
+    """Ranked documents, and the generation, pipeline and models behind them. `collection` is a generation (`c@2`)."""
+    collection: str
+    pipeline: PipelineRef
+    request_id: str
+    hits: tuple[SearchHit, ...]
+    page: SearchPage | None = None
+    matches: Matches | None = None
+    candidates: dict[str, StageCandidates] | None = None
+    degraded: tuple[Degradation, ...] = ()
+    models: dict[str, str] = {}
+    timings_ms: dict[str, float]
+class GeneratedQueries(Answer):
+    """Queries that a model generated for a document (docT5query, Nogueira and Lin 2019)."""
+    model: str
+    queries: tuple[str, ...]
+class WordFrequencies(Answer):
+    """Frequencies that BM25 reads in place of how often a word occurs (DeepCT, Dai and Callan 2019)."""
+    model: str
+    words: str
+class Expansions(Answer):
+    """What models added to one document."""
+    doc2query: GeneratedQueries | None = None
+    deepct: WordFrequencies | None = None
+class Document(Answer):
+    """A document under the caller's own id. Control characters are stripped from its text and counted (`stripped`)."""
+    id: str
+    title: str = ""
+    text: str = ""
+    metadata: dict[str, MetadataValue] = {}
+    expansions: Expansions | None = None
+class DocumentsAnswer(Answer):
+    """The documents found, in the order of the ids asked for; ids without a document are in `missing`."""
+    documents: tuple[Document, ...]
+    missing: tuple[str, ...] = ()
+class DocumentVector(Answer):
+    """A document's vector in one backend, by the model of this name (`model` of the backend's stamp): [dimension]."""
+    model: str
+    dense: tuple[float, ...]
+class DocumentWithVectors(Document):
+    """A document with its dense vectors by backend. They are no part of `content_hash`: a model determines them."""
+    vectors: dict[str, DocumentVector] = {}
+class DocumentsPage(Answer):
+    """A page of a generation's documents, in the document store's order; `following` is None at the end."""
+    generation: str
+    documents: tuple[DocumentWithVectors, ...]
+    following: str | None
+class ItemError(Answer):
+    """Why one document was not taken. `retryable`: it may be taken when sent again, because the service was full."""
+    id: str
+    reason: str
+    retryable: bool = False
+    overtaken: bool = False
+class IndexReport(Answer):
+    """What one service did with a batch. `indexed` + `unchanged` + `errors` = documents sent."""
+    indexed: int
+    unchanged: int
+    errors: tuple[ItemError, ...] = ()
+    encoded: int = 0
+    latest_version: int | None = None
+class DeleteReport(Answer):
+    """How many documents were deleted, and which were kept because a newer write had been taken."""
+    deleted: int
+    errors: tuple[ItemError, ...] = ()
+    latest_version: int | None = None
+class ServiceOutcome(Answer):
+    """The result of a request at one backend, in the gateway's report."""
+    backend: str
+    status: str
+    report: IndexReport | DeleteReport | None = None
+    reason: str | None = None
+class FanOutReport(Answer):
+    """The gateway's report of a batch: complete only when every service took every document."""
+    collection: str
+    complete: bool
+    documents: int
+    stripped_characters: int = 0
+    undeclared_metadata: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    more: bool = False
+    services: tuple[ServiceOutcome, ...]
 class CollectionBegun(Answer):
-    """A generation to send documents to; with a `build`, documents and publish name it."""
-
+    """A generation to send documents to. If `build` is set, documents and publish must name it to reach it."""
     collection: str
     generation: str
     created: bool
     live: str | None
     build: str | None = None
-    adding: tuple[Addition, ...] = ()
-
-
+class CollectionDeclaration(Answer):
+    """The lexical presets of a collection (by name, or defined here) and the metadata fields that filters may use."""
+    presets: tuple[str | LexicalPreset, ...] = ('beir',)
+    metadata: dict[str, str] = {}
+    backends: tuple[str, ...] | None = None
+    expansions: dict[str, str] = {}
 class VectorState(Answer):
-    """How many vectors the approximate index covers."""
-
+    """How many vectors the approximate index covers. Below its threshold a store scans exactly."""
     vectors: int
     indexed: int
-
-
 class CollectionState(Answer):
-    """One generation in one service. `stamp` holds all that determines its answers."""
-
+    """One generation in one service. `stamp` holds all that determines its answers (preset parameters, weights hash …)."""
     generation: str
     published: bool
     documents: int
@@ -109,214 +233,56 @@ class CollectionState(Answer):
     owner: str | None = None
     digest: str | None = None
     bytes: int | None = None
-
-
 class Unusable(Answer):
-    """A generation that exists but cannot be opened, and why."""
-
+    """A generation that exists but cannot be opened, and why. It stays unchanged until it is removed."""
     generation: str
     reason: str
-
-
 class BackendState(Answer):
     """The state of a collection in one backend, or why it is unknown."""
-
     backend: str
     family: str
     reachable: bool
     generations: tuple[CollectionState, ...] = ()
     unusable: tuple[Unusable, ...] = ()
     reason: str | None = None
-
-
 class PublishJob(Answer):
-    """A publication that is running, or has failed by a `problem`. `phase`: fill, finish, compare, switch."""
-
+    """A publication that this gateway runs, or has run last. It goes on when the call that began it has ended."""
     generation: str
     state: str
     phase: str
     waiting_for: tuple[str, ...] = ()
     started_at: float
     problem: str | None = None
-
-
 class CollectionView(Answer):
-    """A collection: the live generation, the one being built, and every backend's state."""
-
+    """A collection in the gateway's view: the live generation, the one being built, and every backend's state."""
     collection: str
     live: str | None
     building: str | None
     previous: str | None = None
     backends: tuple[BackendState, ...]
-    adding: tuple[Addition, ...] = ()
     publishing: tuple[PublishJob, ...] = ()
-
-
 class CollectionList(Answer):
-    """All collections, and the names of the backends that can store one."""
-
+    """All collections of the gateway, and the names of its backends that can store one."""
     collections: tuple[CollectionView, ...]
     backends: tuple[str, ...] = ()
-
-
 class Published(Answer):
-    """The generation that searches now use, and how many documents it has."""
-
+    """The generation that searches now use, and the document count on which all services agree."""
     collection: str
     generation: str
     documents: int
     vectors: dict[str, VectorState] = {}
-
-
 class PipelineView(Answer):
-    """A pipeline that the gateway serves; `pipeline` can be changed and sent with a search."""
-
+    """A pipeline that the gateway serves."""
     name: str
     fingerprint: str
     pipeline: dict[str, Any]
-
-
 class PipelineList(Answer):
     """The pipelines that a search can name."""
-
     pipelines: tuple[PipelineView, ...]
-
-
 class PipelineChanges(Answer):
-    """The names of pipelines that a reload added, changed, removed or left unchanged."""
-
+    """The names of pipelines that a reload of the files added, changed, removed or left unchanged."""
     added: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     unchanged: tuple[str, ...]
-
-
-class Match(Answer):
-    """A part of the query, the part of the document that it matched, and what that adds to the score."""
-
-    query: str
-    document: str
-    query_weight: float
-    document_weight: float
-    score: float
-
-
-class StagePlace(Answer):
-    """The rank and score that a stage gave a document, and what matched."""
-
-    rank: int
-    score: float
-    matches: tuple[Match, ...] | None = None
-
-
-class Fragment(Answer):
-    """A part of a field from the character `start`; `matches`: first character and end of words, within `text`."""
-
-    start: int
-    text: str
-    matches: tuple[tuple[int, int], ...]
-
-
-class Highlights(Answer):
-    """The fragments of a document that hold words of the query."""
-
-    title: tuple[Fragment, ...] = ()
-    text: tuple[Fragment, ...] = ()
-
-
-class SearchHit(Answer):
-    """A document of the answer; its parts are there where the search includes them."""
-
-    id: str
-    rank: int
-    score: float
-    title: str | None = None
-    text: str | None = None
-    metadata: dict[str, MetadataValue] | None = None
-    highlights: Highlights | None = None
-    stages: dict[str, StagePlace] | None = None
-
-
-class Candidate(Answer):
-    """A document that a stage found."""
-
-    id: str
-    score: float
-
-
-class StageCandidates(Answer):
-    """Everything that a stage gave, best first."""
-
-    ranking: tuple[Candidate, ...]
-    least_score: float | None = None
-    model_scores: dict[str, float] | None = None
-    weight: float | None = None
-
-
-class Degradation(Answer):
-    """A stage that did less than the pipeline says: `done` of `of` units."""
-
-    stage: str
-    reason: str
-    detail: str
-    done: int
-    of: int
-
-
-class PipelineRef(Answer):
-    """The pipeline that made an answer."""
-
-    name: str
-    fingerprint: str
-
-
-class SearchPage(Answer):
-    """Where the hits of an answer lie, and whether there are `more` behind them."""
-
-    offset: int
-    candidates: int
-    more: bool
-
-
-class ValueCount(Answer):
-    """How many documents have a value."""
-
-    value: str
-    count: int
-
-
-class RangeCount(Answer):
-    """How many documents have a value in a range: `from_` inclusive, `to` exclusive."""
-
-    from_: int | float | str | None = Field(default=None, alias="from")
-    to: int | float | str | None = None
-    count: int
-
-
-class FacetCounts(Answer):
-    """The counts of a facet: the most frequent `values`, or `ranges` in the order asked for."""
-
-    values: tuple[ValueCount, ...] | None = None
-    ranges: tuple[RangeCount, ...] | None = None
-
-
-class Matches(Answer):
-    """Counts of all documents that match: in `total`, and by field of `facets`."""
-
-    total: int | None = None
-    facets: dict[str, FacetCounts] | None = None
-
-
-class SearchAnswer(Answer):
-    """Ranked documents, and the generation, pipeline and models behind them."""
-
-    collection: str
-    pipeline: PipelineRef
-    request_id: str
-    hits: tuple[SearchHit, ...]
-    page: SearchPage | None = None
-    matches: Matches | None = None
-    candidates: dict[str, StageCandidates] | None = None
-    degraded: tuple[Degradation, ...] = ()
-    models: dict[str, str] = {}
-    timings_ms: dict[str, float]
+Preset = str | LexicalPreset

@@ -1,4 +1,4 @@
-"""Owns the calls of the gateway's routes: their paths, bodies and answers. Each takes the seconds that it may last."""
+"""Builds requests of the gateway and the re-ranker: paths, bodies, answers. Each call takes the seconds it may last."""
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,36 +8,23 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import from_json, to_json
 
-from retrieval_client.answers import (
-    CollectionBegun,
-    CollectionList,
-    CollectionView,
-    ExpansionMethod,
-    FieldKind,
-    PipelineChanges,
-    PipelineList,
-    PipelineView,
-    Preset,
-    Published,
-    PublishJob,
-    SearchAnswer,
-)
-from retrieval_client.documents import (
-    Document,
-    DocumentsAnswer,
-    DocumentsPage,
-    Facet,
-    FanOutReport,
-    Filter,
-    SentDocument,
-    Sort,
-)
-from retrieval_client.errors import RetrievalError
-from retrieval_client.exchange import BUSY, UNFINISHED, Steps, ask
+from retrieval_client import answers as wire
+from retrieval_client.exchange import BUSY, UNFINISHED, RetrievalError, Steps, ask
 
 # Seconds after which a gateway tells how far a publication is, and for which one that gives no answer is asked again.
 PUBLISH_CALL_S, PUBLISH_PATIENCE_S = 15.0, 600.0
-_PUBLICATION: TypeAdapter[Published | PublishJob] = TypeAdapter(Published | PublishJob)
+_PUBLICATION: TypeAdapter[wire.Published | wire.PublishJob] = TypeAdapter(wire.Published | wire.PublishJob)
+# What can be sent: a document as it was read, or an object or a model with id, title, text and metadata.
+SentDocument = BaseModel | Mapping[str, Any]
+
+
+class _Result(BaseModel):
+    index: int
+    relevance_score: float
+
+
+class _Ranking(BaseModel):
+    results: list[_Result]
 
 
 def search(
@@ -48,15 +35,15 @@ def search(
     pipeline: str | Mapping[str, Any] | None = None,
     top: int | None = None,
     offset: int | None = None,
-    filter: Filter | None = None,
+    filter: wire.Filter | None = None,
     exclude_ids: Sequence[str] | None = None,
-    sort: Sort | None = None,
+    sort: wire.Sort | None = None,
     include: Sequence[Literal["title", "text", "metadata"]] | None = None,
     highlight: int | None = None,
-    facets: Sequence[Facet] | None = None,
+    facets: Sequence[wire.Facet] | None = None,
     total: bool | None = None,
     explain: bool | Literal["candidates"] | None = None,
-) -> Steps[SearchAnswer]:
+) -> Steps[wire.SearchAnswer]:
     """Returns the best documents for a query, by a pipeline: its name, or its stages. Without a query it lists those
     that pass the filter, by `sort` or by id.
 
@@ -78,46 +65,46 @@ def search(
         total=total,
         explain=explain,
     )
-    return ask(SearchAnswer.model_validate_json, "POST", f"{_of(collection)}/search", within_s, body)
+    return ask(wire.SearchAnswer.model_validate_json, "POST", f"{_of(collection)}/search", within_s, body)
 
 
-def pipelines(within_s: float) -> Steps[PipelineList]:
+def pipelines(within_s: float) -> Steps[wire.PipelineList]:
     """Returns the pipelines that a search can name."""
-    return ask(PipelineList.model_validate_json, "GET", "/v1/pipelines", within_s)
+    return ask(wire.PipelineList.model_validate_json, "GET", "/v1/pipelines", within_s)
 
 
-def pipeline(within_s: float, name: str) -> Steps[PipelineView]:
+def pipeline(within_s: float, name: str) -> Steps[wire.PipelineView]:
     """Returns one pipeline, with its stages."""
-    return ask(PipelineView.model_validate_json, "GET", f"/v1/pipelines/{_quoted(name)}", within_s)
+    return ask(wire.PipelineView.model_validate_json, "GET", f"/v1/pipelines/{_quoted(name)}", within_s)
 
 
-def reload_pipelines(within_s: float) -> Steps[PipelineChanges]:
+def reload_pipelines(within_s: float) -> Steps[wire.PipelineChanges]:
     """Has the gateway read the files of its pipelines again."""
-    return ask(PipelineChanges.model_validate_json, "POST", "/v1/pipelines/reload", within_s, b"")
+    return ask(wire.PipelineChanges.model_validate_json, "POST", "/v1/pipelines/reload", within_s, b"")
 
 
-def collections(within_s: float) -> Steps[CollectionList]:
+def collections(within_s: float) -> Steps[wire.CollectionList]:
     """Returns all collections."""
-    return ask(CollectionList.model_validate_json, "GET", "/v1/collections", within_s)
+    return ask(wire.CollectionList.model_validate_json, "GET", "/v1/collections", within_s)
 
 
-def collection(within_s: float, collection: str) -> Steps[CollectionView]:
+def collection(within_s: float, collection: str) -> Steps[wire.CollectionView]:
     """Returns one collection, with its generations."""
-    return ask(CollectionView.model_validate_json, "GET", _of(collection), within_s)
+    return ask(wire.CollectionView.model_validate_json, "GET", _of(collection), within_s)
 
 
 def begin(
     within_s: float,
     collection: str,
     *,
-    presets: Sequence[Preset] | None = None,
-    metadata: Mapping[str, FieldKind] | None = None,
+    presets: Sequence[wire.Preset] | None = None,
+    metadata: Mapping[str, wire.FieldKind] | None = None,
     backends: Sequence[str] | None = None,
-    expansions: Mapping[ExpansionMethod, str] | None = None,
+    expansions: Mapping[wire.ExpansionMethod, str] | None = None,
     new_generation: bool = False,
     build: str | None = None,
     owner: str | None = None,
-) -> Steps[CollectionBegun]:
+) -> Steps[wire.CollectionBegun]:
     """Begins a generation to load, or continues the live one where the declaration is unchanged.
 
     `metadata`: the fields that filters may use. `build`: a name by which a load that was interrupted goes on.
@@ -134,7 +121,7 @@ def begin(
         build=build,
         owner=owner,
     )
-    return ask(CollectionBegun.model_validate_json, "PUT", _of(collection), within_s, body, repeated=repeated)
+    return ask(wire.CollectionBegun.model_validate_json, "PUT", _of(collection), within_s, body, repeated=repeated)
 
 
 def publish(
@@ -145,8 +132,8 @@ def publish(
     generation: str | None = None,
     expected_documents: int | None = None,
     fill: bool = False,
-    progress: Callable[[PublishJob], object] | None = None,
-) -> Steps[Published]:
+    progress: Callable[[wire.PublishJob], object] | None = None,
+) -> Steps[wire.Published]:
     """Makes a generation live, and waits until it is. `progress` is called with what it waits for.
 
     `fill` first copies the documents of the live generation into the build.
@@ -157,13 +144,13 @@ def publish(
         answer = yield from ask(
             _PUBLICATION.validate_json, "POST", path, patience_s, body, call_s=PUBLISH_CALL_S, repeated=UNFINISHED
         )
-        if isinstance(answer, Published):
+        if isinstance(answer, wire.Published):
             return answer
         if progress is not None:
             progress(answer)
 
 
-def roll_back(within_s: float, collection: str) -> Steps[Published | PublishJob]:
+def roll_back(within_s: float, collection: str) -> Steps[wire.Published | wire.PublishJob]:
     """Makes the previous generation live again. Returns a job where it goes on: `collection` shows its state."""
     # Not repeated after a 503: it would go back twice.
     path = f"{_of(collection)}/rollback"
@@ -182,10 +169,10 @@ def delete_collection(within_s: float, collection: str) -> Steps[None]:
 
 def index(
     within_s: float, collection: str, documents: Iterable[SentDocument], *, build: str | None = None
-) -> Steps[FanOutReport]:
+) -> Steps[wire.FanOutReport]:
     """Sends one batch of at most 256 documents. Look at `complete`; `load` does that, for any number of documents."""
     body = documents_body(map(as_json, documents), build)
-    return ask(FanOutReport.model_validate_json, "POST", documents_path(collection), within_s, body)
+    return ask(wire.FanOutReport.model_validate_json, "POST", documents_path(collection), within_s, body)
 
 
 def update_metadata(
@@ -194,11 +181,11 @@ def update_metadata(
     changes: Mapping[str, Mapping[str, bool | int | float | str | Sequence[str] | None]],
     *,
     build: str | None = None,
-) -> Steps[FanOutReport]:
+) -> Steps[wire.FanOutReport]:
     """Sets metadata by document id, at most 256; None removes a field, and fields that are not named stay."""
     documents = [{"id": identity, "metadata": metadata} for identity, metadata in changes.items()]
     body = _body(documents=documents, build=build)
-    return ask(FanOutReport.model_validate_json, "POST", f"{documents_path(collection)}/metadata", within_s, body)
+    return ask(wire.FanOutReport.model_validate_json, "POST", f"{documents_path(collection)}/metadata", within_s, body)
 
 
 def delete_documents(
@@ -206,31 +193,31 @@ def delete_documents(
     collection: str,
     ids: Sequence[str] | None = None,
     *,
-    filter: Filter | None = None,
+    filter: wire.Filter | None = None,
     build: str | None = None,
-) -> Steps[FanOutReport]:
+) -> Steps[wire.FanOutReport]:
     """Deletes documents by id, or up to 1,000 that pass a filter: again while `more` is true."""
     body = _body(ids=ids, filter=filter, build=build)
-    return ask(FanOutReport.model_validate_json, "POST", f"{documents_path(collection)}/delete", within_s, body)
+    return ask(wire.FanOutReport.model_validate_json, "POST", f"{documents_path(collection)}/delete", within_s, body)
 
 
-def get_documents(within_s: float, collection: str, ids: Sequence[str]) -> Steps[DocumentsAnswer]:
+def get_documents(within_s: float, collection: str, ids: Sequence[str]) -> Steps[wire.DocumentsAnswer]:
     """Returns documents by id, at most 1,000."""
     return ask(
-        DocumentsAnswer.model_validate_json, "POST", f"{documents_path(collection)}/get", within_s, _body(ids=ids)
+        wire.DocumentsAnswer.model_validate_json, "POST", f"{documents_path(collection)}/get", within_s, _body(ids=ids)
     )
 
 
-def get_document(within_s: float, collection: str, document_id: str) -> Steps[Document]:
+def get_document(within_s: float, collection: str, document_id: str) -> Steps[wire.Document]:
     """Returns one document."""
     path = f"{documents_path(collection)}/{_quoted(document_id)}"
-    return ask(Document.model_validate_json, "GET", path, within_s)
+    return ask(wire.Document.model_validate_json, "GET", path, within_s)
 
 
-def delete_document(within_s: float, collection: str, document_id: str) -> Steps[FanOutReport]:
+def delete_document(within_s: float, collection: str, document_id: str) -> Steps[wire.FanOutReport]:
     """Deletes one document."""
     path = f"{documents_path(collection)}/{_quoted(document_id)}"
-    return ask(FanOutReport.model_validate_json, "DELETE", path, within_s)
+    return ask(wire.FanOutReport.model_validate_json, "DELETE", path, within_s)
 
 
 def documents_page(
@@ -241,18 +228,31 @@ def documents_page(
     most: int = 100,
     vectors: bool = False,
     generation: str | None = None,
-) -> Steps[DocumentsPage]:
+) -> Steps[wire.DocumentsPage]:
     """Returns a page of all documents: those after the `following` of the page before.
 
     With the `generation` of that page, raises RetrievalError where the live one is another.
     """
-    asked = urlencode({"most": most, "vectors": vectors} | ({} if after is None else {"after": after}))
-    page = yield from ask(DocumentsPage.model_validate_json, "GET", f"{documents_path(collection)}?{asked}", within_s)
+    selection = urlencode({"most": most, "vectors": vectors} | ({} if after is None else {"after": after}))
+    path = f"{documents_path(collection)}?{selection}"
+    page = yield from ask(wire.DocumentsPage.model_validate_json, "GET", path, within_s)
     if generation not in (None, page.generation):
         raise RetrievalError(
             "another-generation", f"{page.generation} took the place of {generation} meanwhile: read all pages again"
         )
     return page
+
+
+def rerank(
+    within_s: float, query: str, texts: Sequence[str], *, top: int | None = None
+) -> Steps[list[tuple[int, float]]]:
+    """Returns place and relevance (0 to 1) of the `top` texts or of all, best first; at most 1,000 texts."""
+    # Cohere's and Jina's wire, and not /v1/score: that one is the gateway's, and a key for searching may not call it.
+    if not texts:
+        return []
+    body = _body(query=query, documents=texts, top_n=top)
+    ranking = yield from ask(_Ranking.model_validate_json, "POST", "/v1/rerank", within_s, body)
+    return [(result.index, result.relevance_score) for result in ranking.results]
 
 
 def as_json(document: SentDocument) -> bytes:

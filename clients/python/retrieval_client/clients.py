@@ -1,4 +1,4 @@
-"""Sends what the calls yield: `Client` blocks, `AsyncClient` awaits. Own the connections, and decide nothing else."""
+"""Sends what the calls yield: `Client` blocks, `AsyncClient` awaits. Owns the connections, and decides nothing else."""
 
 import asyncio
 import copy
@@ -12,14 +12,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 import httpx
 
 from retrieval_client import calls
-from retrieval_client.documents import DocumentWithVectors, FanOutReport, SentDocument
-from retrieval_client.errors import RetrievalError, no_answer
-from retrieval_client.exchange import Outcome, Request, Steps
+from retrieval_client.answers import DocumentWithVectors, FanOutReport
+from retrieval_client.calls import SentDocument
+from retrieval_client.exchange import Outcome, Request, RetrievalError, Steps, no_answer
 from retrieval_client.loading import MOST_IN_FLIGHT, Loading, LoadReport
 
 DEADLINE_MS = 10_000
@@ -33,7 +33,8 @@ LATE = "no whole answer"
 
 Repeating: TypeAlias = Callable[[RetrievalError, float], object]
 A = TypeVar("A")
-C = TypeVar("C", bound="Blocking | Awaiting")
+Answered = TypeVar("Answered", covariant=True)
+Transport = TypeVar("Transport")
 P = ParamSpec("P")
 
 
@@ -74,13 +75,8 @@ def _arguments(request: Request, left_s: float) -> dict[str, Any]:
     }
 
 
-def _tell(repeating: Repeating | None, request: Request) -> None:
-    if repeating is not None and request.error is not None:
-        repeating(request.error, request.after_s)
-
-
-class Blocking:
-    """The connections of a blocking client, and how it sends what a call yields."""
+class Connecting(Generic[Transport]):
+    """What both clients are opened with."""
 
     def __init__(
         self,
@@ -91,14 +87,31 @@ class Blocking:
         deadline_ms: int = DEADLINE_MS,
         trust_plain: bool = False,
         repeating: Repeating | None = None,
-        transport: httpx.BaseTransport | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self._within_s, self._repeating = deadline_ms / 1000, repeating
-        self._open = functools.partial(httpx.Client, **_options(url, key, ca_file, trust_plain), transport=transport)
+        self._options = {**_options(url, key, ca_file, trust_plain), "transport": transport}
         self._connect()
 
     def _connect(self) -> None:
-        self._http, self._free = self._open(), threading.Semaphore(MOST_CONNECTIONS)
+        raise NotImplementedError
+
+    def within(self, deadline_ms: int) -> Self:
+        """Returns this client with another deadline, over the same connections."""
+        other = copy.copy(self)
+        other._within_s = deadline_ms / 1000
+        return other
+
+    def _tell(self, request: Request) -> None:
+        if self._repeating is not None and request.error is not None:
+            self._repeating(request.error, request.after_s)
+
+
+class Blocking(Connecting[httpx.BaseTransport]):
+    """The connections of a blocking client, and how it sends what a call yields."""
+
+    def _connect(self) -> None:
+        self._http, self._free = httpx.Client(**self._options), threading.Semaphore(MOST_CONNECTIONS)
         self._process = os.getpid()
 
     def __enter__(self) -> Self:
@@ -111,11 +124,12 @@ class Blocking:
         """Closes the connections."""
         self._http.close()
 
-    def _run(self, steps: Steps[A]) -> A:
+    def run(self, steps: Steps[A]) -> A:
+        """Sends what a call yields, and returns its result. Raises RetrievalError."""
         try:
             request = next(steps)
             while True:
-                _tell(self._repeating, request)
+                self._tell(request)
                 time.sleep(request.after_s)
                 request = steps.send(self._outcome(request))
         except StopIteration as done:
@@ -150,23 +164,11 @@ def _read(response: httpx.Response, ends_at: float) -> httpx.Response:
     return httpx.Response(response.status_code, headers=headers, content=b"".join(parts), request=response.request)
 
 
-class Awaiting:
+class Awaiting(Connecting[httpx.AsyncBaseTransport]):
     """The connections of an awaiting client, and how it sends what a call yields."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        ca_file: Path | str | None = None,
-        deadline_ms: int = DEADLINE_MS,
-        trust_plain: bool = False,
-        repeating: Repeating | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._within_s, self._repeating = deadline_ms / 1000, repeating
-        self._free = asyncio.Semaphore(MOST_CONNECTIONS)
-        self._http = httpx.AsyncClient(**_options(url, key, ca_file, trust_plain), transport=transport)
+    def _connect(self) -> None:
+        self._http, self._free = httpx.AsyncClient(**self._options), asyncio.Semaphore(MOST_CONNECTIONS)
         self._first: dict[str, asyncio.AbstractEventLoop] = {}
 
     async def __aenter__(self) -> Self:
@@ -189,11 +191,12 @@ class Awaiting:
             )
         return loop
 
-    async def _run(self, steps: Steps[A]) -> A:
+    async def run(self, steps: Steps[A]) -> A:
+        """Sends what a call yields, and returns its result. Raises RetrievalError."""
         try:
             request = next(steps)
             while True:
-                _tell(self._repeating, request)
+                self._tell(request)
                 if request.after_s:
                     await asyncio.sleep(request.after_s)
                 request = steps.send(await self._outcome(request))
@@ -215,34 +218,50 @@ class Awaiting:
             raise no_answer(error, now() - ends_at + request.timeout_s) from error
 
 
-def _within(self: C, /, deadline_ms: int) -> C:
-    """Returns this client with another deadline, over the same connections."""
-    other = copy.copy(self)
-    other._within_s = deadline_ms / 1000
-    return other
+class Call(Protocol[P, Answered]):
+    """How a call is typed as a method: a blocking client's returns the answer, the other's is awaited."""
+
+    @overload
+    def __get__(self, client: Blocking, owner: type, /) -> Callable[P, Answered]: ...
+
+    @overload
+    def __get__(self, client: Awaiting, owner: type, /) -> Callable[P, Awaitable[Answered]]: ...
 
 
-def blocking(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate[Blocking, P], A]:
-    """Returns the method of a call that blocks."""
-
-    @functools.wraps(steps)
-    def method(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> A:
-        return self._run(steps(self._within_s, *args, **kwargs))
-
-    return method
-
-
-def awaited(steps: Callable[Concatenate[float, P], Steps[A]]) -> Callable[Concatenate[Awaiting, P], Awaitable[A]]:
-    """Returns the method of a call that is awaited."""
+def method(steps: Callable[Concatenate[float, P], Steps[A]]) -> Call[P, A]:
+    """Returns the method of a call, of either client."""
 
     @functools.wraps(steps)
-    async def method(self: Awaiting, /, *args: P.args, **kwargs: P.kwargs) -> A:
-        return await self._run(steps(self._within_s, *args, **kwargs))
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return self.run(steps(self._within_s, *args, **kwargs))
 
-    return method
+    return cast(Call[P, A], call)
 
 
-class Client(Blocking):
+class GatewayCalls:
+    """The calls that both clients of a gateway have."""
+
+    search = method(calls.search)
+    pipelines = method(calls.pipelines)
+    pipeline = method(calls.pipeline)
+    reload_pipelines = method(calls.reload_pipelines)
+    collections = method(calls.collections)
+    collection = method(calls.collection)
+    begin = method(calls.begin)
+    publish = method(calls.publish)
+    roll_back = method(calls.roll_back)
+    discard = method(calls.discard)
+    delete_collection = method(calls.delete_collection)
+    index = method(calls.index)
+    update_metadata = method(calls.update_metadata)
+    delete_documents = method(calls.delete_documents)
+    get_documents = method(calls.get_documents)
+    get_document = method(calls.get_document)
+    delete_document = method(calls.delete_document)
+    documents_page = method(calls.documents_page)
+
+
+class Client(GatewayCalls, Blocking):
     """Calls one gateway, and blocks. Threads may share it, and a process that was forked opens connections of its own.
 
     `key`: an API key. `ca_file`: the authority of the gateway's certificate. `deadline_ms`: how long a call may last,
@@ -250,26 +269,6 @@ class Client(Blocking):
     key over http:// to another machine. `repeating` is called before a request is sent again, with the error of the
     last one and the seconds until then.
     """
-
-    within = _within
-    search = blocking(calls.search)
-    pipelines = blocking(calls.pipelines)
-    pipeline = blocking(calls.pipeline)
-    reload_pipelines = blocking(calls.reload_pipelines)
-    collections = blocking(calls.collections)
-    collection = blocking(calls.collection)
-    begin = blocking(calls.begin)
-    publish = blocking(calls.publish)
-    roll_back = blocking(calls.roll_back)
-    discard = blocking(calls.discard)
-    delete_collection = blocking(calls.delete_collection)
-    index = blocking(calls.index)
-    update_metadata = blocking(calls.update_metadata)
-    delete_documents = blocking(calls.delete_documents)
-    get_documents = blocking(calls.get_documents)
-    get_document = blocking(calls.get_document)
-    delete_document = blocking(calls.delete_document)
-    documents_page = blocking(calls.documents_page)
 
     def documents(self, collection: str, *, vectors: bool = False) -> Iterator[DocumentWithVectors]:
         """Yields all documents of the live generation. Raises RetrievalError where another takes its place."""
@@ -308,37 +307,17 @@ class Client(Blocking):
                 for document in documents:
                     for batch in loading.add(document):
                         end(loading.in_flight - 1)
-                        running.add(pool.submit(self._run, loading.send(batch)))
+                        running.add(pool.submit(self.run, loading.send(batch)))
                 for batch in loading.rest():
-                    running.add(pool.submit(self._run, loading.send(batch)))
+                    running.add(pool.submit(self.run, loading.send(batch)))
                 end(0)
             finally:
                 loading.ended = True
         return loading.report
 
 
-class AsyncClient(Awaiting):
+class AsyncClient(GatewayCalls, Awaiting):
     """Calls one gateway, and awaits, in one event loop. The arguments are those of `Client`."""
-
-    within = _within
-    search = awaited(calls.search)
-    pipelines = awaited(calls.pipelines)
-    pipeline = awaited(calls.pipeline)
-    reload_pipelines = awaited(calls.reload_pipelines)
-    collections = awaited(calls.collections)
-    collection = awaited(calls.collection)
-    begin = awaited(calls.begin)
-    publish = awaited(calls.publish)
-    roll_back = awaited(calls.roll_back)
-    discard = awaited(calls.discard)
-    delete_collection = awaited(calls.delete_collection)
-    index = awaited(calls.index)
-    update_metadata = awaited(calls.update_metadata)
-    delete_documents = awaited(calls.delete_documents)
-    get_documents = awaited(calls.get_documents)
-    get_document = awaited(calls.get_document)
-    delete_document = awaited(calls.delete_document)
-    documents_page = awaited(calls.documents_page)
 
     async def documents(self, collection: str, *, vectors: bool = False) -> AsyncIterator[DocumentWithVectors]:
         """Yields all documents of the live generation, as `Client.documents` does."""
@@ -373,10 +352,10 @@ class AsyncClient(Awaiting):
             async for document in _each(documents):
                 for batch in loading.add(document):
                     await end(loading.in_flight - 1)
-                    running.add(asyncio.create_task(self._run(loading.send(batch))))
+                    running.add(asyncio.create_task(self.run(loading.send(batch))))
                     await asyncio.sleep(0)  # the batch is sent before the next one is made
             for batch in loading.rest():
-                running.add(asyncio.create_task(self._run(loading.send(batch))))
+                running.add(asyncio.create_task(self.run(loading.send(batch))))
             await end(0)
         except Exception:
             loading.ended = True
@@ -396,3 +375,15 @@ async def _each(documents: Iterable[SentDocument] | AsyncIterable[SentDocument])
     else:
         for document in documents:
             yield document
+
+
+class Reranker(Blocking):
+    """Calls one re-ranker, and blocks. Threads may share it. The arguments are those of `Client`."""
+
+    rerank = method(calls.rerank)
+
+
+class AsyncReranker(Awaiting):
+    """Calls one re-ranker, and awaits. The arguments are those of `Client`."""
+
+    rerank = method(calls.rerank)

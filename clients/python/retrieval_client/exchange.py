@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from retrieval_client.errors import RetrievalError, no_answer, refusal
+from retrieval_client.answers import FieldError, Problem
 
 # The longest deadline that a gateway takes.
 MOST_CALL_S = 120.0
@@ -26,10 +26,47 @@ A = TypeVar("A")
 Outcome: TypeAlias = httpx.Response | httpx.TransportError
 
 
+class RerankProblem(BaseModel):
+    """Why the re-ranker refused a request, as clients of Cohere and Jina read it. `id` is the request's."""
+
+    id: str | None
+    detail: str
+
+
+_REFUSAL: TypeAdapter[Problem | RerankProblem] = TypeAdapter(Problem | RerankProblem)
+
+
+class RetrievalError(Exception):
+    """A call without a usable answer. Its text says what to do.
+
+    `kind`: the problem's own (`unknown-collection`, `overloaded`, …), or `timeout`, `unreachable`, `bad-answer`,
+    `incomplete`, `documents-refused`, `document-too-large`, `not-json`, `another-generation`, `another-event-loop`; of
+    a re-ranker or a proxy `http-<status>`. `status`: of HTTP; 0 where nothing came.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        status: int = 0,
+        *,
+        errors: tuple[FieldError, ...] = (),
+        request_id: str | None = None,
+        retry_after_s: float = 0.0,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.status = status
+        self.errors = errors
+        self.request_id = request_id
+        self.retry_after_s = retry_after_s
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request, to be sent after a pause. `timeout_s`: how long it may take, with the wait for a connection.
-    `error`: why it is repeated."""
+    `error`: why it is repeated. `no_store`: take nothing from a cache."""
 
     method: str
     path: str
@@ -37,11 +74,16 @@ class Request:
     timeout_s: float
     after_s: float = 0.0
     error: RetrievalError | None = None
+    no_store: bool = False
 
     def headers(self, left_s: float) -> dict[str, str]:
-        """Returns the deadline, so many seconds from now, and the type of the body."""
-        content = {} if self.body is None else {"content-type": "application/json"}
-        return {"x-deadline-ms": str(max(1, int(left_s * 1000))), **content}
+        """Returns the deadline, so many seconds from now, the type of the body, and whether caches may answer."""
+        headers = {"x-deadline-ms": str(max(1, int(left_s * 1000)))}
+        if self.body is not None:
+            headers["content-type"] = "application/json"
+        if self.no_store:
+            headers["cache-control"] = "no-store"
+        return headers
 
 
 Steps: TypeAlias = Generator[Request, Outcome, A]
@@ -70,20 +112,63 @@ class Repetition:
         return pause_s
 
 
-def attempt(parse: Parse[A], request: Request) -> Steps[A]:
-    """Sends a request once. Raises RetrievalError for every outcome but an answer."""
+def refusal(status: int, content: bytes, retry_after: str, address: str) -> RetrievalError:
+    """Returns the error of a response that is no answer, by its status, its body and its `Retry-After`."""
+    retry_after_s = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
+    try:
+        problem = _REFUSAL.validate_json(content)
+    except ValidationError:  # of a proxy
+        problem = RerankProblem(id=None, detail=f"HTTP {status} from {address}, not by a gateway or a re-ranker")
+    if isinstance(problem, RerankProblem):
+        return RetrievalError(
+            f"http-{status}", problem.detail, status, request_id=problem.id, retry_after_s=retry_after_s
+        )
+    # The problem's detail has the first faults already.
+    more = (f"{fault.field}: {fault.message}" for fault in problem.errors if fault.message not in problem.detail)
+    return RetrievalError(
+        problem.type.removeprefix("urn:problem:"),
+        "; ".join([problem.detail, *more]),
+        status,
+        errors=problem.errors,
+        request_id=problem.request_id,
+        retry_after_s=retry_after_s,
+    )
+
+
+def no_answer(error: httpx.RequestError, seconds: float) -> RetrievalError:
+    """Returns the error of a request that has no answer after so many seconds, or none that can be unpacked."""
+    late = isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout)
+    kind = "bad-answer" if isinstance(error, httpx.DecodingError) else "timeout" if late else "unreachable"
+    reason = str(error) or type(error).__name__
+    return RetrievalError(kind, f"{error.request.method} {error.request.url}: {reason} after {seconds:.1f} s")
+
+
+def respond(request: Request, accepted: Collection[int] = ()) -> Steps[httpx.Response]:
+    """Sends a request once. Raises RetrievalError where its status is neither a success nor one of the accepted."""
     began = time.monotonic() + request.after_s
     outcome = yield request
     if isinstance(outcome, httpx.TransportError):
         raise no_answer(outcome, time.monotonic() - began) from outcome
-    if not outcome.is_success:
-        raise refusal(outcome)
+    if not outcome.is_success and outcome.status_code not in accepted:
+        retry_after = outcome.headers.get("retry-after", "")
+        raise refusal(outcome.status_code, outcome.content, retry_after, str(outcome.url))
+    return outcome
+
+
+def parsed(parse: Parse[A], content: bytes, address: str, status: int = 200) -> A:
+    """Parses an answer. Raises RetrievalError, `bad-answer`, naming its address and the first fault."""
     try:
-        return parse(outcome.content)
+        return parse(content)
     except ValidationError as error:
         first = error.errors()[0]
-        what, status = f"{'.'.join(map(str, first['loc']))}: {first['msg']}", outcome.status_code
-        raise RetrievalError("bad-answer", f"{outcome.url} is no service of this release: {what}", status) from error
+        fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise RetrievalError("bad-answer", f"{address} is no service of this release: {fault}", status) from error
+
+
+def attempt(parse: Parse[A], request: Request) -> Steps[A]:
+    """Sends a request once and parses its answer. Raises RetrievalError."""
+    response = yield from respond(request)
+    return parsed(parse, response.content, str(response.url), response.status_code)
 
 
 def ask(

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from pydantic_core import from_json
 
-from retrieval_client.calls import as_json, documents_body, documents_path
-from retrieval_client.documents import FanOutReport, IndexReport, SentDocument
-from retrieval_client.errors import RetrievalError
-from retrieval_client.exchange import MOST_CALL_S, UNFINISHED, Repetition, Request, Steps, attempt
+from retrieval_client.answers import FanOutReport, IndexReport
+from retrieval_client.calls import SentDocument, as_json, documents_body, documents_path
+from retrieval_client.exchange import MOST_CALL_S, UNFINISHED, Repetition, Request, RetrievalError, Steps, attempt
 
 MOST_IN_FLIGHT = 4
 FIRST_BATCH_DOCUMENTS, MOST_BATCH_DOCUMENTS = 64, 256

@@ -26,7 +26,7 @@ Spectrum = Sequence[tuple[float, float]]  # share of the requests below, millise
 
 def rates_chart(report: LoadReport) -> str | None:
     """Draws nDCG@10 above p99, both against the offered rate. None without a point at a rate."""
-    points = sorted((one for one in report.points if one.rate is not None), key=_rate)
+    points = sorted((point for point in report.points if point.rate is not None), key=_rate)
     if not points:
         return None
     title = "Quality and latency of the same requests against load"
@@ -92,15 +92,15 @@ def capacity_chart(report: CapacityReport) -> str | None:
     described = f"{report.sentence} {'; '.join(map(_multiple_words, points))}"
     with plotted_svg(WIDTH, 6.6, title, described, panels=2) as plot:
         upper, lower = plot.panels
-        rates, held = [one.rate for one in points], all(one.timing_valid for one in points)
-        top = max(one.goodput for one in points) * 1.3 or 1.0
+        rates, held = [point.rate for point in points], all(point.timing_valid for point in points)
+        top = max(point.goodput for point in points) * 1.3 or 1.0
         whole = [rate for rate in rates if rate <= top]
         upper.plot(whole, whole, color=LIGHT["soft"], linewidth=0.8, label="every request in time")
-        upper.plot(rates, [one.goodput for one in points], label="in time", **series_look(0))
-        upper.plot(rates, [one.ndcg_a_second for one in points], label="nDCG@10", **series_look(1))
-        lower.plot(rates, [_or_gap(one.p99_ms) for one in points], label="p99", **series_look(2, held))
-        lower.plot(rates, [_or_gap(one.p95_ms) for one in points], label="p95", **series_look(3, held))
-        searched = [(one.rate, one.p99_ms) for one in report.found.measured if one.p99_ms is not None]
+        upper.plot(rates, [point.goodput for point in points], label="in time", **series_look(0))
+        upper.plot(rates, [point.ndcg_a_second for point in points], label="nDCG@10", **series_look(1))
+        lower.plot(rates, [_or_gap(point.p99_ms) for point in points], label="p99", **series_look(2, held))
+        lower.plot(rates, [_or_gap(point.p95_ms) for point in points], label="p95", **series_look(3, held))
+        searched = [(point.rate, point.p99_ms) for point in report.found.measured if point.p99_ms is not None]
         searched = [(rate, ms) for rate, ms in searched if rate <= max(rates)]
         look = series_look(4, held=False) | {"linestyle": "", "label": "p99 in the search"}
         lower.plot([rate for rate, _ in searched], [ms for _, ms in searched], **look)
@@ -115,11 +115,11 @@ def capacity_chart(report: CapacityReport) -> str | None:
             upper.text(rate, top, f" {label} ", ha=side, va="top")
         upper.set_ylim(0, top)
         _rate_axis(plot, rates)
-        times = [ms for one in points for ms in (one.p95_ms, one.p99_ms) if ms is not None]
+        times = [ms for point in points for ms in (point.p95_ms, point.p99_ms) if ms is not None]
         _latency_axis(lower, [report.found.bound_ms, *times, *(ms for _, ms in searched)])
         upper.set_title("a second: answers in time, and their nDCG@10")
         lower.set_title(f"ms from the planned send time (the bound: {report.found.bound_ms:g})")
-        notes = [NO_P99] * any(one.p99_ms is None for one in points) + [DASHED] * (not held)
+        notes = [NO_P99] * any(point.p99_ms is None for point in points) + [DASHED] * (not held)
         lower.set_xlabel("\n".join(["offered rate, requests a second", *notes]))
         plot.legend()
     return plot.svg
@@ -192,9 +192,9 @@ def _described(point: LoadPointReport) -> str:
     return f"{point.pipeline} at {point.rate:g}/s: nDCG@10 {ndcg}, p99 {_ms_words(_p99(point), point.timing_valid)}"
 
 
-def _multiple_words(one: CapacityMultiple) -> str:
-    p95, p99 = (_ms_words(ms, one.timing_valid) for ms in (one.p95_ms, one.p99_ms))
-    return f"at {one.rate:g}/s {one.goodput:.1f} in time a second, p95 {p95}, p99 {p99}"
+def _multiple_words(point: CapacityMultiple) -> str:
+    p95, p99 = (_ms_words(ms, point.timing_valid) for ms in (point.p95_ms, point.p99_ms))
+    return f"at {point.rate:g}/s {point.goodput:.1f} in time a second, p95 {p95}, p99 {p99}"
 
 
 def _ms_words(ms: float | None, valid: bool) -> str:

@@ -84,9 +84,13 @@ def _blocks(report: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     if costs := [point.cost for point in report.points if point.cost is not None]:
         yield from _titled("Cost", COSTS, process_rows(costs))
     points = report.points
-    answers = ([*_names(one), *row] for one in points for row in slowest_rows(one.slowest[:SLOWEST_SHOWN]))
-    yield from _titled("The slowest answers", SLOWEST_WORDS, [["pipeline", "traffic", *SLOWEST], *answers])
-    failed = [[*_names(point), one.query, one.error, one.request_id or "–"] for point in points for one in point.failed]
+    slow = ([*_names(point), *row] for point in points for row in slowest_rows(point.slowest[:SLOWEST_SHOWN]))
+    yield from _titled("The slowest answers", SLOWEST_WORDS, [["pipeline", "traffic", *SLOWEST], *slow])
+    failed = [
+        [*_names(point), answer.query, answer.error, answer.request_id or "–"]
+        for point in points
+        for answer in point.failed
+    ]
     header = ["pipeline", "traffic", "query", "error", "request_id"]
     yield from _titled("Failed requests", FAILED_WORDS, [header, *failed])
     yield Heading("How it was measured")
@@ -116,7 +120,7 @@ def _points(report: LoadReport, charts: Collection[str]) -> Iterator[Block]:
         yield from _titled("The best pipeline under a bound (nDCG@10)", "", rows)
     yield Heading("Percentiles (ms)")
     yield from percentile_blocks(report, charts)
-    stages = [[*_names(one), *row] for one in report.points for row in stage_rows(one.stages_ms, one.gap_ms)]
+    stages = [[*_names(point), *row] for point in report.points for row in stage_rows(point.stages_ms, point.gap_ms)]
     if stages:
         yield Heading("Where the time goes (ms)")
         yield from path_blocks(report, charts)

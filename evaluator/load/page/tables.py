@@ -74,13 +74,17 @@ def ratio_rows(report: LoadReport) -> list[list[str]]:
     """Returns a header, and how many times as long one pipeline takes as another, a row each."""
     rows = [
         [
-            one.traffic,
-            f"{one.second} / {one.first}",
-            one.percentile,
-            f"{one.ratio:.2f}{_mark(one.timing_valid)}",
-            *(("–", "–") if one.interval is None else (f"{at:.2f}{_mark(one.timing_valid)}" for at in one.interval)),
+            ratio.traffic,
+            f"{ratio.second} / {ratio.first}",
+            ratio.percentile,
+            f"{ratio.ratio:.2f}{_mark(ratio.timing_valid)}",
+            *(
+                ("–", "–")
+                if ratio.interval is None
+                else (f"{at:.2f}{_mark(ratio.timing_valid)}" for at in ratio.interval)
+            ),
         ]
-        for one in report.ratios
+        for ratio in report.ratios
     ]
     return [["rate", "pipelines", "of", "ratio", "from", "to"], *rows]
 
@@ -92,12 +96,15 @@ def repeat_rows(report: LoadReport) -> list[list[str]]:
             point.pipeline,
             point.traffic_in_words,
             name,
-            *(f"{value:.4g}{_mark(point.timing_valid or name not in TIMES)}" for value in (one.median, *one.interval)),
-            f"{one.confidence:.1%}",
-            str(len(one.values)),
+            *(
+                f"{value:.4g}{_mark(point.timing_valid or name not in TIMES)}"
+                for value in (figure.median, *figure.interval)
+            ),
+            f"{figure.confidence:.1%}",
+            str(len(figure.values)),
         ]
         for point in report.points
-        for name, one in point.repeats.items()
+        for name, figure in point.repeats.items()
     ]
     return [["pipeline", "rate", "figure", "median", "from", "to", "confidence", "repeats"], *rows]
 

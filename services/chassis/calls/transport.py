@@ -6,7 +6,9 @@ from typing import Protocol
 
 # The headers of an answer that are read; a transport leaves out all others.
 RETRY_AFTER, SERVER_TIMING, CACHED_RESULTS = "retry-after", "server-timing", "x-cached-results"
-READ_HEADERS = (RETRY_AFTER, SERVER_TIMING, CACHED_RESULTS)
+# Elasticsearch names itself by it.
+ELASTIC_PRODUCT = "x-elastic-product"
+READ_HEADERS = (RETRY_AFTER, SERVER_TIMING, CACHED_RESULTS, ELASTIC_PRODUCT)
 
 
 @dataclass(frozen=True, slots=True)

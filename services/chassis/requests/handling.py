@@ -96,7 +96,6 @@ class HandlingTable:
         """
         found: Handling | None = scope.get(_MARK)
         if found is None:
-            drop_trailing_slash(scope)
             found, scope[_MATCHED] = self._match(scope["method"], scope["path"])
             scope[_MARK] = found
         return found
@@ -106,16 +105,6 @@ class HandlingTable:
             if match := pattern.match(path):
                 return declared, MatchedRoute(route, match.groupdict())
         return DEFAULT_HANDLING, None
-
-
-def drop_trailing_slash(scope: Scope) -> None:
-    """Makes a path with one slash at its end the path without it, before anything reads it: both are one route.
-
-    A path that ends with several is left alone, so a second call changes nothing: what was checked is what is routed.
-    """
-    path: str = scope["path"]
-    if path[-1:] == "/" and path != "/" and path[-2:] != "//":
-        scope["path"] = path[:-1]
 
 
 def declared_handling(route: APIRoute) -> Handling:

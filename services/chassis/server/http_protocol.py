@@ -20,7 +20,6 @@ from uvicorn.server import ServerState
 
 from services.chassis.errors import HeadTooLarge, Malformed, Overloaded, ProblemError, UrlTooLong
 from services.chassis.requests.callers import caller_of
-from services.chassis.requests.handling import drop_trailing_slash
 from services.chassis.requests.rendering import render
 from services.chassis.requests.telemetry import (
     PAUSES,
@@ -367,7 +366,6 @@ def probes_only(app: ASGIApp) -> ASGIApp:
     refusal = Overloaded("There are too many connections; keep fewer, and try again.", retry_after_s=1)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        drop_trailing_slash(scope)
         if scope["path"] in PROBES:
             await app(scope, receive, send)
             return

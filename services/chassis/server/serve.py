@@ -184,7 +184,7 @@ def _configure_logs(service: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter(service))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for chatty in ("httpx", "elastic_transport", "uvicorn.access"):
+    for chatty in ("httpx", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

@@ -12,10 +12,15 @@ from services.chassis.requests.handling import handled
 from services.contracts.base import Count, Wire
 from services.dense.dialects.embedding import check_dimensions, encode_texts, lengths
 from services.dense.encoder import DenseEncoder, Role, Vectors
-from services.dialects.embedded_texts import Texts, served_model
 from services.dialects.openai import OpenAIError
-from services.dialects.served_model import MODEL_HEADER, check_requested_model
-from services.dialects.truncation import TokenLimit, check_truncation
+from services.dialects.vendor_requests import (
+    MODEL_HEADER,
+    Texts,
+    TokenLimit,
+    check_requested_model,
+    check_truncation,
+    served_model,
+)
 
 # The number of texts that were cut at the model's token limit. OpenAI's answer has no field for it.
 TRUNCATED_HEADER = "x-truncated-inputs"

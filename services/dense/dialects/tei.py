@@ -11,9 +11,8 @@ from services.chassis.requests.handling import handled
 from services.contracts.base import Wire
 from services.dense.dialects.embedding import check_dimensions, encode_texts, lengths
 from services.dense.encoder import DenseEncoder, Role, normalised
-from services.dialects.embedded_texts import Texts, refuse_long, served_model
-from services.dialects.served_model import MODEL_HEADER
 from services.dialects.tei_errors import TeiError
+from services.dialects.vendor_requests import MODEL_HEADER, Texts, refuse_long, served_model
 
 
 class EmbedRequest(Wire):

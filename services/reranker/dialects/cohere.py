@@ -16,10 +16,14 @@ from services.chassis.requests.telemetry import request_id
 from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
 from services.contracts.problem import Problem
-from services.dialects.served_model import MODEL_HEADER, check_requested_model, is_served
-from services.dialects.truncation import TokenLimit, check_truncation
-from services.reranker.dialects.ranking import RankedText, lengths, rank
-from services.reranker.dialects.request import VendorRequest
+from services.dialects.vendor_requests import (
+    MODEL_HEADER,
+    TokenLimit,
+    check_requested_model,
+    check_truncation,
+    is_served,
+)
+from services.reranker.dialects.ranking import RankedText, VendorRequest, lengths, rank
 from services.reranker.scorer import Scorer
 
 # Cohere bills search units; one covers a query with up to this many documents.

@@ -1,16 +1,41 @@
-"""Scores documents and sorts them, for all dialects. Does not know how a vendor words its answer."""
+"""Checks, scores and sorts documents, for all dialects. Does not know how a vendor words its answer."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from fastapi import Request
+from pydantic import model_validator
+from pydantic_core import PydanticSerializationError, to_json
 
 from services.chassis.admission.lanes import client_of
 from services.chassis.deadlines import current_deadline
 from services.chassis.requests.telemetry import timed
+from services.contracts.base import Wire
 from services.reranker.scorer import Scorer
 from services.reranker.turns import slot
+
+
+class VendorRequest(Wire):
+    """Base of the requests. Refuses lone surrogates: JSON can escape them, but an answer in UTF-8 cannot hold them."""
+
+    @model_validator(mode="after")
+    def _refuse_lone_surrogates(self) -> Self:
+        try:
+            self.model_dump_json()
+        except PydanticSerializationError as error:
+            raise ValueError(f"{self._faulty_place()}: must not contain lone surrogates") from error
+        return self
+
+    def _faulty_place(self) -> str:
+        for name, value in self:
+            for place, item in enumerate(value) if isinstance(value, tuple) else [(None, value)]:
+                try:
+                    to_json(item)
+                except PydanticSerializationError:
+                    return name if place is None else f"{name}.{place}"
+        return "body"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from services.chassis.errors import BodyTooLarge
 from services.chassis.requests.handling import handled
 from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
-from services.dialects.served_model import MODEL_HEADER
 from services.dialects.tei_errors import TeiError
-from services.reranker.dialects.ranking import lengths, rank
-from services.reranker.dialects.request import VendorRequest
+from services.dialects.vendor_requests import MODEL_HEADER
+from services.reranker.dialects.ranking import VendorRequest, lengths, rank
 from services.reranker.scorer import Scorer
 
 

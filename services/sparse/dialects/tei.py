@@ -10,9 +10,8 @@ from services.chassis.deadlines import current_deadline
 from services.chassis.requests.handling import handled
 from services.chassis.requests.telemetry import timed
 from services.contracts.base import Wire
-from services.dialects.embedded_texts import Texts, refuse_long, served_model
-from services.dialects.served_model import MODEL_HEADER
 from services.dialects.tei_errors import TeiError
+from services.dialects.vendor_requests import MODEL_HEADER, Texts, refuse_long, served_model
 from services.sparse.encoder import SparseEncoder
 from services.vectorstore.representation import SparseVector
 

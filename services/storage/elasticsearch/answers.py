@@ -1,11 +1,19 @@
 """Models the parts of Elasticsearch's answers that our services read."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
 MOST_SUMMARY = 300
+
+
+def at_path(*path: str) -> Any:
+    """Returns the place of a field in an answer."""
+    return Field(validation_alias=AliasPath(*path))
+
+
+FailedShards = Annotated[int, at_path("_shards", "failed")]
 
 
 class ElasticsearchAnswer(BaseModel):
@@ -14,50 +22,29 @@ class ElasticsearchAnswer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Shards(ElasticsearchAnswer):
-    """The number of shards that failed."""
-
-    failed: int
-
-
 class SortedHit(TypedDict):
     """A hit of a search sorted by `searching.ORDER`: score and document id. No model: an answer has hundreds."""
 
     sort: tuple[float, str]
 
 
-Hit = TypeVar("Hit")
-
-
-class Hits(ElasticsearchAnswer, Generic[Hit]):
-    """Absent when there is no hit, because of the filter_path."""
-
-    hits: tuple[Hit, ...] = ()
-
-
 class SearchedAnswer(ElasticsearchAnswer):
     """The answer to a search. Complete only if nothing timed out and no shard failed."""
 
     timed_out: bool
-    shards: Shards = Field(alias="_shards")
+    failed_shards: FailedShards
 
 
 class HitsAnswer(SearchedAnswer):
-    """The hits of a search."""
+    """The hits of a search; without any where the filter_path finds none."""
 
-    hits: Hits[SortedHit] = Hits()
+    hits: Annotated[tuple[SortedHit, ...], at_path("hits", "hits")] = ()
 
 
 class BroadcastAnswer(ElasticsearchAnswer):
     """The answer to a refresh or a merge."""
 
-    shards: Shards = Field(alias="_shards")
-
-
-class CausedBy(ElasticsearchAnswer):
-    """The origin of a failure."""
-
-    reason: str | None = None
+    failed_shards: FailedShards
 
 
 class Cause(ElasticsearchAnswer):
@@ -65,7 +52,7 @@ class Cause(ElasticsearchAnswer):
 
     type: str
     reason: str | None = None
-    caused_by: CausedBy | None = None
+    origin: Annotated[str | None, at_path("caused_by", "reason")] = None
 
     @property
     def is_overtaken(self) -> bool:
@@ -75,8 +62,7 @@ class Cause(ElasticsearchAnswer):
     @property
     def summary(self) -> str:
         """The cause in one line. Prefers the origin: what it led to may quote a whole document."""
-        origin = None if self.caused_by is None else self.caused_by.reason
-        return " ".join(f"{self.type}: {origin or self.reason or 'no reason given'}".split())[:MOST_SUMMARY]
+        return " ".join(f"{self.type}: {self.origin or self.reason or 'no reason given'}".split())[:MOST_SUMMARY]
 
 
 class BulkItem(ElasticsearchAnswer):
@@ -102,13 +88,6 @@ class HashOnly(ElasticsearchAnswer):
     hash: str
 
 
-class HashHit(ElasticsearchAnswer):
-    """A document's content hash, and its id as the sort."""
-
-    sort: tuple[str]
-    source: HashOnly = Field(alias="_source")
-
-
 class Sum(ElasticsearchAnswer):
     """A sum over all documents."""
 
@@ -118,15 +97,8 @@ class Sum(ElasticsearchAnswer):
 class SumsAnswer(ElasticsearchAnswer):
     """The answer to a search for sums, by name."""
 
-    shards: Shards = Field(alias="_shards")
+    failed_shards: FailedShards
     aggregations: dict[str, Sum]
-
-
-class HashPage(ElasticsearchAnswer):
-    """The answer to a search for content hashes, sorted by id."""
-
-    shards: Shards = Field(alias="_shards")
-    hits: Hits[HashHit] = Hits()
 
 
 Stored = TypeVar("Stored", bound=ElasticsearchAnswer)
@@ -148,48 +120,24 @@ class FetchedAnswer(ElasticsearchAnswer, Generic[Stored]):
     docs: tuple[Fetched[Stored], ...] = ()
 
 
-class Mappings(ElasticsearchAnswer):
-    """The `_meta` of any index; `indices` parses that of ours."""
-
-    meta: dict[str, object] | None = Field(None, alias="_meta")
-
-
 class IndexDescription(ElasticsearchAnswer):
-    """An index: its `_meta` and its aliases."""
+    """An index: the `_meta` of any (`indices` parses that of ours), and its aliases."""
 
-    mappings: Mappings = Mappings()
+    meta: Annotated[dict[str, object] | None, at_path("mappings", "_meta")] = None
     aliases: dict[str, object] = {}
 
 
-class DocumentCount(ElasticsearchAnswer):
-    """The number of documents visible to searches."""
+class IndexSize(ElasticsearchAnswer):
+    """Documents visible to searches, and bytes on the disk of one copy; None where the server does not report it."""
 
-    count: int
-
-
-class StoreSize(ElasticsearchAnswer):
-    """The bytes of an index on the disk."""
-
-    size_in_bytes: int
-
-
-class Primaries(ElasticsearchAnswer):
-    """Statistics of the primary shards."""
-
-    docs: Annotated[DocumentCount, Field(default_factory=lambda: DocumentCount(count=0))]
-    store: StoreSize | None = None
-
-
-class IndexStatistics(ElasticsearchAnswer):
-    """Statistics of one index."""
-
-    primaries: Primaries
+    documents: Annotated[int, at_path("primaries", "docs", "count")] = 0
+    bytes: Annotated[int | None, at_path("primaries", "store", "size_in_bytes")] = None
 
 
 class Statistics(ElasticsearchAnswer):
-    """Statistics by index. Absent if no index matches, because of the filter_path."""
+    """Sizes by index. Absent if no index matches, because of the filter_path."""
 
-    indices: dict[str, IndexStatistics] = {}
+    indices: dict[str, IndexSize] = {}
 
 
 class ClusterHealth(ElasticsearchAnswer):

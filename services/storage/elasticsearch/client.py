@@ -1,98 +1,88 @@
-"""Opens the clients of Elasticsearch, without retries, and bounds each call by the request's deadline."""
+"""Asks an Elasticsearch over connections of ours: no retries, no redirects, each call within the request's deadline."""
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any, Self
-from urllib.parse import quote, urlsplit
+from types import MappingProxyType
+from typing import Self, TypeVar
+from urllib.parse import urlsplit
 
-import aiohttp
-from elastic_transport import AiohttpHttpNode, ApiResponseMeta, ConnectionError, HttpHeaders, NodeConfig, TlsError
-from elastic_transport.client_utils import DEFAULT
-from elasticsearch import ApiError, AsyncElasticsearch
-from elasticsearch.exceptions import HTTP_EXCEPTIONS
-from elasticsearch.serializer import JsonSerializer
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from services.chassis.calls.sockets import SocketTransport
-from services.chassis.calls.transport import Incoming, NotTrusted, Outgoing
-from services.chassis.calls.transport import TransportError as CallFailed
+from services.chassis.calls.transport import ELASTIC_PRODUCT, Outgoing
 from services.chassis.deadlines import MOST_MS, current_deadline
-from services.chassis.errors import DeadlineExceeded
+from services.chassis.errors import DeadlineExceeded, UpstreamFailed
 from services.chassis.requests.telemetry import request_id
 from services.chassis.settings.trust import context_for
+from services.storage.elasticsearch.errors import RefusedByElasticsearch, cause_of, elasticsearch_errors
 from services.storage.elasticsearch.settings import ElasticsearchSettings
 
-JSON = "application/json"
-_quoted = lru_cache(maxsize=1_000)(partial(quote, safe="@"))
+Answer = TypeVar("Answer")
+# Of version 8, which 9 answers too.
+JSON, LINES = (f"application/vnd.elasticsearch+{kind}; compatible-with=8" for kind in ("json", "x-ndjson"))
+NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
 
-class ExactJsonSerializer(JsonSerializer):
-    """Reads an answer of 100 hits in a third of the time of the standard library, whole numbers of any size exactly.
+class ElasticsearchClient:
+    """Sends requests with one key. `writes`: it is the key for writes, which a refusal then names."""
 
-    orjson reads a whole number beyond 64 bits as a float, which changes a document's metadata and content hash.
-    """
+    def __init__(self, connections: SocketTransport, url: str, key: str | None, *, writes: bool) -> None:
+        self._connections = connections
+        self._url = url.rstrip("/")
+        self._headers = {"accept": JSON} | ({} if key is None else {"authorization": f"ApiKey {key}"})
+        self.writes = writes
 
-    def json_loads(self, data: bytes) -> Any:
-        """Returns the value of the text. Raises ValueError for text that is not JSON."""
-        return from_json(data)
+    async def answer(
+        self,
+        parse: Callable[[bytes], Answer],
+        method: str,
+        path: str,
+        body: object = None,
+        params: Mapping[str, str] = NO_PARAMETERS,
+        *,
+        generation: str | None = None,
+    ) -> Answer:
+        """Returns what `parse` reads in the answer to `request`. Maps every error to a problem that says what to do."""
+        with elasticsearch_errors(generation, writes=self.writes):
+            return parse(await self.request(method, path, body, params))
 
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        params: Mapping[str, str] = NO_PARAMETERS,
+        *,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """Sends a value as JSON, or bytes as lines of JSON, and returns the JSON of the answer.
 
-class DirectNode(AiohttpHttpNode):
-    """Follows no redirect: aiohttp would send queries and documents on to any host that an answer names.
-
-    Owns further connections, for searches.
-    """
-
-    def __init__(self, config: NodeConfig) -> None:
-        super().__init__(config)
-        address = urlsplit(self.base_url).hostname or ""
-        self._calls = SocketTransport(address, most=config.connections_per_node, context=config.ssl_context)
-
-    async def post(self, target: str, body: bytes, headers: Mapping[str, str]) -> Incoming:
-        """Sends JSON and returns the answer, whatever its status. Raises the errors of any call of the client."""
-        try:
-            return await self._calls.send(Outgoing("POST", self.base_url + target, headers, body, MOST_MS / 1000))
-        except NotTrusted as error:
-            raise TlsError(str(error)) from error
-        except CallFailed as error:
-            raise ConnectionError(str(error)) from error
-
-    async def close(self) -> None:  # type: ignore[override]  # as in the library
-        """Closes the connections."""
-        await self._calls.aclose()
-        await super().close()
-
-    def _create_aiohttp_session(self) -> None:
-        super()._create_aiohttp_session()
-        assert self.session is not None
-        self.session = DirectSession(self.session)  # type: ignore[assignment]  # of it, a node uses these two
-
-
-class DirectSession:
-    """The two methods of a session that a node uses."""
-
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
-
-    def request(self, method: str, url: str, **more: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Sends a request. An answer that redirects is its answer."""
-        return self._session.request(method, url, allow_redirects=False, **more)
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._session.close()
+        Path and parameters are ours, and safe in a URL. Without `timeout_s` the request's deadline bounds the call.
+        Raises RefusedByElasticsearch, DeadlineExceeded, TimeoutError, TransportError.
+        """
+        query = "&".join(f"{name}={value}" for name, value in params.items())
+        headers = {**self._headers, "x-opaque-id": request_id()}  # for Elasticsearch's logs
+        content = None if body is None else body if isinstance(body, bytes) else to_json(body)
+        if content is not None:
+            headers["content-type"] = LINES if content is body else JSON
+        url = f"{self._url}{path}" + (f"?{query}" if query else "")
+        async with asyncio.timeout(_remaining_s() if timeout_s is None else timeout_s):
+            answer = await self._connections.send(Outgoing(method, url, headers, content, MOST_MS / 1000))
+        if not 200 <= answer.status < 300:
+            raise RefusedByElasticsearch(answer.status, cause_of(answer.content))
+        if ELASTIC_PRODUCT not in answer.headers:
+            raise UpstreamFailed("What answers at ELASTICSEARCH_URL is not Elasticsearch.")
+        return answer.content
 
 
 @dataclass(frozen=True, slots=True)
 class ElasticsearchClients:
-    """Two clients over one pool of connections: each sends its own key. They are the same where there is one key."""
+    """Two clients over the same connections: each sends its own key."""
 
-    reading: AsyncElasticsearch
-    writing: AsyncElasticsearch
+    connections: SocketTransport
+    reading: ElasticsearchClient
+    writing: ElasticsearchClient
     # False: the settings have a search key alone.
     may_write: bool = True
     # Whether a write to a live generation is acknowledged when searches see it.
@@ -100,79 +90,32 @@ class ElasticsearchClients:
 
     @classmethod
     def connect(cls, settings: ElasticsearchSettings, connections: int) -> Self:
-        """Opens the clients of the settings. Raises as `open_client` does."""
+        """Makes the clients of the settings, which connect on their first call.
+
+        Raises ConfigurationError naming a file without an authority.
+        """
+        url, ca_file = settings.elasticsearch_url, settings.elasticsearch_ca_file
         key, search_key = (
-            None if one is None else one.get_secret_value()
-            for one in (settings.elasticsearch_api_key, settings.elasticsearch_search_api_key)
+            None if secret is None else secret.get_secret_value()
+            for secret in (settings.elasticsearch_api_key, settings.elasticsearch_search_api_key)
         )
-        client = open_client(settings.elasticsearch_url, key, settings.elasticsearch_ca_file, connections)
+        context = context_for(url.lower(), ca_file, "ELASTICSEARCH_CA_FILE")
+        opened = SocketTransport(urlsplit(url).hostname or "", most=connections, context=context)
         return cls(
-            client if search_key is None else client.options(api_key=search_key),
-            client,
+            opened,
+            ElasticsearchClient(opened, url, search_key or key, writes=False),
+            ElasticsearchClient(opened, url, key, writes=True),
             may_write=key is not None or search_key is None,
             refresh_live=settings.elasticsearch_refresh == "write",
         )
 
     async def close(self) -> None:
-        """Closes the connections of both."""
-        await self.writing.close()
-
-
-def open_client(url: str, api_key: str | None, ca_file: Path | None, connections: int) -> AsyncElasticsearch:
-    """Opens a client that connects on its first call. Raises ConfigurationError naming a file without an authority."""
-    # The client's own context would trust the system's authorities beside that file, and any host behind an address.
-    context = context_for(url.lower(), ca_file, "ELASTICSEARCH_CA_FILE")
-    return AsyncElasticsearch(
-        url,
-        node_class=DirectNode,
-        api_key=api_key,
-        ssl_context=context if urlsplit(url).scheme == "https" else DEFAULT,
-        connections_per_node=connections,
-        # Every call is bounded by its request's deadline.
-        request_timeout=MOST_MS / 1000,
-        serializers={ExactJsonSerializer.mimetype: ExactJsonSerializer()},
-        # The default is three immediate retries on 429, 502, 503 and 504, which multiplies the load under overload.
-        max_retries=0,
-        retry_on_timeout=False,
-    )
-
-
-async def search_index(
-    client: AsyncElasticsearch, index: str, body: Mapping[str, object], params: Mapping[str, str]
-) -> bytes:
-    """Sends a search and returns the JSON of its answer, bounded by the request's deadline, with its id for
-    Elasticsearch's logs.
-
-    As `within_deadline(client).search(...)`, at a third of the time on our side: copies of the client and of its
-    headers and the checks of its arguments took longer than the rest. Raises the client's errors.
-    """
-    node = client.transport.node_pool.get()
-    assert isinstance(node, DirectNode)
-    query = "&".join(f"{name}={value}" for name, value in params.items())  # all ours, and safe in a URL
-    headers = {**client._headers, "accept": JSON, "content-type": JSON, "x-opaque-id": request_id()}
-    try:
-        async with asyncio.timeout(_remaining_s()):
-            answer = await node.post(f"/{_quoted(index)}/_search?{query}", to_json(body), headers)
-    except TimeoutError as error:
-        raise DeadlineExceeded("Elasticsearch did not answer in time; send a larger X-Deadline-Ms.") from error
-    if 200 <= answer.status < 300:
-        return answer.content
-    try:
-        found = from_json(answer.content)
-        kind = found["error"]["type"]
-    except (ValueError, KeyError, TypeError):  # a proxy's
-        found = kind = answer.content.decode(errors="replace")
-    meta = ApiResponseMeta(answer.status, "1.1", HttpHeaders(), 0.0, node.config)
-    raise HTTP_EXCEPTIONS.get(answer.status, ApiError)(kind, meta, found)
-
-
-def within_deadline(client: AsyncElasticsearch) -> AsyncElasticsearch:
-    """Returns the client for one call: bounded by the request's deadline, with its id for Elasticsearch's logs."""
-    return client.options(request_timeout=_remaining_s(), opaque_id=request_id())
+        """Closes the connections."""
+        await self.connections.aclose()
 
 
 def _remaining_s() -> float:
     remaining_s = current_deadline().remaining_s
-    if not remaining_s:  # aiohttp takes 0 as no timeout
+    if not remaining_s:
         raise DeadlineExceeded("The deadline has passed; send a larger X-Deadline-Ms.")
     return remaining_s

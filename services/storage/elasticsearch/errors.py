@@ -1,22 +1,13 @@
-"""Maps every error of Elasticsearch and its client to a problem that states what to do. No other module does."""
+"""Maps every error of a call of Elasticsearch to a problem that states what to do. No other module does."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from elastic_transport import ApiError, SerializationError, TlsError, TransportError
-from elasticsearch import (
-    AuthenticationException,
-    AuthorizationException,
-    BadRequestError,
-    ConflictError,
-    ConnectionError,
-    ConnectionTimeout,
-    NotFoundError,
-    UnsupportedProductError,
-)
 from pydantic import ValidationError
+from pydantic_core import from_json
 
+from services.chassis.calls.transport import NotTrusted, TransportError
 from services.chassis.errors import (
     BadInput,
     Conflict,
@@ -43,44 +34,40 @@ _WRITING_KEY = "ELASTICSEARCH_API_KEY"
 _WHOSE_KEY = re.compile(r" for (API key id \[[^\]]*\] of )?user \[[^\]]*\]")
 
 
+class RefusedByElasticsearch(Exception):
+    """An answer of another status than 2xx, and the root cause that it names."""
+
+    def __init__(self, status: int, cause: Cause) -> None:
+        super().__init__(f"{status} {cause.summary}")
+        self.status = status
+        self.cause = cause
+
+    @property
+    def is_node_lost(self) -> bool:
+        """Whether a server of the cluster was lost while it worked on the call."""
+        return self.cause.type in _NODE_LOST
+
+
 @contextmanager
 def elasticsearch_errors(generation: str | None = None, *, writes: bool = False) -> Iterator[None]:
-    """Maps the errors of a client's call and of parsing its answer, most specific first.
+    """Maps the errors of a call and of parsing its answer, most specific first.
 
     `writes`: the call was sent with the key that writes, which a refusal then names.
     """
-    key = _WRITING_KEY if writes else _READING_KEY
     try:
         yield
-    except ConnectionTimeout as error:
+    except TimeoutError as error:
         raise DeadlineExceeded("Elasticsearch did not answer in time; send a larger X-Deadline-Ms.") from error
-    except TlsError as error:
+    except NotTrusted as error:
         raise Unavailable(
             f"Elasticsearch's certificate is not trusted; check ELASTICSEARCH_CA_FILE: {_short(str(error))}"
         ) from error
-    except ConnectionError as error:
-        raise Unavailable("Elasticsearch cannot be reached at ELASTICSEARCH_URL; is it running?") from error
-    except (SerializationError, ValidationError) as error:
-        raise UpstreamFailed("What answers at ELASTICSEARCH_URL does not speak as Elasticsearch does.") from error
     except TransportError as error:
-        raise Unavailable(f"Elasticsearch cannot be asked: {_short(str(error))}") from error
-    except UnsupportedProductError as error:
-        raise UpstreamFailed("What answers at ELASTICSEARCH_URL is not Elasticsearch.") from error
-    except AuthenticationException as error:
-        verb = "write" if writes else "read"
-        raise Unavailable(f"Elasticsearch refuses the key to {verb} with; check {key}.") from error
-    except AuthorizationException as error:
-        needs = f"services/lexical/README.md lists what {key} needs"
-        reason = _WHOSE_KEY.sub("", reason_of(error))
-        raise Unavailable(f"Elasticsearch does not let this key do that ({needs}): {reason}") from error
-    except NotFoundError as error:
-        raise unknown_collection(generation) from error
-    except ConflictError as error:
-        raise Conflict(f"Elasticsearch is changing this at the same time; try again: {reason_of(error)}") from error
-    except BadRequestError as error:
-        raise _bad_request_problem(error) from error
-    except ApiError as error:
-        raise _status_problem(error) from error
+        raise Unavailable("Elasticsearch cannot be reached at ELASTICSEARCH_URL; is it running?") from error
+    except ValidationError as error:
+        raise UpstreamFailed("What answers at ELASTICSEARCH_URL does not speak as Elasticsearch does.") from error
+    except RefusedByElasticsearch as error:
+        raise _problem(error, generation, writes) from error
 
 
 def unknown_collection(generation: str | None) -> UnknownCollection:
@@ -88,39 +75,43 @@ def unknown_collection(generation: str | None) -> UnknownCollection:
     return UnknownCollection(f"There is no collection {generation or 'of that name'} here; begin it first.")
 
 
-def raise_failed(errors: Iterable[Cause | None]) -> None:
-    """Raises for the first document that could not be read: it must not count as missing."""
-    for error in errors:
-        if error is not None:
-            raise (
-                unknown_collection(None)
-                if error.type in GONE
-                else UpstreamFailed(f"A document cannot be read: {error.summary}")
-            )
-
-
-def reason_of(error: ApiError) -> str:
-    """Returns the reason of an error in one line."""
-    return cause_of(error).summary
-
-
-def cause_of(error: ApiError) -> Cause:
-    """Returns the root cause in an error's body; the body of a proxy has none."""
-    body = error.body
+def cause_of(content: bytes) -> Cause:
+    """Returns the root cause in the body of an error; that of a proxy has none."""
     try:
-        return Cause.model_validate(body["error"]["root_cause"][0])
-    except (KeyError, IndexError, TypeError, ValidationError):
-        return Cause(type=str(error.message), reason=None)
+        error = from_json(content)["error"]
+        return Cause.model_validate((error.get("root_cause") or [error])[0])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return Cause(type=_short(content.decode(errors="replace")))
 
 
-def is_node_lost(error: ApiError) -> bool:
-    """Returns whether a server of the cluster was lost while it worked on the call."""
-    return cause_of(error).type in _NODE_LOST
+def _problem(error: RefusedByElasticsearch, generation: str | None, writes: bool) -> ProblemError:
+    key = _WRITING_KEY if writes else _READING_KEY
+    reason = error.cause.summary
+    match error.status:
+        case 400:
+            return _bad_request_problem(error.cause)
+        case 401:
+            verb = "write" if writes else "read"
+            return Unavailable(f"Elasticsearch refuses the key to {verb} with; check {key}.")
+        case 403:
+            needs = f"services/lexical/README.md lists what {key} needs"
+            return Unavailable(f"Elasticsearch does not let this key do that ({needs}): {_WHOSE_KEY.sub('', reason)}")
+        case 404:
+            return unknown_collection(generation)
+        case 409:
+            return Conflict(f"Elasticsearch is changing this at the same time; try again: {reason}")
+        case 429:
+            return Overloaded("Elasticsearch is overloaded; try again after the seconds in Retry-After.")
+        case 408 | 504:
+            return DeadlineExceeded("Elasticsearch did not finish in time; send a larger X-Deadline-Ms.")
+        case 502 | 503:
+            return Unavailable(f"Elasticsearch is not ready: {reason}")
+        case status:
+            return UpstreamFailed(f"Elasticsearch answered {status}: {reason}")
 
 
-def _bad_request_problem(error: BadRequestError) -> ProblemError:
+def _bad_request_problem(cause: Cause) -> ProblemError:
     """Maps a 400: a query with too many words, a name that is taken, a closed index, or a fault of ours."""
-    cause = cause_of(error)
     if "too_many" in cause.type or "too many" in cause.summary:
         return BadInput(
             "query: it has more distinct words than this Elasticsearch can look up at once "
@@ -131,18 +122,6 @@ def _bad_request_problem(error: BadRequestError) -> ProblemError:
     if cause.type == "index_closed_exception":
         return Conflict("The index of this collection is closed; open it in Elasticsearch, or remove it there.")
     return UpstreamFailed(f"Elasticsearch refused what we asked: {cause.summary}")
-
-
-def _status_problem(error: ApiError) -> ProblemError:
-    match error.meta.status:
-        case 429:
-            return Overloaded("Elasticsearch is overloaded; try again after the seconds in Retry-After.")
-        case 408 | 504:
-            return DeadlineExceeded("Elasticsearch did not finish in time; send a larger X-Deadline-Ms.")
-        case 502 | 503:
-            return Unavailable(f"Elasticsearch is not ready: {reason_of(error)}")
-        case status:
-            return UpstreamFailed(f"Elasticsearch answered {status}: {reason_of(error)}")
 
 
 def _short(text: str) -> str:

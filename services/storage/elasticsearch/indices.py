@@ -1,7 +1,9 @@
 """Owns the indices and aliases by which an Elasticsearch holds generations, and what is remembered of them.
 
 An index is ours if it is named prefix + generation and its `_meta` names this prefix as that of its maker. All others
-are ignored. Every index has the keyword field `doc_id`, and the content hash as `hash` in its source.
+are ignored. Every index has the keyword field `doc_id`, and the content hash as `hash` in its source. Each document
+holds its addend of the ContentDigest as parts of 24 bits, which Elasticsearch sums without reading documents: in
+float64, which is exact below 2^53 and so for 2^29 documents.
 """
 
 import time
@@ -10,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
-from elasticsearch import BadRequestError, NotFoundError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.chassis.errors import Conflict, ProblemError, UnknownCollection, UpstreamFailed
 from services.contracts.collections import CollectionDeclaration
+from services.contracts.content_digest import ContentDigest, addend
 from services.contracts.generations import is_generation, name_of
 from services.contracts.health import Check
 from services.storage.elasticsearch.answers import (
@@ -22,20 +24,70 @@ from services.storage.elasticsearch.answers import (
     BroadcastAnswer,
     ClusterHealth,
     IndexDescription,
+    IndexSize,
     Nodes,
     Statistics,
+    SumsAnswer,
 )
-from services.storage.elasticsearch.client import ElasticsearchClients, within_deadline
-from services.storage.elasticsearch.digests import paged_digest, summed_digest
-from services.storage.elasticsearch.errors import PREFIXES, cause_of, elasticsearch_errors, unknown_collection
-from services.storage.quotas import DEFAULT_MOST_GENERATIONS, refuse_one_more
-from services.storage.stamps import with_more_backends
+from services.storage.elasticsearch.client import ElasticsearchClient, ElasticsearchClients
+from services.storage.elasticsearch.errors import (
+    PREFIXES,
+    RefusedByElasticsearch,
+    elasticsearch_errors,
+    unknown_collection,
+)
+from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.write_order import next_publication
+
+# The source goes without it, where it would take four times the space.
+DIGEST = "digest"
+_BITS = 24
+_PARTS = tuple(f"part{place}" for place in range(11))
+
+
+def digest_types() -> dict[str, object]:
+    """Returns the mapping of the parts."""
+    return {DIGEST: {"type": "object", "properties": {part: {"type": "integer", "index": False} for part in _PARTS}}}
+
+
+def digest_parts(document_id: str, content_hash: str) -> dict[str, object]:
+    """Returns the parts of a document's addend, the lowest bits first, as a field of what is indexed."""
+    whole = addend(document_id, content_hash)
+    return {DIGEST: {part: whole >> place * _BITS & (1 << _BITS) - 1 for place, part in enumerate(_PARTS)}}
+
+
+def digest_of(sums: Mapping[str, float]) -> str:
+    """Returns the digest of all documents, from the sum of each part."""
+    return ContentDigest(sum(int(sums[part]) << place * _BITS for place, part in enumerate(_PARTS))).hexdigest()
+
+
+async def summed_digest(client: ElasticsearchClient, index: str, generation: str) -> str:
+    """Returns the digest of the documents visible to searches, in one request."""
+    found = await client.answer(
+        SumsAnswer.model_validate_json,
+        "POST",
+        f"/{index}/_search",
+        {
+            "size": 0,
+            "aggs": {part: {"sum": {"field": f"{DIGEST}.{part}"}} for part in _PARTS},
+            "track_total_hits": False,
+        },
+        {"allow_partial_search_results": "false", "filter_path": "_shards.failed,aggregations.*.value"},
+        generation=generation,
+    )
+    if found.failed_shards:
+        raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
+    return digest_of({part: total.value for part, total in found.aggregations.items()})
+
 
 # Seconds for which a generation is cached: another replica may delete it and begin it again, or publish it.
 REMEMBERED_S = 1.0
 CHECK_S = 2.0
 MOVES = 3
+_STATUS = {"filter_path": "status"}
+_VERSIONS = {"filter_path": "nodes.*.version"}
+_SIZES = {"filter_path": "indices.*.primaries.docs.count,indices.*.primaries.store.size_in_bytes"}
+_DESCRIPTIONS = {"ignore_unavailable": "true", "filter_path": "*.mappings._meta,*.aliases"}
 
 Json = Mapping[str, object]
 
@@ -46,8 +98,8 @@ class GenerationMeta(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     # Prefix of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c`
-    # of a stack without one. None in indices made before the prefix was stored; only their names differ.
-    prefix: str | None = None
+    # of a stack without one.
+    prefix: str
     declaration: CollectionDeclaration
     stamp: dict[str, str]
     build: str | None = None
@@ -59,15 +111,7 @@ class GenerationMeta(BaseModel):
 Meta = TypeVar("Meta", bound=GenerationMeta)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexSize:
-    """Documents visible to searches, and bytes on the disk of one copy; None where the server does not report it."""
-
-    documents: int
-    bytes: int | None
-
-
-NO_SIZE = IndexSize(0, None)
+NO_SIZE = IndexSize()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +122,6 @@ class HeldGeneration(Generic[Meta]):
     meta: Meta
     kept: Json  # the whole `_meta`, including keys that only a newer release knows
     published: bool
-    writing: str  # the alias that documents are written to
 
     @property
     def declaration(self) -> CollectionDeclaration:
@@ -117,7 +160,7 @@ class GenerationIndices(Generic[Meta]):
         return f"{self.prefix}{generation}"
 
     def writing(self, generation: str) -> str:
-        """Returns the alias of a new index that documents are written to. No index can have its name, by its capitals:
+        """Returns the alias of an index that documents are written to. No index can have its name, by its capitals:
         a write to the name of an index that was just deleted would create it, a versioned delete too."""
         return f"{self.prefix}{generation}-WRITING"
 
@@ -129,8 +172,8 @@ class GenerationIndices(Generic[Meta]):
         """Returns whether the cluster serves requests; never raises."""
         try:
             with elasticsearch_errors():
-                answer = await self._reading.options(request_timeout=CHECK_S).cluster.health(filter_path="status")
-                status = ClusterHealth.model_validate(answer.body).status
+                health = await self._reading.request("GET", "/_cluster/health", None, _STATUS, timeout_s=CHECK_S)
+                status = ClusterHealth.model_validate_json(health).status
         except ProblemError as error:
             return Check(name=name, ok=False, detail=error.detail)
         return Check(name=name, ok=status != "red", detail=f"elasticsearch is {status}")
@@ -138,9 +181,9 @@ class GenerationIndices(Generic[Meta]):
     async def version(self) -> str:
         """Returns the version of the cluster, read once. Not every distribution has `GET /`."""
         if self._version is None:
-            with elasticsearch_errors():
-                answer = await within_deadline(self._reading).nodes.info(filter_path="nodes.*.version")
-                self._version = Nodes.model_validate(answer.body).version
+            self._version = (
+                await self._reading.answer(Nodes.model_validate_json, "GET", "/_nodes", None, _VERSIONS)
+            ).version
         return self._version
 
     async def create(self, generation: str, body: Mapping[str, Json]) -> HeldGeneration[Meta]:
@@ -150,30 +193,16 @@ class GenerationIndices(Generic[Meta]):
         index = self.index(generation)
         with elasticsearch_errors(generation, writes=True):
             try:
-                await within_deadline(self._writing).indices.create(
-                    index=index,
-                    settings=body["settings"],
-                    mappings=body["mappings"],
-                    aliases={self.writing(generation): {}},
-                )
-            except BadRequestError as error:
-                if cause_of(error).type != "resource_already_exists_exception":
+                await self._writing.request("PUT", f"/{index}", {**body, "aliases": {self.writing(generation): {}}})
+            except RefusedByElasticsearch as error:
+                if error.cause.type != "resource_already_exists_exception":
                     raise
         try:
             return await self.held(generation)
         except UnknownCollection as error:
             raise Conflict(
-                f"The index {index} is there and not ours (or a newer release made it); {PREFIXES}, or remove it."
+                f"The index {index} is there and not ours (or another release made it); {PREFIXES}, or remove it."
             ) from error
-
-    async def add_backends(
-        self, held: HeldGeneration[Meta], declaration: CollectionDeclaration
-    ) -> HeldGeneration[Meta]:
-        """Adds the backends of a declaration that the stored one lacks; returns the generation as it is then."""
-        if (more := with_more_backends(held.declaration, declaration)) is None:
-            return held
-        await self._keep(held, {"declaration": more.model_dump(mode="json")})
-        return await self.held(held.generation)
 
     async def known(self, generation: str) -> HeldGeneration[Meta]:
         """Returns a generation, read at most a second ago."""
@@ -195,17 +224,8 @@ class GenerationIndices(Generic[Meta]):
 
     async def sizes(self, pattern: str) -> dict[str, IndexSize]:
         """Reads the number of documents visible to searches and the bytes on the disk, by index."""
-        shown = ("indices.*.primaries.docs.count", "indices.*.primaries.store.size_in_bytes")
-        with elasticsearch_errors():
-            answer = await within_deadline(self._reading).indices.stats(
-                index=pattern, metric="docs,store", filter_path=",".join(shown)
-            )
-            statistics = Statistics.model_validate(answer.body)
-        found = {index: one.primaries for index, one in statistics.indices.items()}
-        return {
-            index: IndexSize(one.docs.count, None if one.store is None else one.store.size_in_bytes)
-            for index, one in found.items()
-        }
+        path = f"/{pattern}/_stats/docs,store"
+        return (await self._reading.answer(Statistics.model_validate_json, "GET", path, None, _SIZES)).indices
 
     def refresh_of_writes(self, held: HeldGeneration[Meta]) -> bool:
         """Returns whether a write is acknowledged when searches see it, by its `published` and the settings."""
@@ -213,9 +233,7 @@ class GenerationIndices(Generic[Meta]):
 
     async def refresh(self, generation: str) -> None:
         """Makes all that was written visible to searches."""
-        with elasticsearch_errors(generation, writes=True):
-            answer = await within_deadline(self._writing).indices.refresh(index=self.index(generation))
-            _expect_whole(BroadcastAnswer.model_validate(answer.body), generation)
+        await self._broadcast(generation, "_refresh")
 
     async def finish(self, held: HeldGeneration[Meta]) -> None:
         """Refreshes, and merges a build to one segment a shard, which continues in Elasticsearch after a deadline.
@@ -224,19 +242,14 @@ class GenerationIndices(Generic[Meta]):
         to a segment that is too large to be merged again as its documents are replaced.
         """
         if not held.published:
-            index = self.index(held.generation)
-            with elasticsearch_errors(held.generation, writes=True):
-                # Merging drops the copies of documents kept for recovery, but only of writes older than the last flush.
-                await within_deadline(self._writing).indices.flush(index=index)
-                answer = await within_deadline(self._writing).indices.forcemerge(index=index, max_num_segments=1)
-                _expect_whole(BroadcastAnswer.model_validate(answer.body), held.generation)
+            # Merging drops the copies of documents kept for recovery, but only of writes older than the last flush.
+            await self._broadcast(held.generation, "_flush")
+            await self._broadcast(held.generation, "_forcemerge?max_num_segments=1")
         await self.refresh(held.generation)
 
-    async def digest(self, generation: str, *, summed: bool) -> str:
-        """Computes the ContentDigest of all documents visible to searches; `summed`: of an index that holds their
-        parts."""
-        digest = summed_digest if summed else paged_digest
-        return await digest(self._reading, self.index(generation), generation)
+    async def digest(self, generation: str) -> str:
+        """Computes the ContentDigest of all documents visible to searches."""
+        return await summed_digest(self._reading, self.index(generation), generation)
 
     async def publish(self, generation: str, publication: int | None) -> None:
         """Records time and number, then moves the alias atomically.
@@ -254,7 +267,7 @@ class GenerationIndices(Generic[Meta]):
             number = next_publication(publication, others)
             await self._keep(held, {"published_at": self._clock(), "publication": number})
         with elasticsearch_errors(generation, writes=True):
-            await within_deadline(self._writing).indices.put_settings(index=index, settings={"refresh_interval": "1s"})
+            await self._writing.request("PUT", f"/{index}/_settings", {"refresh_interval": "1s"})
             await self._move_alias(generation)
         await self.refresh(generation)
         self.forget(generation)
@@ -263,7 +276,7 @@ class GenerationIndices(Generic[Meta]):
         """Deletes the index with its aliases."""
         await self.held(generation)
         with elasticsearch_errors(generation, writes=True):
-            await within_deadline(self._writing).indices.delete(index=self.index(generation))
+            await self._writing.request("DELETE", f"/{self.index(generation)}")
         self.forget(generation)
 
     def forget(self, generation: str) -> None:
@@ -279,12 +292,18 @@ class GenerationIndices(Generic[Meta]):
             self.forget(generation)
             raise
 
+    async def _broadcast(self, generation: str, work: str) -> None:
+        """Has every shard of a generation do some work. Raises UpstreamFailed if one could not."""
+        path = f"/{self.index(generation)}/{work}"
+        answer = await self._writing.answer(BroadcastAnswer.model_validate_json, "POST", path, generation=generation)
+        if answer.failed_shards:
+            raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
+
     async def _keep(self, held: HeldGeneration[Meta], changes: Json) -> None:
         """Replaces keys of the `_meta`."""
         with elasticsearch_errors(held.generation, writes=True):
-            await within_deadline(self._writing).indices.put_mapping(
-                index=self.index(held.generation), meta={**held.kept, **changes}
-            )
+            meta = {**held.kept, **changes}
+            await self._writing.request("PUT", f"/{self.index(held.generation)}/_mapping", {"_meta": meta})
 
     async def _move_alias(self, generation: str) -> None:
         """Moves the collection's alias from its other generations, listed by name: a pattern could match foreign
@@ -295,10 +314,11 @@ class GenerationIndices(Generic[Meta]):
             removals = [{"remove": {"index": one, "alias": alias, "must_exist": False}} for one in others]
             addition = {"add": {"index": self.index(generation), "alias": alias}}
             try:
-                await within_deadline(self._writing).indices.update_aliases(actions=[*removals, addition])
+                await self._writing.request("POST", "/_aliases", {"actions": [*removals, addition]})
                 return
-            except NotFoundError:  # another replica removed one of them meanwhile; the update was not applied at all
-                if attempt + 1 == MOVES:
+            except RefusedByElasticsearch as error:
+                # 404: another replica removed one of them meanwhile, and the update was not applied at all.
+                if error.status != 404 or attempt + 1 == MOVES:
                     raise
 
     async def _siblings(self, generation: str) -> list[str]:
@@ -315,24 +335,17 @@ class GenerationIndices(Generic[Meta]):
 
     async def _read(self, pattern: str) -> dict[str, IndexDescription]:
         """Reads the indices that match a pattern, ours or not."""
-        with elasticsearch_errors():
-            answer = await within_deadline(self._reading).indices.get(
-                index=pattern, ignore_unavailable=True, filter_path="*.mappings._meta,*.aliases"
-            )
-            return INDEX_DESCRIPTIONS.validate_python(answer.body)
+        return await self._reading.answer(INDEX_DESCRIPTIONS.validate_json, "GET", f"/{pattern}", None, _DESCRIPTIONS)
 
     def _ours(self, indices: Mapping[str, IndexDescription]) -> dict[str, HeldGeneration[Meta]]:
         held: dict[str, HeldGeneration[Meta]] = {}
         for index, described in indices.items():
             generation = index.removeprefix(self.prefix)
-            kept = described.mappings.meta or {}
+            kept = described.meta or {}
             meta = self._meta_of(kept)
             if meta is not None and index == self.index(generation) and is_generation(generation):
                 published = self.alias(generation) in described.aliases
-                writing = self.writing(generation)
-                if writing not in described.aliases:  # of an earlier release
-                    writing = writing.removesuffix("WRITING") + "writing"
-                held[generation] = HeldGeneration(generation, meta, kept, published, writing)
+                held[generation] = HeldGeneration(generation, meta, kept, published)
         return held
 
     def _meta_of(self, kept: Json) -> Meta | None:
@@ -341,9 +354,4 @@ class GenerationIndices(Generic[Meta]):
             meta = self._meta.model_validate(kept, extra="ignore")
         except ValidationError:
             return None
-        return meta if meta.prefix in (None, self.prefix) else None
-
-
-def _expect_whole(answer: BroadcastAnswer, generation: str) -> None:
-    if answer.shards.failed:
-        raise UpstreamFailed(f"A shard of {generation} could not be finished; finish it again.")
+        return meta if meta.prefix == self.prefix else None

@@ -1,18 +1,16 @@
-"""Searches an index for ids and scores, and translates filters into queries of Elasticsearch."""
+"""Searches an index, reads documents by id, and translates filters into queries of Elasticsearch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
-
-from elasticsearch import ApiError, AsyncElasticsearch
 
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import DeadlineExceeded, UpstreamFailed
 from services.contracts.collections import FieldKind
 from services.contracts.scored import Ranking, paired
-from services.storage.elasticsearch.answers import HitsAnswer, SearchedAnswer
-from services.storage.elasticsearch.client import search_index
-from services.storage.elasticsearch.errors import elasticsearch_errors, is_node_lost
+from services.storage.elasticsearch.answers import Fetched, FetchedAnswer, HitsAnswer, SearchedAnswer, Stored
+from services.storage.elasticsearch.client import ElasticsearchClient
+from services.storage.elasticsearch.errors import GONE, RefusedByElasticsearch, elasticsearch_errors, unknown_collection
 from services.storage.elasticsearch.indices import Json
 from services.storage.fields import AllOf, AnyOf, Declared, Exists, NoneOf, OneOf, Requirement, Within
 
@@ -33,7 +31,7 @@ Searched = TypeVar("Searched", bound=SearchedAnswer)
 
 
 async def ranked(
-    client: AsyncElasticsearch, index: str, generation: str, asked: Json, top: int, params: Mapping[str, str]
+    client: ElasticsearchClient, index: str, generation: str, asked: Json, top: int, params: Mapping[str, str]
 ) -> Ranking:
     """Returns ids and Elasticsearch's scores of the `top` best for `query` or `knn`, in one request.
 
@@ -50,11 +48,11 @@ async def ranked(
         "track_total_hits": False,
     }
     found = await search_all(client, index, generation, body, "hits.hits.sort", params, HitsAnswer)
-    return paired([(identity, score) for (score, identity) in map(_SORT, found.hits.hits)])
+    return paired([(identity, score) for (score, identity) in map(_SORT, found.hits)])
 
 
 async def search_all(
-    client: AsyncElasticsearch,
+    client: ElasticsearchClient,
     index: str,
     generation: str,
     body: Mapping[str, object],
@@ -70,18 +68,39 @@ async def search_all(
     params = {**_PARAMS, "filter_path": f"{_COMPLETE},{parts}", **params}
     with elasticsearch_errors(generation):
         try:
-            found = await search_index(client, index, body, params)
-        except ApiError as error:
-            if not is_node_lost(error):
+            found = await client.request("POST", f"/{index}/_search", body, params)
+        except RefusedByElasticsearch as error:
+            if not error.is_node_lost:
                 raise
             # Elasticsearch asks another copy only before a shard's first answer; a new search does from the start.
-            found = await search_index(client, index, body, params)
+            found = await client.request("POST", f"/{index}/_search", body, params)
         searched = answer.model_validate_json(found)
     if searched.timed_out:
         raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
-    if searched.shards.failed:
+    if searched.failed_shards:
         raise UpstreamFailed("A shard failed, so that documents would be missing from the answer; try again.")
     return searched
+
+
+async def fetch_documents(
+    client: ElasticsearchClient,
+    index: str,
+    ids: Sequence[str],
+    parts: Sequence[str],
+    parse: Callable[[bytes], FetchedAnswer[Stored]],
+) -> tuple[Fetched[Stored], ...]:
+    """Returns these parts of documents by realtime get, also of what is not refreshed, in the order of the ids.
+
+    Raises UpstreamFailed for a document that could not be read: it must not count as missing.
+    """
+    params = {"_source_includes": ",".join(parts)}
+    fetched = (await client.answer(parse, "POST", f"/{index}/_mget", {"ids": list(ids)}, params)).docs
+    for document in fetched:
+        if document.error is not None and document.error.type in GONE:
+            raise unknown_collection(None)
+        if document.error is not None:
+            raise UpstreamFailed(f"A document cannot be read: {document.error.summary}")
+    return fetched
 
 
 def field_types(declared: Declared) -> dict[str, Json]:

@@ -36,10 +36,6 @@ def test_with_one_pipeline_there_is_nothing_to_compare_with() -> None:
     assert (form.collection, form.left, form.right) == ("", "mine", "")
 
 
-def test_an_empty_second_pipeline_means_none() -> None:
-    assert asked(right="").pipelines == ("bm25",)
-
-
 @pytest.mark.parametrize(
     ("parameters", "fault"),
     [
@@ -58,20 +54,10 @@ def test_a_form_that_cannot_be_searched_names_the_field(parameters: Mapping[str,
     assert str(caught.value).startswith(fault)
 
 
-def test_an_open_comparison_keeps_its_sides_whatever_the_seed() -> None:
-    assert {asked(seed=str(seed)).pipelines for seed in range(20)} == {("bm25", "hybrid")}
-
-
 def test_seeds_swap_about_half_of_the_blind_comparisons_and_a_seed_always_the_same() -> None:
     sides = [asked(blind="1", seed=str(seed)).pipelines for seed in range(400)]
     assert sides == [asked(blind="1", seed=str(seed)).pipelines for seed in range(400)]
     assert 160 < sides.count(("hybrid", "bm25")) < 240
-
-
-def test_only_a_blind_comparison_needs_a_seed() -> None:
-    assert asked(blind="1").unseeded
-    assert not asked(blind="1", seed="7").unseeded
-    assert not asked().unseeded
 
 
 def test_the_address_of_the_opened_sides_keeps_their_order() -> None:
@@ -95,10 +81,6 @@ def test_a_hit_of_one_list_says_so_and_how_many_hits_the_other_has() -> None:
     assert movement("c", 1, {"a": 1, "b": 2}, "right").words == "not among the 2 hits on the right"
     assert movement("c", 1, {"a": 1, "b": 2}, "right", counted=False).words == "not on the right"
     assert movement("c", 1, {"a": 1}, "right") == Movement("only", "only here", "not among the one hit on the right")
-
-
-def test_a_short_text_is_shown_whole_in_one_line() -> None:
-    assert excerpt(" a\n\n  b ") == "a b"
 
 
 def test_a_long_text_is_cut_between_words() -> None:

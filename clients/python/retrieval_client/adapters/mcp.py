@@ -12,7 +12,7 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel
 
 from retrieval_client import AsyncClient, RetrievalError
-from retrieval_client.documents import DocumentsAnswer, MetadataValue
+from retrieval_client.answers import DocumentsAnswer, MetadataValue
 
 KEY_VARIABLE = "GATEWAY_API_KEY"
 FRAGMENTS = 3

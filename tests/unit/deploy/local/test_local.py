@@ -3,21 +3,16 @@
 import json
 import os
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
-from deploy.local import settings_digest
 from deploy.local.__main__ import addresses, notices, run_since
-from deploy.local.checks import SETTINGS, expect_startable, unknown_settings, unread_variables
+from deploy.local.checks import SETTINGS, expect_startable, unknown_settings
 from deploy.local.choices import ROOT, choose
 from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import readable_reasons, wait_for_backends
-from deploy.local.running_stack import load_command
-from deploy.local.stacks import Stack, requested_stack
+from deploy.local.stacks import Stack, expect_same_settings, requested_stack, write_digests
 from deploy.local.supervision import configuration, failed_start, pid, processes
 from deploy.local.systems import SYSTEMS
 from evaluator.experiments.experiment import read_experiment
@@ -42,16 +37,12 @@ def test_without_choices_every_engine_is_embedded_and_the_ports_are_the_document
     assert choices.ports == USUAL_PORTS
 
 
-def test_a_demo_takes_ports_of_its_own(tmp_path: Path) -> None:
-    ports = choose({}, tmp_path, own_ports=True).ports
-    assert len(set(ports.values())) == len(ports)
-    assert not set(ports.values()) & set(DEFAULT_PORTS.values())
-
-
-def test_a_demo_keeps_its_names_apart_on_servers_that_it_shares(tmp_path: Path) -> None:
-    demo, up = (choose({}, tmp_path, own_ports=own).environment() for own in (True, False))
+def test_a_demo_takes_ports_and_names_on_servers_of_its_own(tmp_path: Path) -> None:
+    demo, up = choose({}, tmp_path, own_ports=True), choose({}, tmp_path, own_ports=False)
+    assert len(set(demo.ports.values())) == len(demo.ports)
+    assert not set(demo.ports.values()) & set(DEFAULT_PORTS.values())
     for name in ("LEXICAL_INDEX_PREFIX", "DENSE_PREFIX"):
-        assert demo[name] != up[name]
+        assert demo.environment()[name] != up.environment()[name]
 
 
 def test_dense_on_qdrant_without_its_address_says_how_to_get_one(tmp_path: Path) -> None:
@@ -92,7 +83,7 @@ def test_no_secret_setting_reaches_a_file_or_a_message_of_a_stack(tmp_path: Path
     secrets = {name: secret for settings in SETTINGS.values() for name, secret in planted.environment(settings).items()}
     environment = {**secrets, "DENSE": "qdrant", "QDRANT_URL": "https://qdrant.example"}
     choices = choose(environment, tmp_path, own_ports=True)
-    settings_digest.write(choices, environment)
+    write_digests(choices, environment)
     (tmp_path / "supervisord.conf").write_text(configuration(choices))
     said = [*notices(choices), *addresses(choices, environment), str(list(processes(choices))), repr(choices)]
     assert planted.found_in("\n".join(said).encode()) == set()
@@ -123,41 +114,6 @@ def test_a_backend_named_as_one_of_the_stacks_takes_its_place_and_none_is_starte
     assert list(notices(choices)) == [
         "GATEWAY_BACKENDS: lexical (lexical) is at http://search.internal, so no lexical service is started here."
     ]
-
-
-def test_a_backend_that_nobody_serves_is_told_by_name_and_address(tmp_path: Path) -> None:
-    with socket.socket() as held:  # bound, and nothing listens
-        held.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{held.getsockname()[1]}"
-        given = {"GATEWAY_BACKENDS": json.dumps({"reranker-small": {"family": "reranker", "url": url}})}
-        said: list[str] = []
-        with pytest.raises(StackProblem, match=rf"^GATEWAY_BACKENDS: .*{url} \(reranker-small\)"):
-            wait_for_backends(choose(given, tmp_path, own_ports=False), said.append, within_s=0.3)
-    assert said == [f"Waiting for reranker-small at {url} (GATEWAY_BACKENDS), at most 0.3 s"]
-
-
-def test_a_backend_that_answers_is_not_waited_for_whatever_it_says(tmp_path: Path) -> None:
-    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # 501 for everything
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        beside = {"family": "lexical", "url": f"http://127.0.0.1:{server.server_port}"}
-        choices = choose({"GATEWAY_BACKENDS": json.dumps({"other": beside})}, tmp_path, own_ports=False)
-        said: list[str] = []
-        wait_for_backends(choices, said.append, within_s=10)
-    assert said == []
-
-
-def test_while_others_start_the_gateway_is_not_quoted_on_them() -> None:
-    elasticsearch = "Elasticsearch cannot be reached at ELASTICSEARCH_URL; is it running?"
-    reasons = {"gateway": f"lexical: failed: {elasticsearch}", "lexical": elasticsearch, "dense": None}
-    assert readable_reasons(reasons, starts_elasticsearch=True) == {
-        "gateway": "its backends are still starting",
-        "lexical": "its Elasticsearch is still starting",
-        "dense": None,
-    }
-    alone = {"gateway": f"lexical: failed: {elasticsearch}", "lexical": None}
-    assert readable_reasons(alone, starts_elasticsearch=False) == alone
-    not_yet = {"gateway": "not listening yet", "lexical": "not listening yet"}
-    assert readable_reasons(not_yet, starts_elasticsearch=False) == not_yet
 
 
 def test_the_line_of_the_example_with_one_more_adds_that_one_alone(tmp_path: Path) -> None:
@@ -197,20 +153,15 @@ def test_folders_of_datasets_that_are_no_list_are_refused_by_the_variables_name(
         choose({"DATASET": "docs", "EVALUATOR_DATASETS": "/datasets"}, tmp_path, own_ports=False)
 
 
-def test_directories_and_prefixes_of_the_environment_are_used(tmp_path: Path) -> None:
-    given = {"LEXICAL_DIRECTORY": "a", "DENSE_DIRECTORY": "b", "LEXICAL_INDEX_PREFIX": "c-", "DENSE_PREFIX": "d."}
-    given |= {"MALLOC_ARENA_MAX": "4", "GLIBC_TUNABLES": "a=1", "GATEWAY_EVALUATOR_URL": "https://evaluator.example"}
-    passed_on = choose(given, tmp_path, own_ports=False).environment()
-    assert {name: passed_on[name] for name in given} == given
-
-
-def test_a_demo_says_which_settings_it_does_not_use(tmp_path: Path) -> None:
-    given = {"LEXICAL_DIRECTORY": "a", "GATEWAY_PORT": "9", "GATEWAY_URL": "http://a", "GATEWAY_EVALUATOR_URL": "b"}
-    choices = choose(given, tmp_path, own_ports=True)
-    assert choices.environment()["GATEWAY_EVALUATOR_URL"] == choices.url("evaluator")
-    assert choices.environment()["LEXICAL_DIRECTORY"] == str(tmp_path / "lexical")
-    (said,) = notices(choices)
-    assert said.endswith("not used: GATEWAY_URL, GATEWAY_EVALUATOR_URL, LEXICAL_DIRECTORY, GATEWAY_PORT.")
+def test_a_stack_says_which_settings_it_decides_by_itself(tmp_path: Path) -> None:
+    given = {"LEXICAL_DIRECTORY": "a", "GATEWAY_PORT": "9", "GATEWAY_URL": "http://a", "LEXICAL_METRICS_PORT": "9101"}
+    for own_ports, unused in ((True, ", LEXICAL_METRICS_PORT, GATEWAY_PORT."), (False, ", LEXICAL_METRICS_PORT.")):
+        choices = choose(given, tmp_path, own_ports=own_ports)
+        environment = choices.environment()
+        assert (environment["GATEWAY_URL"], environment["LEXICAL_METRICS_PORT"]) == (choices.url("gateway"), "")
+        assert environment["LEXICAL_DIRECTORY"] == str(tmp_path / "lexical")
+        (notice,) = notices(choices)
+        assert notice.endswith(f"not used: GATEWAY_URL, LEXICAL_DIRECTORY{unused}")
 
 
 @pytest.mark.parametrize(
@@ -234,9 +185,7 @@ def test_an_engine_may_be_chosen_by_the_services_own_setting(
     [
         ({"LEXICAL": "edge", "LEXICAL_ENGINE": "elasticsearch"}, "LEXICAL=edge and LEXICAL_ENGINE=elasticsearch"),
         ({"DENSE": "edge", "DENSE_STORE": "qdrant"}, "DENSE=edge and DENSE_STORE=qdrant"),
-        ({"GATEWAY_URL": "127.0.0.1:8000"}, r"GATEWAY_URL: .*http://127\.0\.0\.1:8000"),
         ({"QDRANT_URL": "http://h:633333"}, r"QDRANT_URL: .* port"),
-        ({"GATEWAY_URL": "http://127.0.0.1:9999"}, r"GATEWAY_URL=.*http://127\.0\.0\.1:8000.*GATEWAY_PORT"),
     ],
 )
 def test_settings_that_contradict_the_stack_are_refused_with_what_to_use(
@@ -246,19 +195,6 @@ def test_settings_that_contradict_the_stack_are_refused_with_what_to_use(
         choose(given, tmp_path, own_ports=False)
 
 
-def test_the_stacks_own_address_is_no_contradiction(tmp_path: Path) -> None:
-    for given in ("http://localhost:8000/", "http://127.0.0.1:8000"):
-        assert choose({"GATEWAY_URL": given}, tmp_path, own_ports=False).url("gateway") == "http://127.0.0.1:8000"
-
-
-def test_a_process_is_asked_where_it_listens(tmp_path: Path) -> None:
-    hosts = {"LEXICAL_HOST": "127.0.0.2", "DENSE_HOST": "0.0.0.0", "GATEWAY_HOST": "::1"}
-    choices = choose(hosts, tmp_path, own_ports=False)
-    assert [choices.url(process) for process in ("lexical", "dense", "gateway")] == [
-        "http://127.0.0.2:8001", "http://127.0.0.1:8002", "http://[::1]:8000",
-    ]  # fmt: skip
-
-
 def test_a_named_stack_has_ports_names_and_a_directory_of_its_own_and_keeps_them(tmp_path: Path) -> None:
     second, third = tmp_path / "up-second", tmp_path / "up-third"
     second.mkdir()
@@ -266,6 +202,7 @@ def test_a_named_stack_has_ports_names_and_a_directory_of_its_own_and_keeps_them
     assert not set(chosen.ports.values()) & set(DEFAULT_PORTS.values())
     assert chosen.environment()["LEXICAL_INDEX_PREFIX"] == "second-"
     assert chosen.environment()["DENSE_PREFIX"] == "second-dense."
+    assert choose({"GATEWAY_PORT": "9123"}, second, own_ports=False, name="second").ports["gateway"] == 9123
     record_ports(second, chosen.ports)
     with socket.socket() as meanwhile:
         meanwhile.bind(("127.0.0.1", chosen.ports["gateway"]))
@@ -273,10 +210,6 @@ def test_a_named_stack_has_ports_names_and_a_directory_of_its_own_and_keeps_them
         assert choose({}, second, own_ports=False, name="second").ports == chosen.ports
     other = choose({}, third, own_ports=False, name="third").ports
     assert not set(other.values()) & set(chosen.ports.values())
-
-
-def test_a_set_port_is_that_of_a_named_stack_too(tmp_path: Path) -> None:
-    assert choose({"GATEWAY_PORT": "9123"}, tmp_path, own_ports=False, name="second").ports["gateway"] == 9123
 
 
 def test_a_stack_is_named_by_stack(tmp_path: Path) -> None:
@@ -316,36 +249,17 @@ def test_a_variable_that_looks_like_a_setting_and_is_none_is_named() -> None:
     ) == ["RERANKER_MODLE"]
 
 
-def test_a_file_of_settings_that_nobody_has_put_into_the_environment_is_named(tmp_path: Path) -> None:
-    file = tmp_path / ".env"
-    assert unread_variables(file, {}) == []
-    file.write_text("# RERANKER_THREADS=1\nGATEWAY_PORT=8100\nexport DENSE_MODEL=a\nLEXICAL=edge\nHOME=/x\nbroken\n")
-    assert unread_variables(file, {"DENSE_MODEL": "a"}) == ["GATEWAY_PORT", "LEXICAL"]
-
-
 def test_other_settings_than_those_of_the_running_stack_are_refused_by_name(tmp_path: Path) -> None:
     first = {"RERANKER_MODEL": "one", "QDRANT_API_KEY": "hush"}
     choices = choose(first, tmp_path, own_ports=False)
-    settings_digest.write(choices, first)
-    settings_digest.expect_same(choices, first, Stack(""))
+    write_digests(choices, first)
+    expect_same_settings(choices, first, Stack(""))
     written = (tmp_path / "chosen.json").read_text()
     assert "one" not in json.loads(written).values()
     assert "QDRANT_API_KEY" not in written
-    now = {"RERANKER_MODEL": "two", "LEXICAL_DIRECTORY": "a"}
-    with pytest.raises(StackProblem, match=r"\(LEXICAL_DIRECTORY, RERANKER_MODEL\): .*`make down`"):
-        settings_digest.expect_same(choose(now, tmp_path, own_ports=False), now, Stack(""))
-
-
-def test_a_collection_is_loaded_again_by_the_newest_experiment_that_has_loaded_it(tmp_path: Path) -> None:
-    experiment = read_experiment(ROOT / "evaluator/experiments/demo.yaml", collection="shop").model_dump_json()
-    for run, loaded in (("2026-1", True), ("2026-2", True), ("2026-3", False)):  # the newest was refused
-        (tmp_path / run).mkdir()
-        (tmp_path / run / "experiment.json").write_text(experiment)
-        if loaded:
-            (tmp_path / run / "ingest.json").write_text("{}")
-    choices, runs = choose({}, tmp_path, own_ports=False), {"EVALUATOR_RUNS": str(tmp_path)}
-    assert f"ingest {tmp_path}/2026-2/experiment.json" in load_command(choices, "shop", runs)
-    assert load_command(choices, "other", runs).startswith("PUT http://127.0.0.1:8000/v1/collections/other, POST its")
+    now = {"RERANKER_MODEL": "two", "GATEWAY_PORT": "8100"}
+    with pytest.raises(StackProblem, match=r"GATEWAY_PORT.*RERANKER_MODEL\): .*`make down`"):
+        expect_same_settings(choose(now, tmp_path, own_ports=False), now, Stack(""))
 
 
 def test_figures_of_a_demo_go_to_its_own_run_and_to_none_when_it_failed_before_it_had_one(
@@ -398,3 +312,20 @@ def test_a_started_stack_prints_every_address_and_the_option_that_measures_its_p
         "reranker http://127.0.0.1:8003, evaluator http://127.0.0.1:8009."
     )
     assert parse_processes(option.rpartition(" ")[2])["dense"] == "http://127.0.0.1:8002"
+
+
+def test_a_stack_uses_the_engines_and_backends_that_it_does_not_start(tmp_path: Path) -> None:
+    small = "http://127.0.0.1:8013"
+    named = {
+        "ENGINE": "server",
+        "ELASTICSEARCH_URL": "http://127.0.0.1:9200",
+        "QDRANT_URL": "http://127.0.0.1:6333",
+        "GATEWAY_BACKENDS": json.dumps({"small": {"family": "reranker", "url": small}}),
+    }
+    used = choose(named, tmp_path, own_ports=True).outside_urls(named)
+    assert used == (named["ELASTICSEARCH_URL"], named["QDRANT_URL"], small)
+
+
+@pytest.mark.parametrize("given", [{}, {"LEXICAL": "elasticsearch"}, {"ELASTICSEARCH_URL": "http://127.0.0.1:9200"}])
+def test_an_engine_that_the_stack_starts_or_leaves_alone_is_not_outside(given: dict[str, str], tmp_path: Path) -> None:
+    assert choose(given, tmp_path, own_ports=True).outside_urls(given) == ()

@@ -18,10 +18,9 @@ from deploy.local.__main__ import addresses
 from deploy.local.checks import expect_startable
 from deploy.local.choices import ROOT, choose
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import wait_for_backends
+from deploy.local.readiness import not_ready
 from deploy.local.secure import SecureFiles
 from deploy.local.supervision import configuration, processes
-from evaluator.machine.process_costs import parse_processes
 from services.chassis.settings.service_settings import ServiceSettings
 from tests.support.certificates import Certificates
 from tests.support.chassis_app import small_app
@@ -52,9 +51,9 @@ def shown(files: SecureFiles, server_name: str) -> None:
             continue
 
 
-def test_authority_and_token_are_made_once_and_the_certificate_at_each_start_for_its_hosts(tmp_path: Path) -> None:
+def test_authority_and_token_are_made_once_and_the_certificate_at_each_start(tmp_path: Path) -> None:
     files = SecureFiles(tmp_path / "secure")
-    files.make(["127.0.0.1"])
+    files.make()
     before = {file.name: file.read_bytes() for file in files.directory.iterdir()}
     assert mode(files.directory) == 0o700
     assert {file.name for file in files.directory.iterdir()} == {
@@ -65,17 +64,15 @@ def test_authority_and_token_are_made_once_and_the_certificate_at_each_start_for
     shown(files, "127.0.0.1")
     with pytest.raises(ssl.SSLCertVerificationError):
         shown(files, "127.0.0.2")
-    files.make(["127.0.0.2", "[::1]"])
+    files.make()
     after = {file.name: file.read_bytes() for file in files.directory.iterdir()}
     assert {name for name in before if before[name] == after[name]} == {"ca.pem", "ca.key", "token"}
-    shown(files, "127.0.0.2")
-    shown(files, "::1")
 
 
 def test_every_process_of_a_secure_stack_speaks_tls_and_knows_the_others_by_https(tmp_path: Path) -> None:
     choices = choose(SECURE, tmp_path, own_ports=False)
     assert choices.secure is not None
-    choices.secure.make(choices.hosts.values())
+    choices.secure.make()
     environment = choices.environment()
     assert {choices.url(process).partition(":")[0] for process in choices.ports} == {"https"}
     backends = json.loads(environment["GATEWAY_BACKENDS"])
@@ -91,7 +88,7 @@ def test_every_process_of_a_secure_stack_speaks_tls_and_knows_the_others_by_http
 def test_a_secure_stack_prints_how_it_is_called_and_no_secret(tmp_path: Path) -> None:
     choices = choose(SECURE, tmp_path, own_ports=False)
     assert choices.secure is not None
-    choices.secure.make([])
+    choices.secure.make()
     *_, call, variables = addresses(choices, {})
     secure = tmp_path / "secure"
     # The token goes to curl by a pipe: others can read a command line.
@@ -134,15 +131,6 @@ def test_a_certificate_that_cannot_be_used_is_told_before_anything_starts(tmp_pa
     ]
 
 
-def test_metrics_on_a_port_of_their_own_are_where_the_evaluator_reads_them_and_a_demo_has_none(tmp_path: Path) -> None:
-    given = {"LEXICAL_METRICS_PORT": "9101"} | SECURE
-    told = parse_processes(choose(given, tmp_path, own_ports=False).processes({}))
-    assert (told["lexical"], told["dense"]) == ("http://127.0.0.1:9101", "https://127.0.0.1:8002")
-    demo = choose(given, tmp_path, own_ports=True)
-    assert parse_processes(demo.processes({}))["lexical"] == demo.url("lexical")
-    assert (demo.environment()["LEXICAL_METRICS_PORT"], demo.unused) == ("", ("LEXICAL_METRICS_PORT",))
-
-
 @pytest.mark.parametrize("service", ["lexical", "dense"])
 def test_the_elasticsearch_of_a_secure_stack_is_secured_and_its_service_waits_for_its_key(
     service: str, tmp_path: Path
@@ -172,30 +160,15 @@ def test_a_command_gets_the_key_of_an_elasticsearch_when_it_is_up(tmp_path: Path
         os.close(lock)
 
 
-async def test_a_backend_whose_certificate_is_refused_is_told_at_once(tmp_path: Path) -> None:
-    made = Certificates(tmp_path)
-    pair = made.issue()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+async def test_a_process_whose_certificate_or_scheme_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    pair, context = Certificates(tmp_path).issue(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.cert, pair.key)
-    async with recording(context=context) as backend:
-        beside = json.dumps({"other": {"family": "lexical", "url": backend.url}})
-        choices = choose({"GATEWAY_BACKENDS": beside}, tmp_path, own_ports=False)
-        began = time.monotonic()
+    async with recording(context=context) as process:
         with pytest.raises(StackProblem, match=r"https://.*STACK_CA_FILE"):
-            await asyncio.to_thread(wait_for_backends, choices, lambda _: None, 30.0)
-        assert time.monotonic() - began < 10
-
-
-async def test_a_backend_that_speaks_tls_under_a_plain_address_is_told_at_once(tmp_path: Path) -> None:
-    pair = Certificates(tmp_path).issue()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.cert, pair.key)
-    async with recording(context=context) as backend:
-        plain = backend.url.replace("https://", "http://")
-        beside = json.dumps({"other": {"family": "lexical", "url": plain}})
-        choices = choose({"GATEWAY_BACKENDS": beside}, tmp_path, own_ports=False)
+            await asyncio.to_thread(not_ready, process.url, ssl.create_default_context())
+        plain = process.url.replace("https://", "http://")
         with pytest.raises(StackProblem, match=f"{plain} .*https://"):
-            await asyncio.wait_for(asyncio.to_thread(wait_for_backends, choices, lambda _: None, 15.0), 12.0)
+            await asyncio.to_thread(not_ready, plain, ssl.create_default_context())
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["with a certificate", "without one"])

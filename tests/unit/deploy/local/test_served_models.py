@@ -1,39 +1,25 @@
 """The models that a stack serves: as the environment says, else in the precision of its vectors, else of the CPU."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from deploy.local import settings_digest
 from deploy.local.__main__ import notices
 from deploy.local.choices import Choices, choose
 from deploy.local.problem import StackProblem
 from deploy.local.served_models import with_models
-from deploy.local.stacks import Stack
+from deploy.local.stacks import Stack, expect_same_settings, write_digests
 from services.contracts.collections import CollectionDeclaration
 from services.dense.settings import DenseSettings
 from services.vectorservice.compose import open_store
 from services.vectorstore.representation import Dense
 from services.vectorstore.store import GenerationSpec
-from tests.support.qdrant_double import qdrant_double
-from tests.support.served import served
 
 VNNI, AVX2 = "flags\t\t: avx2 avx512_vnni\n", "flags\t\t: avx2\n"
 FP32 = {"DENSE_MODEL": "all-MiniLM-L6-v2", "RERANKER_MODEL": "minilm-l6-ce-v4"}
 INT8 = {"DENSE_MODEL": "all-MiniLM-L6-v2-int8", "RERANKER_MODEL": "minilm-l6-ce-v4-int8"}
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
-
-
-@pytest.fixture(params=["edge", "qdrant"])
-def environment(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """What chooses each of the stores."""
-    if request.param == "edge":
-        yield {}
-    else:
-        with served(qdrant_double()) as url:
-            yield {"DENSE": "qdrant", "QDRANT_URL": url}
 
 
 def chosen(environment: dict[str, str], directory: Path, cpuinfo: str = VNNI) -> Choices:
@@ -45,17 +31,9 @@ def models(choices: Choices) -> dict[str, str]:
     return {name: told[name] for name in FP32 if name in told}
 
 
-def load(environment: dict[str, str], directory: Path, generation: str, model: str) -> None:
+def load(directory: Path, generation: str, model: str) -> None:
     """Begins a generation with the stamp of a model, as a dense service of this stack does."""
-    told = choose(environment, directory, own_ports=True).environment()
-    settings = DenseSettings.model_validate(
-        {
-            "store": told["DENSE_STORE"],
-            "directory": told["DENSE_DIRECTORY"],
-            "prefix": told["DENSE_PREFIX"],
-            "qdrant_url": environment.get("QDRANT_URL"),
-        }
-    )
+    settings = DenseSettings(store="edge", directory=directory / "dense")
 
     async def begun() -> None:
         store = open_store(settings)
@@ -67,66 +45,61 @@ def load(environment: dict[str, str], directory: Path, generation: str, model: s
 
 @pytest.mark.parametrize(("cpuinfo", "served"), [(VNNI, INT8), (AVX2, FP32), ("", FP32)])
 def test_without_vectors_the_cpu_decides_and_a_line_says_so(
-    environment: dict[str, str], tmp_path: Path, cpuinfo: str, served: dict[str, str]
+    tmp_path: Path, cpuinfo: str, served: dict[str, str]
 ) -> None:
-    choices = chosen(environment, tmp_path, cpuinfo)
+    choices = chosen({}, tmp_path, cpuinfo)
     assert models(choices) == served
     assert next(iter(notices(choices))).startswith("Encoder and re-ranker in ")
 
 
 @pytest.mark.parametrize(("made", "cpuinfo"), [(FP32, AVX2), (FP32, VNNI), (INT8, VNNI)])
-def test_vectors_that_are_there_keep_their_precision(
-    environment: dict[str, str], tmp_path: Path, made: dict[str, str], cpuinfo: str
-) -> None:
-    load(environment, tmp_path, "notes@1", made["DENSE_MODEL"])
-    assert models(chosen(environment, tmp_path, cpuinfo)) == made
+def test_vectors_that_are_there_keep_their_precision(tmp_path: Path, made: dict[str, str], cpuinfo: str) -> None:
+    load(tmp_path, "notes@1", made["DENSE_MODEL"])
+    assert models(chosen({}, tmp_path, cpuinfo)) == made
 
 
-def test_vectors_in_int8_on_a_cpu_without_it_are_refused_with_both_ways_on(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
-    load(environment, tmp_path, "notes@1", INT8["DENSE_MODEL"])
+def test_vectors_in_int8_on_a_cpu_without_it_are_refused_with_both_ways_on(tmp_path: Path) -> None:
+    load(tmp_path, "notes@1", INT8["DENSE_MODEL"])
     with pytest.raises(StackProblem, match=r"all-MiniLM-L6-v2-int8 made the vectors in .* PRECISION=int8 searches"):
-        chosen(environment, tmp_path, AVX2)
-    forced = chosen({**environment, "PRECISION": "int8"}, tmp_path, AVX2)
+        chosen({}, tmp_path, AVX2)
+    forced = chosen({"PRECISION": "int8"}, tmp_path, AVX2)
     assert models(forced) == INT8
     assert "may overflow" in forced.precision
 
 
 @pytest.mark.parametrize(("asked", "made"), [("int8", FP32), ("fp32", INT8)])
 def test_a_precision_that_would_refuse_the_vectors_is_refused_before_the_start(
-    environment: dict[str, str], tmp_path: Path, asked: str, made: dict[str, str]
+    tmp_path: Path, asked: str, made: dict[str, str]
 ) -> None:
-    load(environment, tmp_path, "notes@1", made["DENSE_MODEL"])
+    load(tmp_path, "notes@1", made["DENSE_MODEL"])
     with pytest.raises(StackProblem, match=f"PRECISION={asked}, but {made['DENSE_MODEL']} made the vectors in"):
-        chosen({**environment, "PRECISION": asked}, tmp_path)
+        chosen({"PRECISION": asked}, tmp_path)
 
 
 def test_vectors_of_other_models_and_of_each_precision_leave_the_choice_open(tmp_path: Path) -> None:
-    load({}, tmp_path, "notes@1", "bge-small-en-v1.5")
+    load(tmp_path, "notes@1", "bge-small-en-v1.5")
     assert models(chosen({}, tmp_path)) == INT8
     for number, made in enumerate((FP32, INT8), start=2):
-        load({}, tmp_path, f"notes@{number}", made["DENSE_MODEL"])
+        load(tmp_path, f"notes@{number}", made["DENSE_MODEL"])
     assert models(chosen({}, tmp_path)) == INT8
     assert models(chosen({"PRECISION": "fp32"}, tmp_path)) == FP32
 
 
 def test_a_record_that_cannot_be_read_is_left_to_the_service(tmp_path: Path) -> None:
-    load({}, tmp_path, "notes@1", FP32["DENSE_MODEL"])
+    load(tmp_path, "notes@1", FP32["DENSE_MODEL"])
     (tmp_path / "dense" / "notes@1" / "collection.json").write_text("{")
     assert models(chosen({}, tmp_path)) == INT8
 
 
 def test_a_model_that_is_named_goes_first_and_the_other_follows_the_cpu(tmp_path: Path) -> None:
-    load({}, tmp_path, "notes@1", FP32["DENSE_MODEL"])
+    load(tmp_path, "notes@1", FP32["DENSE_MODEL"])
     assert models(chosen({"DENSE_MODEL": "e5-small-v2"}, tmp_path)) == {"RERANKER_MODEL": INT8["RERANKER_MODEL"]}
     assert models(chosen({"RERANKER_MODEL": "minilm-l6-ce-v1"}, tmp_path)) == {"DENSE_MODEL": FP32["DENSE_MODEL"]}
     assert chosen({"DENSE_ENCODER": "hashing", "RERANKER_SCORER": "overlap"}, tmp_path).precision == ""
 
 
-@pytest.mark.parametrize("setting", [{"RERANKER_DEVICE": "cuda"}, {"RERANKER_ARITHMETIC": "bf16"}])
-def test_a_gpu_and_bf16_keep_the_model_of_the_settings(tmp_path: Path, setting: dict[str, str]) -> None:
-    assert models(chosen(setting, tmp_path)) == {"DENSE_MODEL": INT8["DENSE_MODEL"]}
+def test_a_gpu_keeps_the_model_of_the_settings(tmp_path: Path) -> None:
+    assert models(chosen({"RERANKER_DEVICE": "cuda"}, tmp_path)) == {"DENSE_MODEL": INT8["DENSE_MODEL"]}
 
 
 def test_a_service_of_another_stack_gets_no_model_from_this_one(tmp_path: Path) -> None:
@@ -134,19 +107,8 @@ def test_a_service_of_another_stack_gets_no_model_from_this_one(tmp_path: Path) 
     assert models(chosen(given, tmp_path)) == {"RERANKER_MODEL": INT8["RERANKER_MODEL"]}
 
 
-@pytest.mark.parametrize("engine", ["qdrant", "elasticsearch"])
-def test_a_server_that_does_not_answer_is_named(engine: str, tmp_path: Path) -> None:
-    url = f"{engine.upper()}_URL"
-    with pytest.raises(StackProblem, match=url):
-        chosen({"DENSE": engine, url: "http://127.0.0.1:9"}, tmp_path)
-
-
-def test_a_server_that_the_stack_starts_is_not_asked_before_it_is_up(tmp_path: Path) -> None:
-    assert models(chosen({"DENSE": "elasticsearch"}, tmp_path)) == INT8
-
-
 def test_a_second_start_takes_the_models_of_the_first_whatever_the_variable_was(tmp_path: Path) -> None:
     given = {"PRECISION": "fp32"}
-    settings_digest.write(with_models(choose(given, tmp_path, own_ports=False), given, VNNI), given)
-    load({}, tmp_path, "demo@1", FP32["DENSE_MODEL"])
-    settings_digest.expect_same(with_models(choose({}, tmp_path, own_ports=False), {}, VNNI), {}, Stack(""))
+    write_digests(with_models(choose(given, tmp_path, own_ports=False), given, VNNI), given)
+    load(tmp_path, "demo@1", FP32["DENSE_MODEL"])
+    expect_same_settings(with_models(choose({}, tmp_path, own_ports=False), {}, VNNI), {}, Stack(""))

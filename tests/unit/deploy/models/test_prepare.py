@@ -1,4 +1,4 @@
-"""Checks that a cross-encoder's graph is rewritten once for each kind of engine, and again only after a change."""
+"""Checks that a cross-encoder's graph is rewritten once for each device, and again only after a change."""
 
 import shutil
 from pathlib import Path
@@ -10,13 +10,12 @@ from deploy.models.fetch import fetch
 from deploy.models.prepare import REWRITE_CODE, prepare, rewrite_sha256
 from deploy.models.sources import FetchOptions
 from services.inference.digests import file_sha256, folder_mismatch
-from services.inference.graph import Runtime
 from services.inference.prepared_graphs import RECORD, PreparedRecord, read_record, variant_of
 from services.inference.profiles import GRAPH, CrossEncoderProfile, DirectorySource, ModelError
 from tests.support.graphs import how_many, small_cross_encoder
 from tests.support.models import ids_as_hidden, sum_of_ids, tiny_cross_encoder, tiny_encoder
 
-CPU, PLAIN = variant_of(Runtime()), variant_of(Runtime("openvino"))
+CPU, PLAIN = variant_of("cpu"), variant_of("cuda")
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def prepared_files(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mtime_ns for file in folder.iterdir() if file.name.startswith("prepared")}
 
 
-def test_each_kind_of_engine_gets_its_own_graph(profile: CrossEncoderProfile, folder: Path) -> None:
+def test_each_device_gets_its_own_graph(profile: CrossEncoderProfile, folder: Path) -> None:
     record = record_of(folder)
     here, elsewhere = (onnx.load(folder / record.graphs[variant].file) for variant in (CPU, PLAIN))
     assert [how_many(graph, "MultiHeadAttention") for graph in (here, elsewhere)] == [2, 0]
@@ -49,11 +48,6 @@ def test_each_kind_of_engine_gets_its_own_graph(profile: CrossEncoderProfile, fo
         file_sha256(folder / one.file) for one in record.graphs.values()
     }
     assert folder_mismatch(profile, folder) is None
-
-
-def test_a_runtime_on_a_gpu_or_of_another_library_gets_plain_operators() -> None:
-    assert {variant_of(Runtime("onnxruntime", "cuda")), variant_of(Runtime("openvino"))} == {PLAIN}
-    assert CPU != PLAIN
 
 
 def test_a_prepared_folder_stays_as_it_is(profile: CrossEncoderProfile, folder: Path) -> None:
@@ -126,7 +120,7 @@ def test_make_models_prepares_a_cross_encoder_and_reports_it_once(tmp_path: Path
         folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
     assert lines == [
         f"tiny: fetched from directory origin into {folder}",
-        "tiny: prepared for ONNX Runtime on a CPU and for other engines",
+        "tiny: prepared for ONNX Runtime on a CPU and on a GPU",
         f"tiny: present and verified in {folder}",
     ]
     assert record_of(folder) == record_of(tmp_path / "origin")

@@ -31,10 +31,7 @@ def test_a_document_counts_as_often_as_it_is_shown() -> None:
     assert found.quartiles == (1, 4, 4)
 
 
-def test_a_single_document_is_all_quartiles() -> None:
+def test_a_single_document_is_all_quartiles_and_none_has_no_figure() -> None:
     assert length_distribution(["a"], {"a": 7}).quartiles == (7, 7, 7)
-
-
-def test_without_a_document_there_is_no_figure() -> None:
-    found = length_distribution(["gone"], {})
-    assert (found.documents, found.absent, found.mean, found.quartiles, found.counts) == (0, 1, None, None, ())
+    none = length_distribution(["gone"], {})
+    assert (none.documents, none.absent, none.mean, none.quartiles, none.counts) == (0, 1, None, None, ())

@@ -86,25 +86,16 @@ def test_texts_are_texts_and_no_outlines(figures: dict[str, PaperFigure]) -> Non
     assert {"judged relevant", "bm25", "dense", "10", "100"} <= set(texts(figures["figures-4-5-lengths-shop"].svg))
 
 
-def test_no_figure_holds_the_time_of_its_making_or_a_picture(figures: dict[str, PaperFigure]) -> None:
+def test_no_figure_holds_the_time_of_its_making_and_each_changes_its_colours_on_dark_paper(
+    figures: dict[str, PaperFigure],
+) -> None:
     for figure in figures.values():
         assert "dc:date" not in figure.svg
-        assert "<image" not in figure.svg
-
-
-def test_every_figure_changes_its_colours_on_dark_paper(figures: dict[str, PaperFigure]) -> None:
-    for figure in figures.values():
         assert "prefers-color-scheme:dark" in figure.svg
-        assert "#ffffff" in figure.svg
 
 
 def test_one_set_has_no_overlap_and_one_pipeline_no_difference() -> None:
     assert list(drawn(analysed_set("shop", bm25=0.4))) == ["figures-4-5-lengths-shop"]
-
-
-def test_equal_pipelines_have_bars_of_no_length() -> None:
-    svg = drawn(analysed_set("shop", bm25=0.4, dense=0.4))["figure-3-differences"].svg
-    assert "+0.0000" in texts(svg)
 
 
 def test_lengths_that_are_all_the_same_and_none_at_all_are_drawn() -> None:

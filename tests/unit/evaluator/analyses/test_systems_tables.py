@@ -2,10 +2,10 @@
 
 from evaluator.analyses.analysis_report import Analysis, FusedPipelines, PipelinePair, ServedFigures
 from evaluator.analyses.averages import set_rows, summarise
+from evaluator.analyses.figure_table import FigureTable
 from evaluator.analyses.paper_systems import in_paper_order, paper_pipelines, paper_systems
 from evaluator.analyses.paper_tables import paper_tables
 from evaluator.analyses.systems_tables import systems_summary
-from evaluator.analyses.table import FigureTable
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.parity.published import published_systems
 from gateway.settings import GatewaySettings

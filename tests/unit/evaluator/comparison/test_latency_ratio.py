@@ -39,10 +39,3 @@ def test_only_queries_that_both_answered_are_pairs() -> None:
 def test_fewer_than_20_pairs_have_no_ratio() -> None:
     times = {(f"q{n}", 0): 1.0 for n in range(19)}
     assert latency_ratio(("A", "B"), times, times, seed=7) is None
-
-
-def test_answers_before_and_after_an_interruption_are_no_pair() -> None:
-    first, second = {(f"q{n}", 0): 1.0 for n in range(40)}, {(f"q{n}", int(n >= 25)): 3.0 for n in range(40)}
-    found = latency_ratio(("A", "B"), first, second, seed=7)
-    assert found is not None
-    assert found.pairs == 25

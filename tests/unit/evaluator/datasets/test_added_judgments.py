@@ -42,34 +42,12 @@ def test_added_judgments_of_documents_that_the_corpus_lacks_are_counted(tmp_path
     assert "lacks" not in merged.files[1].sentence
 
 
-def test_a_missing_file_is_not_taken_for_a_split(tmp_path: Path) -> None:
-    qrels(tmp_path / "other.tsv", "q1 a 1")
-    with pytest.raises(EvaluationError, match=r"more\.tsv: "):
-        merged_judgments(GRADES, [tmp_path / "more.tsv"])
-
-
-def test_a_beir_header_is_not_a_judgment(tmp_path: Path) -> None:
-    path = qrels(tmp_path / "more.tsv", "query-id corpus-id score", "q1 x 1")
-    assert merged_judgments(GRADES, [path]).files[0].added == 1
-
-
-def test_a_mistyped_grade_in_the_first_line_is_an_error(tmp_path: Path) -> None:
-    path = qrels(tmp_path / "more.tsv", "q1 x one", "q1 y 1")
-    with pytest.raises(EvaluationError, match=r"more\.tsv:1: .*'one'"):
-        merged_judgments(GRADES, [path])
-
-
-def test_a_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
-    path = qrels(tmp_path / "other.tsv", "q77 x 1")
-    with pytest.raises(EvaluationError, match="judges none"):
-        merged_judgments(GRADES, [path])
-
-
-def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
-    path = qrels(tmp_path / "more.tsv", "q1 x 1")
-    with pytest.raises(EvaluationError, match="given before"):
-        merged_judgments(GRADES, [path, path])
-
-
-def test_no_file_changes_nothing() -> None:
-    assert merged_judgments(GRADES, []).grades == GRADES
+def test_a_missing_file_one_of_another_dataset_and_one_given_twice_are_refused(tmp_path: Path) -> None:
+    other, more = qrels(tmp_path / "other.tsv", "q77 x 1"), qrels(tmp_path / "more.tsv", "q1 x 1")
+    for files, said in (
+        ([tmp_path / "none.tsv"], r"none\.tsv: "),
+        ([other], "judges none"),
+        ([more, more], "given before"),
+    ):
+        with pytest.raises(EvaluationError, match=said):
+            merged_judgments(GRADES, files)

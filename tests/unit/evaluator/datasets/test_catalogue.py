@@ -32,13 +32,12 @@ def test_the_19_sets_and_the_12_forums_are_there() -> None:
     assert [found.part_of for found in SETS.values() if found.part_of] == ["cqadupstack"] * 12
 
 
-@pytest.mark.parametrize("found", [s for s in SETS.values() if s.archive], ids=lambda found: found.name)
-def test_an_archive_is_the_one_that_ir_datasets_records(found: CataloguedSet) -> None:
-    assert found.archive is not None
-    recorded = DOWNLOADS[found.archive.ir_datasets]
-    assert recorded["expected_md5"] == found.archive.md5
-    assert recorded["size_hint"] == found.archive.bytes
-    assert recorded["url"] == load_catalogue().url(found.name)
+def test_each_archive_is_the_one_that_ir_datasets_records() -> None:
+    for known in SETS.values():
+        if known.archive is not None:
+            recorded = DOWNLOADS[known.archive.ir_datasets]
+            assert recorded["expected_md5"] == known.archive.md5
+            assert str(recorded["url"]).endswith(f"/{known.name}.zip")
 
 
 def judged(found: CataloguedSet) -> tuple[int, int, dict[str, int]] | None:
@@ -60,20 +59,14 @@ def judged(found: CataloguedSet) -> tuple[int, int, dict[str, int]] | None:
 COUNTED = [(found, counts) for found in SETS.values() if (counts := judged(found)) is not None]
 
 
-def test_ir_datasets_counts_all_sets_that_it_can_fetch() -> None:
-    assert len(COUNTED) == 14 + 12
-
-
-@pytest.mark.parametrize(("found", "counts"), COUNTED, ids=lambda value: getattr(value, "name", ""))
-def test_the_statistics_are_those_that_ir_datasets_counts(
-    found: CataloguedSet, counts: tuple[int, int, dict[str, int]]
-) -> None:
-    documents, queries, grades = counts
-    relevant = sum(count for grade, count in grades.items() if int(grade) > 0)
-    known = found.statistics
-    assert (known.documents, known.queries) == (documents, queries)
-    assert known.relevant_a_query == pytest.approx(relevant / queries, abs=0.05 + 1e-9)
-    assert found.grades == ("graded" if max(map(int, grades)) > 1 else "binary")
+def test_the_statistics_are_those_that_ir_datasets_counts() -> None:
+    assert len(COUNTED) == 14 + 12  # all sets that it can fetch
+    for known, (documents, queries, grades) in COUNTED:
+        relevant = sum(count for grade, count in grades.items() if int(grade) > 0)
+        published = known.statistics
+        assert (published.documents, published.queries) == (documents, queries), known.name
+        assert published.relevant_a_query == pytest.approx(relevant / queries, abs=0.05 + 1e-9), known.name
+        assert known.grades == ("graded" if max(map(int, grades)) > 1 else "binary"), known.name
 
 
 def test_the_forums_add_up_to_cqadupstack() -> None:

@@ -57,6 +57,7 @@ def test_the_query_of_a_topic_is_its_title(shop: Path, name: str, topics: str) -
         (SGML.replace("<title> red", "red"), r"topics\.txt:2: a topic .*1 and 0"),
         (SGML.replace("<num> Number: q1", "<num>"), r"topics\.txt:2: a topic"),
         (SGML.replace("q2", "q1"), r"topics\.txt:11: .*'q1'"),
+        (SGML.replace("Topic: oil chain", ""), r"topics\.txt:11: query 'q2'"),
         ("301 red bell\n", r"topics\.txt: neither"),
         ("<topics></topics>", r"topics\.txt: no query in the whole file"),
         ("<topics><topic>x</topic></topics>", r"topics\.txt: topic 1: a topic"),
@@ -106,12 +107,6 @@ def test_where_every_query_would_be_left_out_none_is(tmp_path: Path) -> None:
         read_queries(path, skip_unsendable=True)
 
 
-def test_a_topic_with_an_empty_title_is_a_query_that_no_request_can_carry(shop: Path) -> None:
-    (shop / "topics.txt").write_text(SGML.replace("Topic: oil chain", ""))
-    with pytest.raises(DatasetError, match=r"topics\.txt:11: query 'q2'"):
-        read_dataset(shop)
-
-
 def test_a_judged_query_that_is_left_out_is_counted_and_takes_its_judgments_along(shop: Path) -> None:
     (shop / "queries.jsonl").write_text('{"_id": "q1", "text": "red bell"}\n{"_id": "q2", "text": " "}\n')
     left = read_dataset(shop, skip_unsendable=True)
@@ -132,12 +127,9 @@ def test_queries_in_two_files_are_refused(shop: Path) -> None:
         read_dataset(shop)
 
 
-def test_without_any_queries_the_file_is_named(shop: Path) -> None:
+def test_a_missing_file_and_a_directory_in_place_of_the_queries_are_named(shop: Path) -> None:
     with pytest.raises(DatasetError, match=r"queries\.jsonl: "):
         read_dataset(shop)
-
-
-def test_a_directory_in_place_of_the_queries_is_a_sentence(shop: Path) -> None:
     (shop / "queries.jsonl").mkdir()
     with pytest.raises(DatasetError, match=r"queries\.jsonl: "):
         read_dataset(shop)

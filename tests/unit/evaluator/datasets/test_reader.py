@@ -36,9 +36,16 @@ def append(path: Path, text: str) -> None:
     path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
 
 
-def test_everything_that_reading_decided_is_counted(shop: Path) -> None:
-    counts = read_dataset(shop).counts
-    assert counts.model_dump() == {
+def test_everything_that_reading_decided_is_counted_and_strict_refuses_it(shop: Path) -> None:
+    dataset = read_dataset(shop)
+    assert dataset.judgments == {
+        "q1": {"d1": 2, "d2": 1}, "q2": {"d4": 1}, "q3": {"d1": 0}, "q4": {"d3": 1, "gone": 0},
+    }  # fmt: skip
+    with pytest.raises(DatasetError, match=r"test\.tsv:5: .*negative"):
+        read_dataset(shop, strict=True)
+    with pytest.raises(DatasetError, match=r"dev\.tsv: .*test"):
+        read_dataset(shop, "dev")
+    assert dataset.counts.model_dump() == {
         "documents": 6,
         "queries": 5,
         "judged_queries": 4,
@@ -75,15 +82,12 @@ def test_fields_that_no_beir_corpus_has_are_named(shop: Path) -> None:
 
 
 def test_a_corpus_in_which_nothing_can_be_searched_is_refused_with_the_fields_that_it_has(shop: Path) -> None:
-    (shop / "corpus.jsonl").write_text('{"_id": "d1", "body": "a"}\n{"_id": "d2", "abstract": "b"}\n')
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl: .*abstract, body$"):
-        read_dataset(shop)
-
-
-def test_a_corpus_whose_texts_stand_under_another_name_is_refused_even_if_it_has_titles(shop: Path) -> None:
-    for name in ("contents", "abstract", "Text"):
-        (shop / "corpus.jsonl").write_text(f'{{"_id": "d1", "title": "bell", "{name}": "rings"}}\n')
-        with pytest.raises(DatasetError, match=rf"corpus\.jsonl: .*{name}$"):
+    for corpus, fields in (
+        ('{"_id": "d1", "body": "a"}\n{"_id": "d2", "abstract": "b"}\n', "abstract, body"),
+        ('{"_id": "d1", "title": "bell", "Text": "rings"}\n', "Text"),  # even if it has titles
+    ):
+        (shop / "corpus.jsonl").write_text(corpus)
+        with pytest.raises(DatasetError, match=rf"corpus\.jsonl: .*{fields}$"):
             read_dataset(shop)
 
 
@@ -154,8 +158,7 @@ def test_the_bounds_of_a_document_are_within_those_of_a_body() -> None:
     assert (json_route.MOST_KEYS, json_route.MOST_DIGITS) == (MOST_METADATA_KEYS, MOST_DIGITS)
 
 
-@pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl"])
-@pytest.mark.parametrize("character", ["\\ud800", "\\u0000", "\\u0007"])
+@pytest.mark.parametrize(("file", "character"), [("corpus.jsonl", "\\ud800"), ("queries.jsonl", "\\u0000")])
 def test_an_id_that_no_file_can_carry_is_a_sentence(shop: Path, file: str, character: str) -> None:
     append(shop / file, f'{{"_id": "a{character}b", "text": "x"}}\n')
     with pytest.raises(
@@ -163,23 +166,6 @@ def test_an_id_that_no_file_can_carry_is_a_sentence(shop: Path, file: str, chara
     ) as said:
         read_dataset(shop)
     assert str(said.value).isascii()
-
-
-def test_a_field_whose_name_is_a_lone_surrogate_is_told_in_ascii(shop: Path) -> None:
-    append(shop / "corpus.jsonl", '{"_id": "n1", "text": "x", "\\ud800": 1}\n')
-    assert read_dataset(shop).counts.fields_not_read == ("\\ud800",)
-    (shop / "qrels" / "test.tsv").write_text("q1\td1\t1\n")
-    (shop / "corpus.jsonl").write_text('{"_id": "d1", "text": "x", "\\ud800": 1}\n')
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl:1: \\+ud800"):
-        read_dataset(shop, strict=True)
-
-
-def test_quotes_and_spaces_around_ids_are_counted_and_strict_refuses_them(shop: Path) -> None:
-    (shop / "qrels" / "test.tsv").write_text("q1\td1\t1\nq9\tn1\t1\n")
-    append(shop / "queries.jsonl", '{"_id": " q9", "text": "lock"}\n')
-    assert read_dataset(shop).counts.ids_trimmed == 1
-    with pytest.raises(DatasetError, match=r"queries\.jsonl: .*quotes"):
-        read_dataset(shop, strict=True)
 
 
 def test_every_file_may_be_packed_and_its_hash_is_that_of_the_packed_file(shop: Path) -> None:
@@ -204,33 +190,11 @@ def plain_documents(shop: Path) -> list[Document]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "damaged", [b"no gzip", gzip.compress(b'{"_id": "d1", "text": "x"}\n')[:-6]], ids=["no gzip", "torn"]
-)
-def test_a_damaged_gzip_file_is_a_sentence(shop: Path, damaged: bytes) -> None:
-    (shop / "corpus.jsonl").unlink()
-    (shop / "corpus.jsonl.gz").write_bytes(damaged)
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: "):
-        read_dataset(shop)
-
-
 def test_a_file_without_line_breaks_is_refused_before_it_fills_the_memory(shop: Path) -> None:
     with (shop / "corpus.jsonl").open("r+b") as corpus:
         corpus.truncate(MOST_LINE_BYTES * 3)  # sparse: zeros
     with pytest.raises(DatasetError, match=r"corpus\.jsonl:7: .*100,000,000 bytes"):
         read_dataset(shop)
-
-
-def test_a_corpus_that_changes_after_it_was_checked_is_noticed_when_it_is_loaded(shop: Path) -> None:
-    dataset = read_dataset(shop)
-    append(shop / "corpus.jsonl", '{"_id": "n1", "text": "late"}\n')
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl"):
-        list(dataset.documents())
-
-
-def test_grades_may_be_written_as_whole_floats_and_negative_ones_count_as_unjudged(shop: Path) -> None:
-    assert read_dataset(shop).judgments == {"q1": {"d1": 2, "d2": 1}, "q2": {"d4": 1}, "q3": {"d1": 0},
-                                            "q4": {"d3": 1, "gone": 0}}  # fmt: skip
 
 
 def test_a_document_under_its_own_query_id_is_excluded_only_if_the_text_is_the_same_too(shop: Path) -> None:
@@ -261,15 +225,10 @@ def test_a_schema_is_inferred_from_the_values_and_where_they_differ_fields_are_k
         ("corpus.jsonl", '{"_id": "d1"}\n', r"corpus\.jsonl:7: .*'d1'"),
         ("corpus.jsonl", '{"_id": "a\\tb"}\n', r"corpus\.jsonl:7: _id: a tab"),
         ("corpus.jsonl", '{"_id": "x", "text": 5}\n', r"corpus\.jsonl:7: text"),
-        ("corpus.jsonl", '{"_id": "x", "text": []}\n', r"corpus\.jsonl:7: text"),
-        ("corpus.jsonl", '{"_id": "x", "title": false}\n', r"corpus\.jsonl:7: title"),
         ("corpus.jsonl", '{"_id": " "}\n', r"corpus\.jsonl:7: _id"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}\n', r"queries\.jsonl:6: .*'q1'"),
         ("queries.jsonl", '{"_id": "q9"}\n', r"queries\.jsonl:6: text"),
         ("qrels/test.tsv", "q1\td1\n", r"test\.tsv:9: columns: 2"),
-        ("qrels/test.tsv", "q1\td3\tgood\n", r"test\.tsv:9: the grade 'good'"),
-        ("qrels/test.tsv", "q1\td3\t0.5\n", r"test\.tsv:9: the grade '0.5'"),
-        ("qrels/test.tsv", "q1\td1\t1\n", r"test\.tsv:9: q1 d1 "),
         ("qrels/test.tsv", "q77\td1\t1\n", r"test\.tsv: .*queries\.jsonl: q77"),
     ],
 )
@@ -277,16 +236,6 @@ def test_what_is_wrong_is_said_with_file_and_line(shop: Path, file: str, text: s
     append(shop / file, text)
     with pytest.raises(DatasetError, match=message):
         read_dataset(shop)
-
-
-def test_a_missing_split_names_those_that_are_there(shop: Path) -> None:
-    with pytest.raises(DatasetError, match=r"dev\.tsv: .*test"):
-        read_dataset(shop, "dev")
-
-
-def test_strict_refuses_what_is_counted_otherwise(shop: Path) -> None:
-    with pytest.raises(DatasetError, match=r"test\.tsv:5: .*negative"):
-        read_dataset(shop, strict=True)
 
 
 @pytest.mark.skipif(not DATASETS.is_dir(), reason="../shared/datasets is not here")
@@ -323,6 +272,8 @@ def test_ids_match_however_their_accents_are_stored_and_what_was_composed_is_cou
     read = read_dataset(shop)
     assert read.judgments == {"th\u00e9": {"caf\u00e9": 1}}
     assert (read.counts.judged_documents_missing, read.counts.ids_trimmed) == (0, 2)
+    with pytest.raises(DatasetError, match=r"queries\.jsonl: .*NFC"):
+        read_dataset(shop, strict=True)
     append(shop / "corpus.jsonl", '{"_id": "caf\u00e9", "text": "y"}\n')
     with pytest.raises(DatasetError, match="above already"):
         read_dataset(shop)

@@ -55,7 +55,7 @@ def written(tmp_path: Path, name: str, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("how", ["BOM", "CRLF", "gzip", "BOM, CRLF and gzip"])
+@pytest.mark.parametrize("how", ["BOM, CRLF and gzip", "CRLF"])
 def test_a_byte_order_mark_windows_line_ends_and_gzip_change_nothing(tmp_path: Path, reader: str, how: str) -> None:
     name, text, read = READERS[reader]
     expected = read(written(tmp_path / "plain", name, text.encode()))
@@ -66,7 +66,7 @@ def test_a_byte_order_mark_windows_line_ends_and_gzip_change_nothing(tmp_path: P
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_utf16_is_refused_by_name(tmp_path: Path, reader: str, encoding: str) -> None:
     name, text, read = READERS[reader]
     path = written(tmp_path, name, text.encode(encoding))
@@ -83,19 +83,13 @@ def test_a_character_of_latin_1_is_refused_with_file_and_line(tmp_path: Path, re
         read(path)
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_a_workbook_is_refused_by_name(tmp_path: Path, reader: str) -> None:
-    name, _, read = READERS[reader]
-    path = written(tmp_path, name, b"PK\x03\x04\x14\x00\x06\x00")
-    with pytest.raises(EvaluationError, match=rf"{path.name}: "):
-        read(path)
-
-
-@pytest.mark.parametrize("reader", [name for name, (_, _, read) in READERS.items() if read is not dataset])
-def test_a_name_that_promises_gzip_is_kept_to(tmp_path: Path, reader: str) -> None:
-    name, text, read = READERS[reader]
-    with pytest.raises(EvaluationError, match="gzip"):
-        read(written(tmp_path, f"{name}.gz", text.encode()))
+def test_a_workbook_and_a_name_that_promises_gzip_are_refused_by_name(tmp_path: Path) -> None:
+    for name, content, said in (
+        ("a.tsv", b"PK\x03\x04\x14\x00\x06\x00", r"a\.tsv: "),
+        ("a.tsv.gz", QRELS.encode(), "gzip"),
+    ):
+        with pytest.raises(EvaluationError, match=said):
+            judgments(written(tmp_path, name, content))
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -1,60 +1,48 @@
-"""Figures of scored answers under other conventions of evaluation."""
-
-from pathlib import Path
+"""Figures of scored answers, and what parity prints of them."""
 
 import pytest
 
-from evaluator.datasets.reader import Dataset, read_dataset
-from evaluator.parity.answers import DEPTH
-from evaluator.parity.comparison import figures, ranking, undecided_ties
-from evaluator.parity.figure_settings import FigureSettings, changed
-
-OURS = FigureSettings(fields="flat", k1=0.9, b=0.4, tie_breaker=0.0)
-HITS = (("q1", 3.0), ("a", 2.0), ("b", 2.0), ("q2", 1.0))
+from evaluator.datasets.reader import read_dataset
+from evaluator.parity.comparison import OtherSetting, ParityReport, figures, render_parity, verdict
+from evaluator.parity.published import PublishedFigures
+from tests.support.gateway_stub import write_shop
 
 
-@pytest.fixture
-def dataset(tmp_path: Path) -> Dataset:
-    (tmp_path / "qrels").mkdir()
-    corpus = [("q1", "red bell"), ("q2", "another text"), ("a", "bell"), ("b", "bell")]
-    (tmp_path / "corpus.jsonl").write_text("".join(f'{{"_id": "{one}", "text": "{text}"}}\n' for one, text in corpus))
-    (tmp_path / "queries.jsonl").write_text('{"_id": "q1", "text": "red bell"}\n{"_id": "q2", "text": "unheard of"}\n')
-    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tb\t1\nq2\ta\t1\n")
-    return read_dataset(tmp_path)
+def report(figure: float, printed: str, *differing: OtherSetting, engine: str = "elasticsearch 9") -> ParityReport:
+    published = PublishedFigures(figures={"nDCG@10": printed}, documented={"k1": "1.5"}, source="a paper")
+    return ParityReport(
+        system="beir",
+        dataset="shop",
+        split="test",
+        generation="shop@1",
+        engine=engine,
+        queries=10,
+        published=published,
+        figures={"nDCG@10": figure},
+        equal=abs(figure - float(printed)) < 0.0005,
+        differing=differing,
+    )
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, ("a", "b", "q2")),
-        ({"self_retrieved": "kept"}, ("q1", "a", "b", "q2")),
-        ({"ties": "descending"}, ("b", "a", "q2")),
-        ({"depth": 2}, ("a",)),  # the query's own document counts as one of them, as in Anserini
-    ],
-)
-def test_an_answer_is_ordered_cut_and_cleared_as_the_settings_say(
-    dataset: Dataset, change: dict[str, str], expected: tuple[str, ...]
-) -> None:
-    assert ranking(HITS, "q1", dataset, changed(OURS, change)) == expected
+def test_equal_names_the_last_decimal_that_was_printed() -> None:
+    assert verdict(report(0.69061, "0.6906")).startswith("Equal to the 4th decimal. No setting differs")
+    assert verdict(report(0.34411, "0.344")).startswith("Equal to the 3rd decimal.")
 
 
-def test_a_document_with_the_id_of_a_query_but_another_text_is_dropped_by_id_alone(dataset: Dataset) -> None:
-    assert ranking(HITS, "q2", dataset, OURS) == ("q1", "a", "b", "q2")
-    assert ranking(HITS, "q2", dataset, changed(OURS, {"self_retrieved": "same id"})) == ("q1", "a", "b")
+def test_a_gap_is_printed_with_the_settings_that_differ_and_an_engine_that_is_not_lucene() -> None:
+    k1 = OtherSetting(setting="k1", served="1.2", published="1.5")
+    page = render_parity(report(0.3273, "0.344", k1, engine="qdrant-edge"))
+    assert "served:    nDCG@10 0.3273\npublished: nDCG@10 0.344 (a paper)\n" in page
+    assert page.endswith(
+        "Off by -0.0167 nDCG@10. Settings unlike those of the source: k1 ('1.2' instead of '1.5'). The engine is "
+        "qdrant-edge; the published figures are Lucene's, whose document lengths are rounded."
+    )
 
 
-def test_scores_that_are_equal_as_float32_are_ties(dataset: Dataset) -> None:
-    close = (("a", 20.0000002), ("b", 20.0000001))
-    assert ranking(close, "q1", dataset, changed(OURS, {"ties": "descending"})) == ("b", "a")
-
-
-def test_queries_without_hits_count_as_0_or_not_at_all(dataset: Dataset) -> None:
-    answers = {"q1": (("b", 1.0),), "q2": ()}
-    assert figures(dataset, answers, OURS)["nDCG@10"] == 0.5
-    assert figures(dataset, answers, changed(OURS, {"missing": "dropped"}))["nDCG@10"] == 1.0
-    assert figures(dataset, {"q2": ()}, changed(OURS, {"missing": "dropped"}))["nDCG@10"] == 0.0
-
-
-def test_a_full_answer_of_equal_scores_leaves_the_other_order_undecided() -> None:
-    equal = tuple((f"d{number:04}", 1.0) for number in range(DEPTH))
-    assert undecided_ties({"q1": equal, "q2": equal[:-1], "q3": (*equal[:-1], ("z", 0.5))}) == 1
+def test_the_query_itself_is_left_out_and_a_query_without_hits_counts_as_0(tmp_path) -> None:
+    dataset = read_dataset(write_shop(tmp_path / "shop"))
+    (itself,) = dataset.self_retrieved
+    relevant = next(name for name, grade in dataset.judgments[itself].items() if grade > 0)
+    answers = dict.fromkeys(dataset.judgments, ()) | {itself: ((itself, 3.0), (relevant, 2.0))}
+    alone = figures(dataset, {itself: ((relevant, 2.0),)})["nDCG@10"]
+    assert figures(dataset, answers)["nDCG@10"] == pytest.approx(alone / len(answers))

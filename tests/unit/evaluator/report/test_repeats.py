@@ -59,10 +59,6 @@ def test_a_latency_that_no_run_has_is_a_dash(tmp_path: Path) -> None:
     assert cells[next(name for name in cells if name.strip() == "p50 ms")].strip() == "–"
 
 
-def test_map_is_told_with_the_depth_of_the_rankings(tmp_path: Path) -> None:
-    assert "| MAP@100 " in render_repeats_page(summary(tmp_path, WHOLE, WHOLE))
-
-
 def test_the_summary_names_the_reports_that_it_was_made_from(tmp_path: Path) -> None:
     found = summary(tmp_path, WHOLE, WHOLE)
     last = tmp_path / "runs" / found.runs[-1]

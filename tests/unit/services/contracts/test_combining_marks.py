@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from services.contracts.base import QueryText
-from services.contracts.combining_marks import MOST_MARKS, has_overlong_run, stream_safe
+from services.contracts.base import MOST_MARKS, QueryText, has_overlong_run, stream_safe
 
 # Two classes in turn, so that canonical ordering has to move every second one; and a vowel that is two marks.
 HOSTILE = {"two classes": "a" + "\u0301\u0316" * 8_000, "a vowel of two marks": "a" + "\u0f81" * 16_000}
@@ -55,7 +54,3 @@ def test_breaking_runs_keeps_every_character_and_leaves_no_overlong_run(text: st
     assert not has_overlong_run(safe)
     assert safe.replace("\u034f", "") == text
     assert safe == text or has_overlong_run(text)
-
-
-def test_characters_beyond_the_first_two_planes_do_not_combine() -> None:
-    assert not any(unicodedata.combining(chr(point)) for point in range(0x20000, 0x110000))

@@ -86,18 +86,6 @@ async def test_equal_queries_in_flight_are_encoded_once():
     assert inner.given == ["chain", "brake"]
 
 
-async def test_a_query_is_shared_in_flight_even_where_nothing_fits_into_the_cache():
-    inner = PacedEncoder()
-    encoder = cached(inner, most_bytes=1)
-    first, second = await begun(encoder, "chain", "chain")
-    inner.turns.put_nowait(None)
-    assert await first is await second
-    (third,) = await begun(encoder, "chain")
-    inner.turns.put_nowait(None)
-    assert (await third).tobytes() == (await first).tobytes()
-    assert inner.given == ["chain", "chain"]
-
-
 async def test_after_a_cancelled_encoding_one_of_those_that_wait_for_it_encodes():
     inner = PacedEncoder()
     first, second, third = await begun(cached(inner), "chain", "chain", "chain")
@@ -107,17 +95,6 @@ async def test_after_a_cancelled_encoding_one_of_those_that_wait_for_it_encodes(
     inner.turns.put_nowait(None)
     assert await second is await third
     assert inner.given == ["chain", "chain"]
-
-
-async def test_a_request_that_waits_can_be_cancelled_without_the_others():
-    inner = PacedEncoder()
-    first, second, third = await begun(cached(inner), "chain", "chain", "chain")
-    second.cancel()
-    await asyncio.sleep(0)
-    inner.turns.put_nowait(None)
-    assert await first is await third
-    assert second.cancelled()
-    assert inner.given == ["chain"]
 
 
 async def test_a_failure_reaches_only_the_request_that_met_it():

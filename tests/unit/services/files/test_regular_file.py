@@ -1,6 +1,5 @@
 """Checks that what is no file is refused at once, by the function that opens files and by everything that reads one."""
 
-import json
 import os
 import socket
 import threading
@@ -27,15 +26,13 @@ from gateway.settings import DEFAULT_BACKENDS
 from services.chassis.instruments import Instruments
 from services.chassis.server.tls import Certificate
 from services.chassis.settings.configuration import ConfigurationError
-from services.chassis.settings.configuration import read_settings as read_environment
 from services.chassis.settings.trust import caller_context
-from services.files.regular_file import open_lock, open_regular, read_regular
+from services.files.regular_file import open_lock, read_regular
 from services.inference.digests import file_sha256
 from services.inference.profiles import ModelError, load_profiles
 from services.inference.session import read_config
 from services.keys.key_file import KeyFileError, read_keys
 from services.keys.key_ring import KeyRing
-from services.lexical.settings import LexicalSettings
 from services.storage.edge_files import lock_directory, read_pointers
 from tests.support.certificates import Certificates
 
@@ -90,16 +87,6 @@ def test_what_is_no_file_is_refused_at_once_and_named(tmp_path: Path, kind: str)
     error = raised_within(lambda: read_regular(path))
     assert isinstance(error, OSError)
     assert (error.filename, said in (error.strerror or "")) == (str(path), True)
-
-
-def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"content")
-    (tmp_path / "link").symlink_to("file")
-    assert read_regular(tmp_path / "link", 7) == b"content"
-    with open_regular(tmp_path / "link") as file:
-        assert not os.get_inheritable(file.fileno())
-    with pytest.raises(OSError, match="6 bytes"):
-        read_regular(tmp_path / "link", 6)
 
 
 def _pair(path: Path) -> Certificate:
@@ -168,39 +155,3 @@ def test_a_lock_is_a_file_alone_and_anything_else_is_named_at_once(tmp_path: Pat
         assert (error.filename, kind in str(error)) == (str(path), True)
         remove(path)
     assert raised_within(lambda: take(path)) is None
-
-
-def test_a_secret_is_read_from_a_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.mkfifo(tmp_path / "token")
-    monkeypatch.setenv("STACK_TOKEN_FILE", str(tmp_path / "token"))
-    error = raised_within(lambda: read_environment(LexicalSettings))
-    assert isinstance(error, ConfigurationError)
-    assert f"STACK_TOKEN_FILE: {tmp_path / 'token'}: a named pipe" in str(error)
-
-
-def test_keys_and_certificate_stay_while_a_pipe_stands_in_their_place(tmp_path: Path) -> None:
-    file = tmp_path / "keys.json"
-    file.write_text('{"version": 1, "keys": []}', encoding="utf-8")
-    now = [0.0]
-    ring = KeyRing(file, ["a-token-of-more-than-24-characters"], lambda: now[0])
-    pair = Certificates(tmp_path).issue()
-    certificate = Certificate(pair.cert, pair.key, ("CERT", "KEY"), Instruments())
-    for path in (file, pair.cert):
-        path.rename(path.with_suffix(".kept"))
-        os.mkfifo(path)
-    now[0] = 60.0
-    assert raised_within(lambda: ring.of("unknown")) is None
-    assert raised_within(certificate.refresh) is None
-    assert ring.of("a-token-of-more-than-24-characters") not in ("unknown", "expired", "revoked")
-
-
-@pytest.mark.parametrize("source", ["/dev/zero", "../other.json", "link", "../../../../../../dev/zero"])
-def test_a_step_is_made_from_files_of_its_run_alone(tmp_path: Path, source: str) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (tmp_path / "other.json").write_text("{}", encoding="utf-8")
-    (folder / "link").symlink_to("/dev/zero")
-    (folder / "report.json").write_text(json.dumps({"made_from": {source: "0" * 64}}), encoding="utf-8")
-    error = raised_within(lambda: RunFolder(folder).read("report.json", StepFile))
-    assert isinstance(error, EvaluationError)
-    assert "made_from" in str(error)

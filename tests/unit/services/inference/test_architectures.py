@@ -10,7 +10,6 @@ from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from services.inference.digests import file_sha256
-from services.inference.graph import Runtime
 from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.open_model import Engine
 from services.inference.pair_scorer import PairScorer
@@ -97,10 +96,9 @@ def as_roberta(folder, profile):
     return profile.model_copy(update={"files": {name: file_sha256(folder / name) for name in profile.files}})
 
 
-@pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
-def test_padding_does_not_change_positions_that_a_graph_counts_from_its_ids(tmp_path, library):
+def test_padding_does_not_change_positions_that_a_graph_counts_from_its_ids(tmp_path):
     profile = as_roberta(tmp_path, tiny_cross_encoder(tmp_path, roberta_nodes(), segments=False))
-    session = Session(profile, tmp_path, Runtime(library))
+    session = Session(profile, tmp_path)
     long, short = Row([0, 5, 6, 7, 8, 2], [0] * 6), Row([0, 5, 2], [0] * 3)
     assert session.run([long, short]).tolist() == [[27.0], [9.0]] == [*session.run([long]).tolist(), [9.0]]
 

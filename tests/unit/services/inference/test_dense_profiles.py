@@ -15,7 +15,7 @@ from services.inference.digests import file_sha256
 from services.inference.open_model import Engine
 from services.inference.profiles import CONFIG, MODELS_FILE, ModelError, load_encoder
 from services.inference.text_encoder import TextEncoder
-from tests.support.models import constant, fetched, ids_as_hidden, node, sum_of_ids, tiny_encoder
+from tests.support.models import constant, ids_as_hidden, node, sum_of_ids, tiny_encoder
 
 
 def two_components():
@@ -155,14 +155,3 @@ def test_the_shipped_models_with_prefixes_are_as_their_authors_use_them(name, po
     profile = load_encoder(MODELS_FILE, name)
     assert (profile.pooling, profile.normalise, profile.max_tokens, profile.dimension) == (pooling, True, 512, 384)
     assert (profile.query_prefix, profile.passage_prefix) == prefixes
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("name", ["bge-small-en-v1.5", "e5-small-v2"])
-async def test_a_model_with_prefixes_finds_the_answer(encoder, name):
-    opened = encoder(load_encoder(MODELS_FILE, name), fetched(name))
-    answer, other = await opened.encode_passages(
-        ["A worn cassette lets the chain skip when you stand on the pedals.", "Grease the seat post once a year."]
-    )
-    query = await opened.encode_query("why does my chain slip under load")
-    assert query @ answer > query @ other

@@ -55,12 +55,3 @@ def test_a_small_request_gives_each_thread_a_batch():
     lengths = [70] * 10
     batches = form_batches(lengths, cap_for_all_threads(lengths, 2, 512))
     assert [len(batch) for batch in batches] == [5, 5]
-
-
-@given(LENGTHS, CAPS, st.integers(1, 8))
-def test_the_cap_for_all_threads_never_exceeds_the_cap(lengths, cap, threads):
-    assert cap_for_all_threads(lengths, threads, cap) <= cap
-
-
-def test_a_request_of_few_tokens_keeps_a_minimum_batch_size():
-    assert cap_for_all_threads([10] * 5, 2, 512) == 128

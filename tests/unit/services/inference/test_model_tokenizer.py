@@ -98,8 +98,3 @@ def test_a_file_that_is_no_tokenizer_is_refused_by_its_path(tmp_path, content):
     (tmp_path / TOKENIZER).write_bytes(content)
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         ModelTokenizer(tmp_path / TOKENIZER, 32)
-
-
-def test_a_missing_tokenizer_is_refused_by_its_path(tmp_path):
-    with pytest.raises(ModelError, match=r"tokenizer\.json"):
-        ModelTokenizer(tmp_path / TOKENIZER, 32)

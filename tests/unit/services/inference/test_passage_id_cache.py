@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.inference.model_tokenizer import ModelTokenizer
-from services.inference.passage_id_cache import ENTRY_BYTES, PassageIdCache
+from services.inference.pair_scorer import ENTRY_BYTES, PassageIdCache
 from services.inference.profiles import TOKENIZER
 from tests.support.models import CROSS_ENCODER, fetched
 
@@ -61,21 +61,8 @@ def test_a_call_may_ask_for_more_ids_than_are_usual():
         assert ids.token_ids(["a"], 40) == [list(range(40))]
 
 
-def test_a_repeated_passage_is_tokenised_once():
-    asked: list[str] = []
-    ids = PassageIdCache(lambda texts: (asked.extend(texts), [[1]] * len(texts))[1], 10_000, 10)
-    assert ids.token_ids(["a", "a", "b", "a"]) == [[1]] * 4
-    assert asked == ["a", "b"]
-
-
 def test_ids_above_16_bits_are_not_truncated():
     assert PassageIdCache(lambda texts: [[250_001, 7]], 10_000, 10).token_ids(["a"]) == [[250_001, 7]]
-
-
-def test_a_cache_of_0_bytes_keeps_nothing():
-    ids = PassageIdCache(lambda texts: [[1, 2]] * len(texts), 0, 10)
-    assert ids.token_ids(["a"]) == [[1, 2]]
-    assert ids.used_bytes == 0
 
 
 def test_threads_can_share_the_cache(tokens):

@@ -1,4 +1,4 @@
-"""Checks that a cross-encoder's prepared graph is opened for its engine, or refused with the command that helps."""
+"""Checks that a cross-encoder's prepared graph is opened for its device, or refused with the command that helps."""
 
 import json
 import subprocess
@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from deploy.models.graph_rewrites import rewrite_graph
-from services.inference.graph import Runtime
 from services.inference.model_tokenizer import Row
-from services.inference.prepared_graphs import RECORD, read_record, variant_of, verified_graph
+from services.inference.prepared_graphs import RECORD, read_record, verified_graph
 from services.inference.profiles import GRAPH, ROOT, CrossEncoderProfile, ModelError
-from services.inference.session import Session, open_graph
+from services.inference.session import Session, open_session
 from tests.support.graphs import small_cross_encoder
 from tests.support.models import CROSS_ENCODER, fetched, ids_as_hidden, tiny_encoder
 
@@ -39,29 +38,23 @@ def profile(tmp_path: Path) -> CrossEncoderProfile:
     return small_cross_encoder(tmp_path)
 
 
-@pytest.mark.parametrize("library", ["onnxruntime", "openvino"])
-def test_scores_equal_those_of_a_newly_rewritten_graph_to_the_bit(
-    profile: CrossEncoderProfile, tmp_path: Path, library: str
-) -> None:
-    runtime = Runtime(library)  # type: ignore[arg-type]  # one of the two
+def test_scores_equal_those_of_a_newly_rewritten_graph_to_the_bit(profile: CrossEncoderProfile, tmp_path: Path) -> None:
     rewritten = tmp_path / "rewritten.onnx"
-    rewritten.write_bytes(rewrite_graph((tmp_path / GRAPH).read_bytes(), onnxruntime_cpu=library == "onnxruntime"))
-    expected = open_graph(rewritten, profile, runtime).run(FEED)
+    rewritten.write_bytes(rewrite_graph((tmp_path / GRAPH).read_bytes(), onnxruntime_cpu=True))
+    (expected,) = open_session(rewritten, profile.session_entries, "cpu").run(None, FEED)
     assert np.unique(expected).size == len(ROWS)
-    np.testing.assert_array_equal(Session(profile, tmp_path, runtime).run(ROWS), expected)
+    np.testing.assert_array_equal(Session(profile, tmp_path).run(ROWS), expected)
 
 
-def test_each_runtime_opens_the_graph_prepared_for_it(profile: CrossEncoderProfile, tmp_path: Path) -> None:
+def test_each_device_opens_the_graph_prepared_for_it(profile: CrossEncoderProfile, tmp_path: Path) -> None:
     record = read_record(tmp_path)
     assert record is not None
-    runtimes = [Runtime(), Runtime("onnxruntime", "cuda"), Runtime("openvino")]
-    opened = [verified_graph(profile, tmp_path, runtime) for runtime in runtimes]
-    assert opened == [tmp_path / record.graphs[variant_of(runtime)].file for runtime in runtimes]
-    assert opened[0] != opened[1] == opened[2]
+    opened = [verified_graph(profile, tmp_path, provider) for provider in ("cpu", "cuda")]
+    assert opened == [tmp_path / record.graphs[variant].file for variant in ("onnxruntime-cpu", "portable")]
 
 
 def test_an_encoder_opens_its_original_graph(tmp_path: Path) -> None:
-    assert verified_graph(tiny_encoder(tmp_path, ids_as_hidden()), tmp_path, Runtime()) == tmp_path / GRAPH
+    assert verified_graph(tiny_encoder(tmp_path, ids_as_hidden()), tmp_path, "cpu") == tmp_path / GRAPH
 
 
 def _remove_record(folder: Path) -> None:
@@ -87,7 +80,6 @@ def _replace_graphs(folder: Path) -> None:
         file.write_bytes((folder / GRAPH).read_bytes())
 
 
-@pytest.mark.parametrize("runtime", [Runtime(), Runtime("openvino")], ids=["onnxruntime", "openvino"])
 @pytest.mark.parametrize(
     ("spoil", "wrong"),
     [
@@ -104,12 +96,12 @@ def _replace_graphs(folder: Path) -> None:
     ids=["no record", "no graphs", "empty record", "another source", "no files", "other files"],
 )
 def test_an_unprepared_folder_is_refused_with_the_command_that_prepares_it(
-    profile: CrossEncoderProfile, tmp_path: Path, runtime: Runtime, spoil: Callable[[Path], None], wrong: str
+    profile: CrossEncoderProfile, tmp_path: Path, spoil: Callable[[Path], None], wrong: str
 ) -> None:
     spoil(tmp_path)
     sentence = rf"{wrong}.*`make models MODELS=tiny`"
     with pytest.raises(ModelError, match=sentence):
-        Session(profile, tmp_path, runtime)
+        Session(profile, tmp_path)
 
 
 def test_the_re_ranker_opens_its_model_without_onnx_and_deploy() -> None:

@@ -1,9 +1,7 @@
-"""Checks that a session opens only what models.yaml declares, in both libraries, or says in one sentence why not."""
+"""Checks that a session opens only what models.yaml declares, or says in one sentence why not."""
 
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,7 +10,6 @@ import pytest
 
 from deploy.models.prepare import prepare
 from services.inference.digests import file_sha256
-from services.inference.graph import Runtime
 from services.inference.model_tokenizer import Row
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
@@ -29,31 +26,20 @@ from tests.support.models import (
 )
 
 
-@pytest.fixture(params=["onnxruntime", "openvino"])
-def runtime(request):
-    """Runs a test in both libraries, which promise the same."""
-    return Runtime(request.param, workers=4)
-
-
 def declared(profile, folder):
     """Returns the profile with the sha256 of its current files."""
     return profile.model_copy(update={"files": {name: file_sha256(folder / name) for name in profile.files}})
 
 
-def test_rows_are_padded_and_the_padding_is_masked(tmp_path, runtime):
-    session = Session(tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path, runtime)
+def test_rows_are_padded_and_the_padding_is_masked(tmp_path):
+    session = Session(tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
     rows = [Row([1, 2, 3], [0, 0, 0]), Row([4], [0])]
     assert session.run(rows).tolist() == [[6.0], [4.0]]
 
 
-def test_a_session_has_the_sha256_of_its_weights(tmp_path):
-    session = Session(tiny_encoder(tmp_path, ids_as_hidden()), tmp_path)
-    assert session.weights_sha256 == file_sha256(tmp_path / "model.onnx")
-
-
-def test_concurrent_calls_give_the_results_of_single_ones(runtime):
+def test_concurrent_calls_give_the_results_of_single_ones():
     folder = fetched(ENCODER)
-    session = Session(load_encoder(MODELS_FILE, ENCODER), folder, runtime)
+    session = Session(load_encoder(MODELS_FILE, ENCODER), folder)
     inputs = [[Row(list(range(1000, 1000 + length)), [0] * length)] for length in range(3, 27, 3)]
     alone = [session.run(rows) for rows in inputs]
     with ThreadPoolExecutor(4) as pool:
@@ -63,12 +49,12 @@ def test_concurrent_calls_give_the_results_of_single_ones(runtime):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a graph at all", None])
-def test_a_file_that_is_no_graph_is_refused_by_its_path(tmp_path, content, runtime):
+def test_a_file_that_is_no_graph_is_refused_by_its_path(tmp_path, content):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     graph = tmp_path / "model.onnx"
     graph.write_bytes(graph.read_bytes()[:100] if content is None else content)
     with pytest.raises(ModelError, match=r"model\.onnx"):
-        Session(declared(profile, tmp_path), tmp_path, runtime)
+        Session(declared(profile, tmp_path), tmp_path)
 
 
 def test_a_truncated_file_is_refused_before_it_is_opened(tmp_path):
@@ -86,25 +72,19 @@ def test_a_missing_file_is_named(tmp_path):
         Session(profile, tmp_path)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-    profile = tiny_encoder(tmp_path / "there", ids_as_hidden())
-    with pytest.raises(ModelError, match="elsewhere"):
-        Session(profile, tmp_path / "elsewhere")
-
-
-def test_a_graph_of_another_family_is_refused_by_its_inputs(tmp_path, runtime):
+def test_a_graph_of_another_family_is_refused_by_its_inputs(tmp_path):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     model = onnx.load(tmp_path / "model.onnx")
     model.graph.input.extend([onnx.helper.make_tensor_value_info("pixels", onnx.TensorProto.FLOAT, [1])])
     onnx.save(model, tmp_path / "model.onnx")
     with pytest.raises(ModelError, match="pixels"):
-        Session(declared(profile, tmp_path), tmp_path, runtime)
+        Session(declared(profile, tmp_path), tmp_path)
 
 
-def test_an_encoder_of_another_dimension_is_refused(tmp_path, runtime):
+def test_an_encoder_of_another_dimension_is_refused(tmp_path):
     profile = tiny_encoder(tmp_path, ids_as_hidden(), dimension=384)
     with pytest.raises(ModelError, match=r"\[2, 3, 1\].*\[batch, tokens, 384\]"):
-        Session(profile, tmp_path, runtime)
+        Session(profile, tmp_path)
 
 
 def test_an_encoder_is_no_cross_encoder(tmp_path):
@@ -115,13 +95,13 @@ def test_an_encoder_is_no_cross_encoder(tmp_path):
         Session(profile, tmp_path)
 
 
-def test_three_logits_are_refused(tmp_path, runtime):
+def test_three_logits_are_refused(tmp_path):
     nodes = [*sum_of_ids("one"), node("Concat", ["one", "one", "one"], "logits", axis=1)]
     with pytest.raises(ModelError, match=r"\[2, 3\].*\[batch, 1\]"):
-        Session(tiny_cross_encoder(tmp_path, nodes, labels=3), tmp_path, runtime)
+        Session(tiny_cross_encoder(tmp_path, nodes, labels=3), tmp_path)
 
 
-def test_a_batch_that_the_graph_cannot_take_is_an_error_with_its_shape(tmp_path, runtime):
+def test_a_batch_that_the_graph_cannot_take_is_an_error_with_its_shape(tmp_path):
     # Four tokens are split into pairs of two; three cannot be.
     nodes = [
         constant("pairs", np.array([-1, 2], np.int64)),
@@ -134,7 +114,7 @@ def test_a_batch_that_the_graph_cannot_take_is_an_error_with_its_shape(tmp_path,
         node("Add", ["wide", "nought"], "shifted"),
         node("Cast", ["shifted"], "last_hidden_state", to=1),
     ]
-    session = Session(tiny_encoder(tmp_path, nodes), tmp_path, runtime)
+    session = Session(tiny_encoder(tmp_path, nodes), tmp_path)
     with pytest.raises(ModelError, match=r"model\.onnx .*\(1, 3\)"):
         session.run([Row([1, 2, 3], [0, 0, 0])])
     assert session.run([Row([1, 2], [0, 0])]).tolist() == [[[1.0], [2.0]]]
@@ -145,40 +125,7 @@ def test_a_provider_that_this_runtime_lacks_is_refused_and_not_replaced(tmp_path
         pytest.skip("this ONNX Runtime has CUDA")
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     with pytest.raises(ModelError, match=r"CUDAExecutionProvider.*`gpu`"):
-        Session(profile, tmp_path, Runtime(provider="cuda"))
-
-
-@pytest.mark.parametrize(
-    ("runtime", "complaint"),
-    [
-        (Runtime("openvino", provider="cuda"), "cuda .*`onnxruntime`"),
-        (Runtime("onnxruntime", arithmetic="bf16"), "bf16 .*`openvino`"),
-    ],
-)
-def test_options_that_a_library_lacks_are_refused_and_not_replaced(tmp_path, runtime, complaint):
-    profile = tiny_encoder(tmp_path, ids_as_hidden())
-    with pytest.raises(ModelError, match=complaint):
-        Session(profile, tmp_path, runtime)
-
-
-def test_a_library_that_is_not_installed_is_refused_by_the_extra_that_brings_it(tmp_path, monkeypatch):
-    profile = tiny_encoder(tmp_path, ids_as_hidden())
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(ModelError, match="extra `openvino`"):
-        Session(profile, tmp_path, Runtime("openvino"))
-
-
-def test_bf16_is_close_to_f32_or_refused_where_the_cpu_lacks_it():
-    folder, profile = fetched(ENCODER), load_encoder(MODELS_FILE, ENCODER)
-    rows = [Row([101, 2054, 2003, 102], [0] * 4)]
-    if "avx512_bf16" not in Path("/proc/cpuinfo").read_text():
-        with pytest.raises(ModelError, match="bf16"):
-            Session(profile, folder, Runtime("openvino", arithmetic="bf16"))
-        return
-    exact, rounded = (
-        Session(profile, folder, Runtime("openvino", arithmetic=kind)).run(rows) for kind in ("f32", "bf16")
-    )
-    assert 1e-5 < np.abs(rounded - exact).max() < 0.1
+        Session(profile, tmp_path, "cuda")
 
 
 def test_rows_share_a_call_only_if_their_results_are_independent(tmp_path):
@@ -186,14 +133,6 @@ def test_rows_share_a_call_only_if_their_results_are_independent(tmp_path):
     dynamic = profile.model_copy(update={"precision": "int8-dynamic"})
     assert Session(profile, tmp_path).batchable
     assert not Session(dynamic, tmp_path).batchable
-    assert not Session(profile, tmp_path, Runtime("openvino")).batchable
-
-
-def test_both_libraries_agree_up_to_rounding():
-    folder, profile = fetched(CROSS_ENCODER), load_cross_encoder(MODELS_FILE, CROSS_ENCODER)
-    rows = [Row(list(range(1000, 1000 + length)), [0] * length) for length in (40, 7, 90)]
-    here, there = (Session(profile, folder, Runtime(library)).run(rows) for library in ("onnxruntime", "openvino"))
-    np.testing.assert_allclose(there, here, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -205,10 +144,10 @@ def test_both_libraries_agree_up_to_rounding():
         ({"model_type": "bert", "pad_token_id": 7}, 7),
     ],
 )
-def test_rows_are_padded_with_the_padding_id_of_their_model(tmp_path, runtime, config, expected):
+def test_rows_are_padded_with_the_padding_id_of_their_model(tmp_path, config, expected):
     profile = tiny_encoder(tmp_path, ids_as_hidden())
     (tmp_path / "config.json").write_text(json.dumps(config))
-    session = Session(declared(profile, tmp_path), tmp_path, runtime)
+    session = Session(declared(profile, tmp_path), tmp_path)
     assert session.run([Row([5, 6], [0, 0]), Row([9], [0])]).tolist() == [[[5.0], [6.0]], [[9.0], [float(expected)]]]
 
 

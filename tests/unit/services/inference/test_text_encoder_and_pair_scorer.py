@@ -1,27 +1,22 @@
 """Checks that vectors and scores depend on the text alone, not on its batch or on concurrent requests."""
 
 import asyncio
-import random
 import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
-from services.chassis.errors import DeadlineExceeded
 from services.contracts.passages import Passages
 from services.inference.model_tokenizer import Row
-from services.inference.open_model import Engine
+from services.inference.open_model import TRIAL_S, Engine, TokenTime
 from services.inference.pair_scorer import PairScorer
 from services.inference.partial_scores import PartialScores
 from services.inference.passages import Split
 from services.inference.profiles import MODELS_FILE, ModelError, load_cross_encoder, load_encoder
 from services.inference.session import Session
 from services.inference.text_encoder import TextEncoder, pool
-from services.inference.token_time import TRIAL_S, TokenTime
 from tests.support.models import (
     CROSS_ENCODER,
     ENCODER,
@@ -33,18 +28,6 @@ from tests.support.models import (
     tiny_cross_encoder,
     tiny_encoder,
 )
-
-QUERY = "how do I stop the chain from slipping under load"
-PASSAGES = [
-    "A worn cassette lets the chain skip when you stand on the pedals; replace both together.",
-    "Chain slip under load usually means stretched links.",
-    "",
-    "Grease the seat post once a year.",
-    "Tyres lose pressure slowly, even without a puncture. " * 20,
-    "Chain",
-    "Die Kette springt unter Last: Ritzel und Kette sind verschlissen.",
-    "The derailleur hanger bends easily. " * 9,
-]
 
 
 @pytest.fixture(scope="module")
@@ -89,29 +72,6 @@ class FixedTokenTime(TokenTime):
         return self.fixed_lowest_s
 
 
-@pytest.fixture(scope="module")
-def cached_and_uncached(tmp_path_factory):
-    """Opens one model without and with a cache of token ids; its scores depend on every id and its place."""
-    folder = tmp_path_factory.mktemp("cached")
-    nodes = [
-        *sum_of_ids("sum"),
-        constant("axis", [1]),
-        node("CumSum", ["input_ids", "one"], "running"),
-        constant("one", np.int64(1)),
-        node("Mul", ["running", "input_ids"], "weighed"),
-        node("Mul", ["weighed", "attention_mask"], "real"),
-        node("ReduceSum", ["real", "axis"], "total", keepdims=1),
-        node("Cast", ["total"], "wide", to=1),
-        node("Add", ["wide", "sum"], "logits"),
-    ]
-    nodes.insert(0, nodes.pop(3))
-    profile = tiny_cross_encoder(folder, nodes)
-    scorers = [PairScorer(profile, folder, Engine(threads=1), passage_bytes=size) for size in (0, 2_000)]
-    yield scorers
-    for scorer in scorers:
-        asyncio.run(scorer.close())
-
-
 @pytest.mark.parametrize("dimension", [384, 100])
 def test_vectors_of_every_release_have_the_same_bits(dimension: int) -> None:
     profile = load_encoder(MODELS_FILE, ENCODER).model_copy(update={"dimension": dimension})
@@ -136,54 +96,10 @@ def opened():
         asyncio.run(model.close())
 
 
-async def test_a_score_is_the_same_alone_and_in_a_batch(scorer):
-    together = await scorer.score(QUERY, PASSAGES)
-    alone = [score for passage in PASSAGES for score in await scorer.score(QUERY, [passage])]
-    assert together == pytest.approx(alone, rel=0, abs=1e-6)
-
-
-async def test_a_score_does_not_depend_on_concurrent_requests(scorer):
-    quiet = await scorer.score(QUERY, PASSAGES)
-    busy = await asyncio.gather(
-        *(scorer.score(other, PASSAGES[::-1]) for other in ("grease", "tyre pressure")), scorer.score(QUERY, PASSAGES)
-    )
-    assert busy[2] == quiet
-
-
-async def test_the_cross_encoder_ranks_answers_above_unrelated_passages(scorer):
-    worn, stretched, _, grease, tyres, *_ = await scorer.score(QUERY, PASSAGES)
-    assert min(worn, stretched) > max(grease, tyres)
-
-
-async def test_a_vector_is_the_same_alone_and_in_a_batch(encoder):
-    together = await encoder.encode_passages(PASSAGES)
-    alone = np.stack([await encoder.encode_query(passage) for passage in PASSAGES])
-    np.testing.assert_array_equal(together, alone)
-    assert (together.shape, together.dtype) == ((8, 384), np.float32)
-    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-6)
-
-
 async def test_words_beyond_the_token_limit_change_nothing(encoder):
     long = "spoke " * 254  # with [CLS] and [SEP]: 256
     at, over = await encoder.encode_passages([long, long + "entirely different words"])
     np.testing.assert_array_equal(at, over)
-
-
-async def test_empty_input_gives_an_empty_result(encoder, scorer):
-    assert (await encoder.encode_passages([])).shape == (0, 384)
-    assert await scorer.score(QUERY, []) == ()
-
-
-async def test_a_long_request_ends_at_its_deadline(scorer):
-    start = time.monotonic()
-    with pytest.raises(DeadlineExceeded):
-        await scorer.score(QUERY, PASSAGES * 50, Deadline.after_ms(300))
-    assert time.monotonic() - start < 1
-
-
-async def test_with_enough_time_partial_scoring_scores_all_passages(scorer):
-    partial = await scorer.score_until(QUERY, PASSAGES, Deadline.after_ms(60_000))
-    assert partial.scores == pytest.approx(await scorer.score(QUERY, PASSAGES), abs=1e-6)
 
 
 async def test_at_the_deadline_the_first_ranks_are_scored_and_the_call_returns(tmp_path, opened):
@@ -265,27 +181,6 @@ async def test_too_few_scores_say_how_long_enough_of_them_take_without_other_wor
     told = [one.needs_s for one in among if one.needs_s is not None]
     assert set(told) == {told[0]}
     assert told[0] == pytest.approx(0.075)  # 15 pairs of 20 characters, by 4 a token
-
-
-async def test_a_result_that_is_not_finite_is_an_error_in_partial_scoring_too(tmp_path, opened):
-    nodes = [*sum_of_ids("sum"), constant("minus", np.float32(-1.0)), node("Mul", ["sum", "minus"], "negative")]
-    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, [*nodes, node("Sqrt", ["negative"], "logits")]), tmp_path)
-    with pytest.raises(ModelError, match="not finite"):
-        await scorer.score_until("w1", ["w1"], Deadline.after_ms(60_000))
-
-
-@settings(deadline=None, max_examples=12)
-@given(seed=st.integers(0, 10_000))
-def test_scores_from_cached_ids_equal_those_from_new_ones(cached_and_uncached, seed):
-    async def scores():
-        chance = random.Random(seed)
-        words = [f"w{number}" for number in range(40)]
-        query = " ".join(chance.choices(words, k=chance.choice([1, 5, 31, 32, 33, 80])))
-        passages = [" ".join(chance.choices(words, k=chance.randrange(70))) for _ in range(6)]
-        return [await scorer.score(query, passages) for scorer in cached_and_uncached for _ in range(2)]
-
-    first, *others = asyncio.run(scores())
-    assert all(other == first for other in others)
 
 
 async def test_prefixes_are_prepended_to_queries_and_passages(tmp_path, opened):

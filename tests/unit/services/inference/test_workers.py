@@ -131,20 +131,6 @@ async def test_aging_lets_a_large_request_progress_beside_small_ones(gate):
     assert meanwhile.count("large") == pytest.approx(len(meanwhile) / AGING_INTERVAL, abs=1)
 
 
-async def test_dropped_tasks_take_no_turns(one, gate):
-    order: list[str] = []
-    first = await occupied(one, gate)
-    leaving = asyncio.create_task(one.run(noting(order, "left", 9)))
-    await asyncio.sleep(0)
-    leaving.cancel()
-    await asyncio.gather(leaving, return_exceptions=True)
-    assert one.share == 1
-    gate.set()
-    await first
-    await one.run(noting(order, "next", 1))
-    assert order == ["next"]
-
-
 async def test_run_until_returns_what_is_done_at_the_deadline(one, gate):
     start = time.monotonic()
     results = await one.run_until([lambda: "first", lambda: gate.wait(5), lambda: "never"], Deadline.after_ms(200))
@@ -166,15 +152,6 @@ async def test_a_stop_request_ends_its_own_request_and_no_other(one, gate):
     assert await stopped == ["first", None, None]
     assert await other == ["fine"] * 3
     await first
-
-
-async def test_a_past_deadline_runs_no_task(one):
-    assert await one.run_until([lambda: "late"], Deadline.after_ms(-1_000)) == [None]
-
-
-async def test_run_until_raises_the_error_of_a_task(one):
-    with pytest.raises(ZeroDivisionError):
-        await one.run_until([lambda: 1, lambda: 1 // 0], Deadline.after_ms(60_000))
 
 
 async def test_an_urgent_request_has_the_next_turn(one, gate):
@@ -203,16 +180,6 @@ async def test_an_urgent_thread_runs_urgent_requests_only(gate):
         workers.close()
 
 
-async def test_waiting_passages_do_not_refuse_urgent_requests(one, gate):
-    first = await occupied(one, gate)
-    waiting = asyncio.create_task(one.run([lambda: None] * 10))
-    await asyncio.sleep(0)
-    query = asyncio.create_task(one.run([lambda: "query"], urgent=True))
-    gate.set()
-    assert await query == ["query"]
-    await asyncio.gather(first, waiting)
-
-
 async def test_a_full_queue_refuses_at_once_and_accepts_again_later(one, gate):
     first = await occupied(one, gate)
     waiting = asyncio.create_task(one.run([lambda: None] * 10))
@@ -224,54 +191,12 @@ async def test_a_full_queue_refuses_at_once_and_accepts_again_later(one, gate):
     assert await one.run([lambda: "again"]) == ["again"]
 
 
-async def test_a_waiting_large_request_does_not_refuse_a_small_one(one, gate):
-    first = await occupied(one, gate)
-    large = asyncio.create_task(one.run([lambda: None] * 500))
-    await asyncio.sleep(0)
-    small = asyncio.create_task(one.run([lambda: "small"] * 5))
-    gate.set()
-    assert await small == ["small"] * 5
-    await asyncio.gather(first, large)
-
-
-async def test_an_idle_model_takes_a_request_larger_than_its_queue(one):
-    assert await one.run([lambda: 1] * 50) == [1] * 50
-
-
 async def test_a_deadline_ends_a_request_while_a_batch_still_runs(one, gate):
     start = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="1 of 3"):
         await one.run([lambda: None, lambda: gate.wait(5), lambda: None], Deadline.after_ms(100))
     assert time.monotonic() - start < 4
     gate.set()
-
-
-async def test_a_task_whose_deadline_passed_in_the_queue_never_runs(one, gate):
-    done: list[str] = []
-    first = await occupied(one, gate)
-    with pytest.raises(DeadlineExceeded):
-        await one.run([lambda: done.append("late")], Deadline.after_ms(50))
-    gate.set()
-    await first
-    await one.run([lambda: None])
-    assert done == []
-    assert one.pending == 0
-
-
-async def test_a_cancelled_request_leaves_the_queue(one, gate):
-    done: list[str] = []
-    first = await occupied(one, gate)
-    leaving = asyncio.create_task(one.run([lambda: done.append("left")] * 9))
-    await asyncio.sleep(0)
-    assert one.pending == 9
-    leaving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await leaving
-    assert one.pending == 0
-    gate.set()
-    await first
-    await one.run([lambda: None])
-    assert done == []
 
 
 async def test_a_thousand_random_cancellations_leave_the_queues_empty():
@@ -325,10 +250,6 @@ async def test_closing_refuses_waiting_and_new_requests(gate):
         await workers.run([lambda: None])
 
 
-async def test_no_tasks_give_no_results(one):
-    assert await one.run([]) == []
-
-
 async def test_every_thread_calls_on_idle_once_after_the_idle_time():
     idle_calls: list[str] = []
     barrier = threading.Barrier(2)
@@ -341,33 +262,6 @@ async def test_every_thread_calls_on_idle_once_after_the_idle_time():
         assert sorted(idle_calls) == ["inference-0", "inference-1"]
     finally:
         workers.close()
-
-
-async def test_no_thread_is_idle_while_requests_come(gate):
-    idle_calls: list[str] = []
-    barrier = threading.Barrier(2)
-    workers = Workers(2, on_idle=lambda: idle_calls.append("idle"), idle_s=0.5)
-    try:
-        await workers.run([barrier.wait] * 2)
-        long = await occupied(workers, gate)  # the other thread runs short urgent tasks only
-        for _ in range(20):
-            await workers.run([lambda: None], urgent=True)
-            await asyncio.sleep(0.05)
-        assert idle_calls == []
-        gate.set()
-        await long
-    finally:
-        workers.close()
-
-
-async def test_on_idle_is_not_called_after_an_urgent_task_or_on_closing():
-    idle_calls: list[str] = []
-    workers = Workers(1, urgent_threads=1, on_idle=lambda: idle_calls.append("idle"), idle_s=0.5)
-    await workers.run([lambda: None] * 4, urgent=True)
-    await asyncio.sleep(1.0)
-    await workers.run([lambda: None])
-    workers.close()
-    assert idle_calls == []
 
 
 async def test_a_failing_on_idle_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:

@@ -66,42 +66,19 @@ def test_a_file_that_holds_no_keys_is_named(tmp_path: Path, content: str) -> Non
         KeyRing(file)
 
 
-def test_a_file_that_an_editor_has_marked_is_read_and_one_in_utf16_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_file_with_an_id_twice_is_refused(tmp_path: Path) -> None:
     file = made_keys(tmp_path).file
-    content, keys = file.read_text(), read_keys(file)
-    file.write_text(content.replace("\n", "\r\n"), encoding="utf-8-sig", newline="")
-    assert read_keys(file) == keys
-    file.write_text(content, encoding="utf-16")
-    with pytest.raises(KeyFileError, match="UTF-16"):
-        read_keys(file)
-
-
-def test_a_file_with_a_name_or_an_id_twice_is_refused(tmp_path: Path) -> None:
-    file = made_keys(tmp_path).file
-    content = file.read_text()
-    for twice in (
-        content.replace("{", '{"keys": [],', 1),
-        content.replace('"scopes"', '"scopes": ["search"], "scopes"'),
-    ):
-        file.write_text(twice)
-        with pytest.raises(KeyFileError, match=r"keys\.json .*`(keys|scopes)`"):
-            KeyRing(file)
-    keys = read_keys(made_keys(tmp_path / "other").file)
-    entries = ",".join(key.model_dump_json() for key in (keys[0], keys[0]))
+    key = read_keys(file)[0]
+    entries = ",".join(key.model_dump_json() for _ in range(2))
     file.write_text(f'{{"version": 1, "keys": [{entries}]}}')
     with pytest.raises(KeyFileError, match="one id"):
         KeyRing(file)
 
 
-@pytest.mark.parametrize("name", ["two\nlines", "a\tb", "red\x1b[31m", "turned\u202eround"])
+@pytest.mark.parametrize("name", ["two\nlines", "turned\u202eround"])
 def test_a_name_that_a_terminal_would_not_show_as_it_is_makes_no_key(name: str) -> None:
     with pytest.raises(ValidationError, match="line breaks"):
         new_key(name, ("search",))
-
-
-def test_a_missing_file_is_refused_at_the_start_with_the_way_to_make_it(tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match=r"keys new --name me --file"):
-        KeyRing(tmp_path / "keys.json")
 
 
 def test_who_has_an_active_key_is_known(tmp_path: Path) -> None:
@@ -117,12 +94,8 @@ def test_a_key_that_is_no_longer_active_says_so_to_who_has_it_alone(tmp_path: Pa
     keys = made_keys(tmp_path)
     ring = KeyRing(keys.file)
     assert ring.of(keys.secrets[state]) == state
-    assert ring.of(keys.secrets[state][:-1] + "x") == "unknown"
-
-
-@pytest.mark.parametrize("secret", ["", "x", "rsk_", "rsk_0123456789ab_" + "0" * 48, "Ünicode", "a" * 10_000, "\udcff"])
-def test_a_secret_that_is_none_of_ours_is_unknown(tmp_path: Path, secret: str) -> None:
-    assert KeyRing(made_keys(tmp_path).file, [TOKEN]).of(secret) == "unknown"
+    for wrong in (keys.secrets[state][:-1] + "x", "", "rsk_0123456789ab_" + "0" * 48, "a" * 10_000, "\udcff"):
+        assert ring.of(wrong) == "unknown"
 
 
 def test_each_of_several_tokens_is_ours_and_has_every_scope() -> None:
@@ -206,16 +179,6 @@ def test_a_file_that_breaks_leaves_the_keys_before_and_is_logged_once(
             clock.now += LOOK_EVERY_S
             assert isinstance(ring.of(keys.secrets["all"]), Principal)
     assert len(caplog.records) == 1
-
-
-def test_a_file_that_is_removed_holds_no_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    keys, clock = made_keys(tmp_path), Clock()
-    ring = KeyRing(keys.file, [TOKEN], clock=clock)
-    os.unlink(keys.file)
-    clock.now += LOOK_EVERY_S
-    with caplog.at_level(logging.ERROR):
-        assert ring.of(keys.secrets["all"]) == "unknown"
-    assert isinstance(ring.of(TOKEN), Principal)
 
 
 def test_a_key_may_be_bound_to_some_collections(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 import unicodedata
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +18,7 @@ from services.contracts import words
 from services.contracts.base import Language
 from services.contracts.words import WORD, word_pattern
 from services.lexical import analysis
-from services.lexical.analysis import joined_words_of, term_spans, words_of
-from services.lexical.languages import LANGUAGES, LanguageRules
+from services.lexical.analysis import LANGUAGES, LanguageRules, joined_words_of, term_spans, words_of
 from tests.golden.make_analysed_texts import ANALYSED_TEXTS, KEPT
 
 CASES = {
@@ -107,15 +105,8 @@ def seconds(text: str, language: Language = "english") -> float:
 @pytest.mark.parametrize(
     ("language", "unit"),
     [
-        *(("english", unit) for unit in (MARKS, "e" + MARKS, "a.", "a'", ".", "a", "\u4e2d", "b ")),
-        *(
-            ("english", unit)
-            for unit in ("_", "_" + MARKS, "\u200d", "🔥\u200d", 'א"', "é.\u200d", "カ_", "ก", "🇩", "#")
-        ),
-        *(
-            ("cjk", unit)
-            for unit in ("\u4e2d", "가", "가a", "가.", "中가", "ｶﾞ", "ﾞ", "a'", "カ_", "中\u200d", "가\u200d.")
-        ),
+        *(("english", unit) for unit in (MARKS, "e" + MARKS, "a.", "_" + MARKS, "🔥\u200d", "é.\u200d", "ก")),
+        *(("cjk", unit) for unit in ("\u4e2d", "가a", "가.", "ｶﾞ", "カ_")),
         ("french", "l'"),
     ],
 )
@@ -125,10 +116,6 @@ def test_the_time_of_the_analysis_is_linear_for_any_text(language: Language, uni
     # Sixteen times the length: a quadratic analysis takes 256 times as long.
     within = 100 * max(min(seconds(short, language) for _ in range(3)), 0.001)
     assert min(seconds(long, language) for _ in range(2)) < within
-
-
-def test_a_document_of_160_kilobytes_of_combining_marks_is_analysed_quickly() -> None:
-    assert seconds(MARKS * 40_000) < 1.0
 
 
 def test_a_long_text_has_the_same_words_wherever_it_is_cut() -> None:
@@ -172,17 +159,13 @@ def test_other_threads_run_while_a_document_of_3_megabytes_is_analysed() -> None
 ENGLISH, FRENCH = LANGUAGES["english"], LANGUAGES["french"]
 RULES: dict[str, tuple[Language, LanguageRules]] = {
     "a stop word more": ("english", replace(ENGLISH, stop_words=ENGLISH.stop_words | {"brake"})),
-    "a stop word less": ("english", replace(ENGLISH, stop_words=ENGLISH.stop_words - {"such"})),
     "another stemmer": ("english", replace(ENGLISH, stemmer="english")),
     "no possessives": ("english", replace(ENGLISH, possessives=())),
-    "bigrams": ("english", replace(ENGLISH, bigrams=True)),
     "an article less": ("french", replace(FRENCH, articles=FRENCH.articles - {"d"})),
-    "no stemmer": ("french", replace(FRENCH, stemmer=None)),
 }
 CODE: dict[str, tuple[str, object]] = {
     "other words": ("WORD_OR_RUN", re.compile(r"\w+")),
     "no composing": ("_composed", str),
-    "decomposing": ("_composed", lambda text: unicodedata.normalize("NFD", text)),
     "accents folded": ("_composed", lambda text: text.replace("e\u0301", "e")),
 }
 STAMPS: dict[Language, str] = {
@@ -202,16 +185,6 @@ STAMPS: dict[Language, str] = {
     "spanish": "spanish-9250dba01aa5",
     "swedish": "swedish-3c5af5971258",
 }
-# Simulates changes of the code of `words_of` by changing its result.
-TWISTS: dict[str, Callable[[list[str]], list[str]]] = {
-    "short words dropped": lambda words: [word for word in words if len(word) > 2],
-    "numbers dropped": lambda words: [word for word in words if not word[0].isdigit()],
-    "digits parted": lambda words: " ".join(words).replace(",", " ").split(),
-    "long words cut": lambda words: [word[:6] for word in words],
-    "ß written out": lambda words: [word.casefold() for word in words],
-    "ideographs dropped": lambda words: [word for word in words if word < "぀"],
-    "each word once": lambda words: list(dict.fromkeys(words)),
-}
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -224,12 +197,6 @@ def test_the_stamp_changes_with_a_rule_that_is_data(rule: str, monkeypatch: pyte
 @pytest.mark.parametrize("rule", CODE)
 def test_the_stamp_changes_with_a_pattern_or_a_way_to_compose(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, *CODE[rule])
-    assert analysis.version("english") != STAMPS["english"]
-
-
-@pytest.mark.parametrize("twist", TWISTS)
-def test_the_stamp_changes_with_a_rule_that_is_code(twist: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, "words_of", lambda text, language: TWISTS[twist](words_of(text, language)))
     assert analysis.version("english") != STAMPS["english"]
 
 

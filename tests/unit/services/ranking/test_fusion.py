@@ -86,27 +86,9 @@ def test_equal_scores_are_all_one_under_min_max(ranking: Ranking) -> None:
     assert set(scores(weighted(ranking, by="min-max")).values()) == {1.0}
 
 
-def test_equal_scores_are_all_zero_under_z_score() -> None:
-    tied = (Scored("b", 0.1), Scored("a", 0.1), Scored("c", 0.1))
-    fused = weighted(tied, BM25, by="z-score")
-    assert weighted(tied, by="z-score") == (Scored("a", 0.0), Scored("b", 0.0), Scored("c", 0.0))
-    assert ids(fused) == ids(BM25)
-
-
-def test_scores_at_the_theoretical_minimum_are_all_one() -> None:
-    assert scores(weighted((Scored("a", 0.0), Scored("b", 0.0)), by="theoretical-min")) == {"a": 1, "b": 1}
-
-
 def test_theoretical_min_refuses_a_leg_without_one() -> None:
     with pytest.raises(ValueError, match="least score"):
         weighted(BM25, by="theoretical-min", floors=[None])
-
-
-@pytest.mark.parametrize("normalisation", NORMALISATIONS)
-def test_an_empty_leg_contributes_nothing(normalisation: Normalisation) -> None:
-    assert ids(weighted(BM25, (), by=normalisation)) == ids(BM25)
-    assert weighted((), (), by=normalisation) == ()
-    assert reciprocal_rank((), ()) == ()
 
 
 def test_ties_are_in_ascending_order_of_id() -> None:
@@ -137,11 +119,6 @@ def test_a_weight_of_one_is_the_order_of_the_reranker_and_of_zero_that_of_the_fi
     reranked = {"a": 0.1, "b": 0.2, "c": 0.9}
     assert ids(mixed(BM25, reranked, 1.0)) == ["c", "b", "a"]
     assert ids(mixed(BM25, reranked, 0.0)) == ["a", "b", "c"]
-
-
-def test_equal_reranker_scores_leave_the_order_of_the_first_stage() -> None:
-    assert ids(mixed(BM25, dict.fromkeys("abc", 0.3), 0.9)) == ["a", "b", "c"]
-    assert mixed(BM25, {}, 0.9) == BM25
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

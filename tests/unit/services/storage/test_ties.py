@@ -21,11 +21,6 @@ class Engine:
         return self.hits[:limit]
 
 
-async def test_ties_are_sorted_by_id() -> None:
-    engine = Engine([("b", 2.0), ("a", 2.0), ("d", 1.0), ("c", 1.0)])
-    assert [hit.id for hit in await settle_ties(engine, 4)] == ["a", "b", "c", "d"]
-
-
 @pytest.mark.parametrize("tied", [FIRST_EXTRA + 2, 500, MOST_EXTRA])
 async def test_the_smallest_ids_of_all_that_tie_make_the_cut(tied: int) -> None:
     engine = Engine([("top", 2.0), *((f"{number:05d}", 1.0) for number in reversed(range(tied))), ("last", 0.5)])
@@ -42,7 +37,3 @@ async def test_the_search_for_ties_is_bounded() -> None:
     engine = Engine([(f"{number:06d}", 1.0) for number in range(3 * MOST_EXTRA)])
     assert len(await settle_ties(engine, 10)) == 10
     assert max(engine.asked) == 10 + MOST_EXTRA
-
-
-async def test_fewer_hits_than_asked_for_are_all_there_are() -> None:
-    assert await settle_ties(Engine([]), 5) == ()

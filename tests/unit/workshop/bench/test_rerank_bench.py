@@ -15,12 +15,21 @@ from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import CHECKPOINT, CONFIG, MODELS_FILE, TOKENIZER, ModelError, load_cross_encoder
 from tests.support.models import CROSS_ENCODER, fetched
 from workshop.bench.__main__ import BenchArguments, bench, why_no_int8
-from workshop.bench.analysis import HTTP, INT8, OURS, SESSION, analyse, padding_ratio, score_difference
+from workshop.bench.analysis import (
+    HTTP,
+    INT8,
+    OURS,
+    SESSION,
+    analyse,
+    bootstrap_interval,
+    padding_ratio,
+    paired_ratio,
+    score_difference,
+)
 from workshop.bench.candidate_lists import PAIR_TOKENS, SCIFACT, Bm25, ListSampling, draw_lists
-from workshop.bench.contender_setup import ServedModel
+from workshop.bench.contender_setup import service_environment
 from workshop.bench.memory import MemoryLoad, PairTexts, measure_memory
 from workshop.bench.plain_model import dequantised, make_plain_model
-from workshop.bench.ratios import bootstrap_interval, paired_ratio
 from workshop.bench.report import (
     BenchReport,
     BenchTurn,
@@ -84,7 +93,7 @@ def test_a_missing_score_is_no_equal_score():
 
 
 def test_what_follows_from_the_turns_is_where_readers_look_for_it(measured):
-    dumped = analyse(measured, "served", "small@onnxruntime", None).model_dump()
+    dumped = analyse(measured, "served", "small", None).model_dump()
     assert dumped["ratios"]["peer"]["short"]["cpu"]["median"] == 3.0
     assert dumped["ratios"]["peer"]["short"]["wall"]["median"] == 6.0
     assert dumped["ratios"]["int8_over_fp32"]["median"] == 2.0
@@ -102,7 +111,7 @@ def test_nothing_is_said_of_the_cost_of_other_scores(measured):
 
 
 def test_without_an_int8_model_the_report_says_why(measured):
-    found = analyse(measured, "served", None, why_no_int8(ServedModel(CROSS_ENCODER)))
+    found = analyse(measured, "served", None, why_no_int8(CROSS_ENCODER))
     assert found.ratios["int8_over_fp32"] is None
     assert "declares int8-weights" in render_table(found)
 
@@ -110,7 +119,7 @@ def test_without_an_int8_model_the_report_says_why(measured):
 def test_the_file_is_read_back_as_it_was_written_and_another_version_is_refused(measured, tmp_path):
     path = tmp_path / "runs" / "bench.json"
     assert read_report(path) is None
-    report = analyse(measured, "served", "small@onnxruntime", None)
+    report = analyse(measured, "served", "small", None)
     write_report(report, path)
     assert read_report(path) == report
     with pytest.raises(ValidationError):
@@ -191,7 +200,7 @@ def test_a_small_run_with_ours_alone_measures_session_http_and_floor(tmp_path: P
     arguments = BenchArguments(
         model=CROSS_ENCODER,
         max_tokens=64,
-        served=ServedModel(CROSS_ENCODER),
+        served=CROSS_ENCODER,
         int8=None,
         peers=(),
         rounds=1,
@@ -215,13 +224,12 @@ def test_a_small_run_with_ours_alone_measures_session_http_and_floor(tmp_path: P
 def test_memory_is_that_of_the_process_that_serves(tmp_path: Path):
     folder = fetched(CROSS_ENCODER)
     most = load_cross_encoder(MODELS_FILE, CROSS_ENCODER).max_tokens
-    served = ServedModel(CROSS_ENCODER)
     service = ServiceProcess(
-        MODELS_FILE, served.environment | {"RERANKER_MODELS": str(folder.parent)}, tmp_path / "log"
+        MODELS_FILE, service_environment(CROSS_ENCODER) | {"RERANKER_MODELS": str(folder.parent)}, tmp_path / "log"
     )
     try:
         memory = measure_memory(
-            service, served, PairTexts(folder / TOKENIZER, most), MemoryLoad(most, 2, 3, within_s=0.5)
+            service, CROSS_ENCODER, PairTexts(folder / TOKENIZER, most), MemoryLoad(most, 2, 3, within_s=0.5)
         )
     finally:
         service.close()

@@ -12,12 +12,11 @@ import pytest
 
 from services.inference.profiles import GRAPH, MODELS_FILE
 from tests.support.models import CROSS_ENCODER
-from workshop.training.corpus import LABELLED, read_corpus
+from workshop.training.corpus import LABELLED, Topics, read_corpus
 from workshop.training.distillation_target import DistillationTarget, features, fit_target
 from workshop.training.export import cross_encoder_graph
 from workshop.training.groups import epoch, sample_group
 from workshop.training.mined_questions import MinedQuestion
-from workshop.training.short_queries import Topics
 from workshop.training.weigh import WEIGHTS, best_weights, first_stage, ndcg, z_scores
 from workshop.training.weights import Weights, read_weights
 
@@ -56,13 +55,9 @@ def test_neither_in_domain_file_can_be_learned_from() -> None:
     assert not {file for file in LABELLED if "nfcorpus" in file or "scifact" in file}
 
 
-def test_the_same_seed_reads_the_same_corpus(tmp_path: Path) -> None:
-    folder = written(tmp_path)
-    assert read_corpus(folder, 17) == read_corpus(folder, 17)
-
-
-def test_a_question_cut_out_of_a_passage_knows_which(tmp_path: Path) -> None:
+def test_the_same_seed_reads_the_same_corpus_and_a_question_cut_out_of_a_passage_knows_which(tmp_path: Path) -> None:
     corpus = read_corpus(written(tmp_path), 17)
+    assert read_corpus(tmp_path, 17) == corpus
     cut = [question for question in corpus.questions if question.cut_from is not None]
     assert cut
     for question in cut:
@@ -82,10 +77,7 @@ def test_a_topic_is_neighbouring_words_that_the_passage_repeats() -> None:
     topics = Topics(SAID)
     found = {topics.of_passage(SAID[0], random.Random(seed)) for seed in range(40)} - {None}
     assert found == {"hub", "hub gear"}
-
-
-def test_a_passage_of_common_and_rare_words_has_no_topic() -> None:
-    assert Topics(SAID).of_passage(SAID[-1], random.Random(1)) is None
+    assert topics.of_passage(SAID[-1], random.Random(1)) is None  # words that are common, or rare
 
 
 def test_a_shortened_question_keeps_the_words_that_carry_its_topic() -> None:
@@ -108,24 +100,16 @@ def test_a_shortened_question_is_held_out_with_the_whole_one(tmp_path: Path) -> 
         )
 
 
-def test_a_missing_training_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_corpus(tmp_path, 17)
-
-
 def test_a_group_holds_its_positive_first_and_each_candidate_once() -> None:
     group = sample_group(line(), 8, TARGET, random.Random(1))
     assert group is not None
     assert group.candidates[0] == 3
     assert len(set(group.candidates)) == 8
     assert group.label == 0
-
-
-def test_a_group_without_a_relevant_passage_has_no_label() -> None:
-    group = sample_group(line(relevant=()), 8, TARGET, random.Random(1))
-    assert group is not None
-    assert group.label is None
-    assert len(group.candidates) == 8
+    unlabelled = sample_group(line(relevant=()), 8, TARGET, random.Random(1))
+    assert unlabelled is not None
+    assert (unlabelled.label, len(unlabelled.candidates)) == (None, 8)
+    assert list(epoch([line(candidates=5)], 8, TARGET, random.Random(1))) == []  # too few
 
 
 def test_the_target_is_a_distribution_that_follows_the_teachers_and_bm25() -> None:
@@ -152,15 +136,8 @@ def test_the_shares_of_the_target_are_read_off_the_labels(teller: int) -> None:
     shares = np.array(fit_target(asked).shares) * np.std(features(asked[0]), axis=0)
     assert int(shares.argmax()) == teller
     assert shares[teller] > 5 * np.abs(np.delete(shares, teller)).max()
-
-
-def test_questions_without_labels_leave_the_target_unknown() -> None:
     with pytest.raises(ValueError, match="No question has a label"):
         fit_target([line(relevant=())])
-
-
-def test_a_question_with_too_few_candidates_is_passed_over() -> None:
-    assert list(epoch([line(candidates=5)], 8, TARGET, random.Random(1))) == []
 
 
 def test_weights_survive_the_way_into_a_graph_and_out_again() -> None:
@@ -179,12 +156,6 @@ def weights_of_model(model: onnx.ModelProto) -> Weights:
         return read_weights(file)
 
 
-def test_ndcg_counts_a_relevant_passage_by_its_rank() -> None:
-    assert ndcg([7, 3], {3}) == pytest.approx(1 / np.log2(3))
-    assert ndcg([3, 7], {3}) == 1
-    assert ndcg([1, 2], {3}) == 0
-
-
 def test_a_hybrid_list_is_bm25_and_dense_fused_by_z_scores() -> None:
     asked = line(candidates=3)
     asked["candidates"], asked["bm25"] = [7, 8, 9], [2.0, None, 1.0]
@@ -194,11 +165,8 @@ def test_a_hybrid_list_is_bm25_and_dense_fused_by_z_scores() -> None:
     assert places == (8, 7, 9)
     spread = 1.5**0.5
     assert scores == pytest.approx((spread - 1, 1 - spread, -1))
-
-
-def test_z_scores_of_equal_values_are_zero() -> None:
     assert list(z_scores([2.0, 2.0])) == [0.0, 0.0]
-    assert z_scores([1.0, 3.0]) == pytest.approx([-1.0, 1.0])
+    assert (ndcg([7, 3], {3}), ndcg([3, 7], {3}), ndcg([1, 2], {3})) == (pytest.approx(1 / np.log2(3)), 1, 0)
 
 
 def test_the_safe_weight_is_the_lowest_that_cannot_be_told_from_the_best() -> None:

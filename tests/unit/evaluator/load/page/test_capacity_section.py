@@ -45,7 +45,7 @@ def unknown() -> CapacityReport:
 
 def test_capacity_and_knee_are_marked_in_the_chart() -> None:
     report = found()
-    shown = texts(capacity_chart(report))
+    shown = [text.strip() for text in texts(capacity_chart(report))]
     assert {"capacity 80/s", f"knee {report.knee:g}/s", "in time", "nDCG@10", "p95", "p99"} <= set(shown)
     assert {"No p99: fewer than 662 requests.", "Dashed, ?: times that do not hold."} <= set(shown)
 
@@ -73,14 +73,6 @@ def test_the_page_of_a_search_that_found_nothing_has_no_empty_tables() -> None:
     assert "## Capacity" in page
     assert "## Percentiles" not in page
     assert "send lag" not in page
-
-
-def test_the_page_shows_the_chart_of_each_capacity_before_the_points() -> None:
-    report = found()
-    load = load_report(load_point("bm25", 80)).model_copy(update={"capacities": (report,)})
-    page = render_load_page("shop", load, ["load/capacity-bm25.svg"])
-    assert "(load/capacity-bm25.svg)" in page
-    assert page.index(report.sentence) < page.index("## All points")
 
 
 def test_the_report_of_a_run_tells_each_capacity_and_shows_the_charts_that_are_there() -> None:

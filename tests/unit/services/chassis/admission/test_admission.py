@@ -158,12 +158,6 @@ def test_a_slow_body_is_refused_and_its_connection_closed(monkeypatch: pytest.Mo
     assert json.loads(problem)["type"] == "urn:problem:request-timeout"
 
 
-def test_a_body_that_does_not_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "GRACE_S", 0.3)
-    with working() as (_, server), callers(port_of(server), 1) as (caller,):
-        assert caller.send(posted(SIZED, 100)).answer()[0] == 408
-
-
 def test_a_body_on_a_slow_line_gets_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "GRACE_S", 0.3)
     sent = json.dumps(["a" * 100_000]).encode()
@@ -211,23 +205,6 @@ def test_a_caller_who_hangs_up_with_several_requests_in_flight_is_no_error(caplo
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_callers_who_hang_up_just_before_a_search_do_not_block_it() -> None:
-    with working(max_in_flight=1, max_waiting=5) as (work, server), callers(port_of(server), 2) as (first, living):
-        first.send(SEARCH)
-        wait_for(lambda: work.begun == 1, within_s=5.0)
-        with callers(port_of(server), 5) as queued:
-            for caller in queued:
-                caller.send(SEARCH)
-            wait_for(lambda: len(server.server_state.tasks) == 6, within_s=5.0)
-            loop = server.servers[0].get_loop()
-            loop.call_soon_threadsafe(time.sleep, 0.3)  # so that the loop meets all of it in one turn
-            time.sleep(0.1)
-        living.send(SEARCH)
-        time.sleep(0.4)
-        loop.call_soon_threadsafe(work.go.set)
-        assert [caller.answer()[0] for caller in (first, living)] == [200, 200]
-
-
 def _works_on(server: DrainingServer, requests: int) -> bool:
     return len(server.server_state.tasks) == requests
 
@@ -269,16 +246,6 @@ def test_an_overloaded_lane_does_not_refuse_that_a_browser_asks_whether_a_page_m
     with overloaded() as (_, late):
         asked = f"OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: {PAGE}\r\nAccess-Control-Request-Method: POST\r\n\r\n"
         assert late.send(asked.encode()).answer()[0] == 200
-
-
-def test_a_connection_above_the_bound_is_refused_as_such_and_closed_whatever_the_lane_refuses() -> None:
-    with overloaded(ConnectionBounds(most=3, reserve=2)) as (server, writer):
-        writer.send(posted("/v1/collections/c/documents", 0))
-        wait_for(lambda: len(server.server_state.tasks) == 3, within_s=5.0)
-        with callers(port_of(server), 1) as (newest,):
-            head, _, problem = newest.send(SEARCH).received().partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 429 ")
-            assert "too many connections" in json.loads(problem)["detail"]
 
 
 def test_an_early_refusal_arrives_whole_where_its_head_alone_fills_the_buffer() -> None:
@@ -339,13 +306,3 @@ async def test_reading_collections_and_searching_do_not_wait_for_writes() -> Non
         await work.begins.acquire()
         work.go.set()
         assert (await search).status_code == 200
-
-
-async def test_reading_collections_does_not_wait_for_work() -> None:
-    work = Work(max_in_flight=1, max_waiting=1)
-    async with connected(work) as client, asyncio.TaskGroup() as tasks:
-        for _ in range(2):
-            tasks.create_task(client.post("/v1/collections/c/search", json={}))
-        await work.begins.acquire()
-        assert (await client.get("/v1/collections")).status_code == 200
-        work.go.set()

@@ -49,23 +49,6 @@ async def learnt(limiter: Limiter, lasts_s: float) -> Requests:
     return requests
 
 
-async def test_requests_of_one_client_are_admitted_in_their_order() -> None:
-    requests = Requests(lane())
-    tasks = await requests.queued([("a", name) for name in "12345"])
-    requests.go.set()
-    await asyncio.gather(*tasks)
-    assert requests.began == list("12345")
-
-
-async def test_a_client_with_many_requests_lets_another_have_its_turn() -> None:
-    requests = Requests(lane())
-    tasks = await requests.queued([("a", f"a{number}") for number in range(6)] + [("b", "b0"), ("b", "b1")])
-    requests.go.set()
-    await asyncio.gather(*tasks)
-    assert requests.began.index("b0") <= 2
-    assert requests.began.index("b1") <= 4
-
-
 async def test_what_cannot_end_in_time_is_refused_at_once_and_told_when_to_come_back() -> None:
     requests = await learnt(lane(), 0.2)
     tasks = await requests.queued([("", str(number)) for number in range(11)])
@@ -76,16 +59,6 @@ async def test_what_cannot_end_in_time_is_refused_at_once_and_told_when_to_come_
     assert refused.value.retry_after_s in (2, 3)  # ten wait, 0.2 s each and a little more
     requests.go.set()
     await asyncio.gather(*tasks)
-
-
-async def test_a_request_that_has_the_time_waits_behind_the_same_queue() -> None:
-    requests = await learnt(lane(), 0.2)
-    tasks = await requests.queued([("", str(number)) for number in range(11)])
-    waiting = asyncio.create_task(requests.ask("patient", within_s=10.0))
-    await asyncio.sleep(0.01)
-    requests.go.set()
-    await asyncio.gather(*tasks, waiting)
-    assert requests.began[-1] == "patient"
 
 
 async def test_a_request_whose_time_went_by_in_the_queue_is_refused_unworked() -> None:
@@ -138,15 +111,6 @@ async def test_a_request_beyond_the_limit_runs_alone_whatever_fractions_ran_befo
     async with asyncio.timeout(5):
         await requests.ask("beyond", cost=12.0, lasts_s=0.01)
     assert requests.began[-1] == "beyond"
-
-
-async def test_more_than_may_wait_are_refused() -> None:
-    requests = Requests(lane(most_waiting=1))
-    tasks = await requests.queued([("", "1"), ("", "2")])
-    with pytest.raises(Overloaded):
-        await requests.ask("3")
-    requests.go.set()
-    await asyncio.gather(*tasks)
 
 
 async def test_a_lane_that_gives_way_rests_after_work_while_the_other_one_works() -> None:
@@ -261,16 +225,6 @@ async def test_a_request_that_is_not_read_is_taken_to_have_the_part_of_its_time_
     await asyncio.gather(*tasks)
 
 
-async def test_a_lane_without_a_queue_that_is_free_again_refuses_nothing_before_it_is_read() -> None:
-    requests = Requests(lane(most_waiting=0))
-    tasks = await requests.queued([("", "held")])
-    await refused(requests, 1.0)
-    assert early(requests.limiter, 1.0)
-    requests.go.set()
-    await asyncio.gather(*tasks)
-    assert not early(requests.limiter, 1.0)
-
-
 async def test_a_client_that_has_taken_every_place_leaves_its_newest_ones_to_another() -> None:
     requests = Requests(lane(most_waiting=4))
     flood = await requests.queued([("a", f"a{number}") for number in range(5)])
@@ -283,16 +237,6 @@ async def test_a_client_that_has_taken_every_place_leaves_its_newest_ones_to_ano
     assert sorted(requests.began) == ["a0", "a1", "a2", "b0", "b1"]
 
 
-async def test_a_full_queue_of_another_client_does_not_refuse_a_request_before_it_is_read() -> None:
-    requests = Requests(lane(most_waiting=2))
-    flood = await requests.queued([("a", "held"), ("a", "a1"), ("a", "a2")])
-    await refused(requests, 60.0, "a")
-    assert early(requests.limiter, 60.0, "a")
-    assert not early(requests.limiter, 60.0, "b")
-    requests.go.set()
-    await asyncio.gather(*flood)
-
-
 async def test_clients_take_turns_by_the_cost_of_their_requests() -> None:
     requests = Requests(lane())
     tasks = await requests.queued([("", "held")])
@@ -301,18 +245,6 @@ async def test_clients_take_turns_by_the_cost_of_their_requests() -> None:
     requests.go.set()
     await asyncio.gather(*tasks)
     assert requests.began.index("b3") < requests.began.index("a1") < requests.began.index("b5")
-
-
-@repeated_when_late
-async def test_a_request_that_comes_while_a_lane_rests_expects_to_wait_for_the_rest() -> None:
-    beside = iter(range(100))  # another lane that always works
-    limiter = Limiter("deep", AdaptiveLimit(1, 1, 1), 100, Instruments(), Rest(lambda: next(beside), 0.25))
-    requests = await learnt(limiter, 0.1)
-    with timed():
-        assert 0.25 < limiter.expected_wait_s() < 0.35
-        started = time.monotonic()
-        await refused(requests, 0.5)
-        assert time.monotonic() - started < 0.25
 
 
 @repeated_when_late
@@ -358,15 +290,6 @@ async def test_requests_that_have_far_less_time_than_others_do_not_shrink_the_li
             async with limiter.slot(0.0) as held:  # all of its time is over when it ends
                 held.overloaded = overloaded
         assert adaptive.value == 4.0
-
-
-async def test_requests_that_have_as_little_time_as_all_others_shrink_the_limit() -> None:
-    adaptive = AdaptiveLimit(4.0, 8.0)
-    limiter = Limiter("work", adaptive, 100, Instruments())
-    for within_s in (0.03, 0.02):
-        async with limiter.slot(within_s), limiter.slot(within_s) as held:
-            held.overloaded = True
-    assert adaptive.value < 4.0
 
 
 async def test_a_lane_without_a_queue_keeps_for_each_client_its_part() -> None:

@@ -75,11 +75,6 @@ async def test_an_answer_may_end_with_its_connection() -> None:
     assert contents == [b"abcd", b"abcd"]
 
 
-def test_the_loop_of_our_processes_serves_it_too() -> None:
-    contents, _ = uvloop.run(answers(OK + b"content-length: 4\r\n\r\nab", b"cd"))
-    assert contents == [b"abcd", b"abcd"]
-
-
 def test_attempts_to_connect_leave_nothing_behind() -> None:
     async def attempts() -> int:
         transport, before = SocketTransport("127.0.0.1"), kept()
@@ -117,16 +112,6 @@ async def test_an_answer_that_breaks_off_is_none(
     with pytest.raises(fault):
         await answers(piece, closes=True)
     assert not caplog.records  # an event loop logs what a protocol raises
-
-
-async def test_what_had_come_when_all_was_closed_is_no_answer() -> None:
-    transport = SocketTransport("127.0.0.1")
-    async with answering(OK + b"\r\nab") as (url, _):
-        asked = asyncio.create_task(transport.send(Outgoing("GET", url, {}, None, 1.0)))
-        await asyncio.sleep(0.05)
-        await transport.aclose()
-        with pytest.raises(TransportError):
-            await asked
 
 
 async def test_a_connection_that_was_opening_when_all_was_closed_ends_with_its_answer() -> None:

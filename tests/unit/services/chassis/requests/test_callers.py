@@ -2,22 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import APIRouter
 
-from services.chassis.app import create_app, router
-from services.chassis.instruments import Instruments
-from services.chassis.probes import Readiness
+from services.chassis.app import router
+from services.chassis.requests.handling import HandlingTable
 from services.chassis.requests.rendering import BASIC
 from services.chassis.server.connections import ConnectionBounds
 from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.service_settings import KeyedSettings
-from services.contracts.health import Check
 from tests.support.callers import callers
 from tests.support.keyed_app import PAGE, connected, keyed_settings, search, small_app
 from tests.support.keys import TOKEN, Keys, bearing, typed
@@ -87,14 +83,6 @@ async def test_above_its_rate_a_key_is_told_when_to_come_again(keys: Keys) -> No
         assert (first.status_code, second.status_code) == (200, 429)
         assert second.headers["retry-after"] == "2"
         assert (await search(client, keys.secrets["search"])).status_code == 200
-
-
-async def test_what_its_scope_forbids_takes_from_the_rate_of_a_key_too(keys: Keys) -> None:
-    slow = keys.add("slow", "search", per_second=0.5)
-    async with connected(small_app(keyed_settings(keys))) as client:
-        answers = [await client.delete("/v1/collections/c", headers=bearing(slow)) for _ in range(2)]
-        assert [answer.status_code for answer in answers] == [403, 429]
-        assert (await search(client, slow)).status_code == 429
 
 
 async def test_above_its_requests_in_flight_a_key_is_refused_until_one_ends(keys: Keys) -> None:
@@ -173,35 +161,6 @@ async def test_a_stranger_is_not_read(keys: Keys) -> None:
         assert answer.status_code == 401
 
 
-def test_a_process_does_not_start_without_its_file_of_keys(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no such file"):
-        small_app(KeyedSettings.model_validate({"port": 0, "keys_file": tmp_path / "keys.json"}))
-
-
-def test_a_route_that_declares_no_scope_ends_the_start() -> None:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-        routes = router()
-
-        @routes.get("/forgotten")
-        async def forgotten() -> str:
-            return ""
-
-        async def ready() -> tuple[Check, ...]:
-            return ()
-
-        yield (routes,), ready
-
-    app = create_app("small", keyed_settings(), Instruments(), opened)
-
-    async def start() -> None:
-        async with app.router.lifespan_context(app):
-            pass
-
-    with pytest.raises(TypeError, match="/forgotten"):
-        asyncio.run(start())
-
-
 async def test_a_browser_asks_its_user_for_a_key_on_pages_alone(client: httpx.AsyncClient, keys: Keys) -> None:
     refused = [await client.get("/page"), await client.get("/page", headers=typed("wrong")), await client.post("/form")]
     assert [(one.status_code, one.headers["www-authenticate"]) for one in refused] == [(401, BASIC)] * 3
@@ -269,3 +228,12 @@ def test_a_browser_that_has_to_sign_in_is_counted_once(keys: Keys) -> None:
         assert caller.send(b"GET /page HTTP/1.1\r\nHost: small\r\n\r\n").answer()[0] == 401
     counted = app.state.instruments.denied.labels("unauthenticated")
     assert next(iter(counted.collect())).samples[0].value == 1
+
+
+def test_a_process_does_not_start_without_its_file_of_keys_or_with_a_route_for_whomever(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no such file; .*keys new --name me --file"):
+        small_app(KeyedSettings.model_validate({"port": 0, "keys_file": tmp_path / "keys.json"}))
+    routes = router()
+    routes.add_api_route("/forgotten", lambda: "")
+    with pytest.raises(TypeError, match="/forgotten"):
+        HandlingTable().add(routes.routes)

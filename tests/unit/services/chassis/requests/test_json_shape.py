@@ -13,10 +13,8 @@ from services.chassis.requests.json_route import DEEPEST, MOST_KEYS, MOST_VALUES
 
 REFUSED = {
     "65 levels": (b"[" * 65 + b"]" * 65, Malformed, "nested too deeply"),
-    "700 levels of objects": (b'{"a":' * 700 + b"1" + b"}" * 700, Malformed, "nested too deeply"),
     "brackets that never close": (b"[" * 60_000, Malformed, "nested too deeply"),
     "one value too many": (b"[" + b"1," * MOST_VALUES + b"1]", BadInput, "more than 100,000 values"),
-    "as many texts": (b"[" + b'"a",' * MOST_VALUES + b'"a"]', BadInput, "more than 100,000 values"),
     "as many, in lists of one": (b"[" + b"[1]," * (MOST_VALUES // 2) + b"1]", BadInput, "more than 100,000 values"),
     "1,001 keys": (
         json.dumps(dict.fromkeys(map(str, range(MOST_KEYS + 1)))).encode(),
@@ -27,16 +25,12 @@ REFUSED = {
     "a number beyond 64 bits": (b"[1e400]", BadInput, "1e400"),
     "a number of 41 digits": (b"[" + b"1" * 41 + b"]", Malformed, "more than 40 digits"),
     "NaN": (b"[NaN]", Malformed, "not valid JSON"),
-    "two values": (b"1 2", Malformed, "not valid JSON"),
     "bad UTF-8": (b'["\xff"]', Malformed, "not valid JSON"),
-    "a mark of order": (b"\xef\xbb\xbf[]", Malformed, "not valid JSON"),
 }
 TAKEN = {
     "64 levels": b"[" * DEEPEST + b"]" * DEEPEST,
     "brackets in a text": json.dumps(["[" * 1_000, "{" * 1_000]).encode(),
-    "commas in a text": json.dumps(["," * 1_000_000]).encode(),
     "quotes and backslashes in texts": json.dumps(['"[[\\"', "\\", '\\"[', "[" * 100] * 100).encode(),
-    "many lists": json.dumps([[1]] * 1_000).encode(),
 }
 
 
@@ -74,9 +68,7 @@ def test_every_value_is_parsed_as_python_parses_it(value: object, escaped: bool)
     assert parse_json(body) == expected
 
 
-@pytest.mark.parametrize(
-    "unit", [b"[],", b'"",', b"1,", b"[", b'"', b"{", b":", b"\\", b'\\"', b" ", b'{"a":1},', b"1e9,"]
-)
+@pytest.mark.parametrize("unit", [b"[],", b'"",', b"[", b'"', b"\\", b'\\"', b'{"a":1},', b"1e9,"])
 def test_no_body_of_8_mb_takes_long_to_parse_or_refuse(unit: bytes) -> None:
     body = b"[" + unit * (7_900_000 // len(unit)) + b"1]"
     started = time.process_time()

@@ -100,20 +100,6 @@ def test_a_request_that_offers_an_upgrade_is_served_as_http_1_1(connect: Connect
         assert caller.received().startswith(b"HTTP/1.1 200 ")
 
 
-def test_blanks_around_a_content_length_are_ignored(connect: Connect) -> None:
-    with connect(1) as (caller,):
-        head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length:  14  \r\n\r\n"
-        caller.send(head + b'{"query": "a"}')
-        assert caller.answer()[0] == 200
-
-
-def test_a_connection_without_a_request_is_closed_without_an_answer(connect: Connect) -> None:
-    with connect(1) as (caller,):
-        started = time.monotonic()
-        assert caller.received() == b""
-        assert 0.4 < time.monotonic() - started < 3.0
-
-
 def test_an_idle_connection_is_kept_and_closed_in_the_end(connect: Connect) -> None:
     with connect(1) as (caller,):
         caller.send(LIVEZ)
@@ -187,12 +173,6 @@ def test_pipelined_requests_are_bounded_and_those_before_the_bound_are_answered(
     with connect(1) as (caller,):
         answers = caller.send(LIVEZ * 5_000).received().count(b"HTTP/1.1 200 ")
     assert 16 <= answers <= 20
-
-
-def test_a_few_pipelined_requests_are_all_answered(connect: Connect) -> None:
-    with connect(1) as (caller,):
-        caller.send(LIVEZ * 10 + LIVEZ.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        assert caller.received().count(b"HTTP/1.1 200 ") == 11
 
 
 def test_above_the_bound_connections_without_a_request_are_closed_first(serve: Serve) -> None:

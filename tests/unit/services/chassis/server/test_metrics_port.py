@@ -51,11 +51,6 @@ async def test_metrics_have_a_port_of_their_own_in_plain_http_and_nothing_else_i
             await client.get(f"http://127.0.0.1:{port}/metrics")
 
 
-async def test_without_a_port_of_their_own_metrics_are_on_the_main_port() -> None:
-    async with started(ServiceSettings(port=0)) as main, httpx.AsyncClient() as client:
-        assert (await client.get(f"http://{main}/metrics")).status_code == 200
-
-
 async def test_a_slow_scraper_is_ended() -> None:
     settings = ServiceSettings(port=0, metrics_port=0)
     with bounded(small_app(settings), ConnectionBounds(), settings=settings) as server:

@@ -42,11 +42,6 @@ async def test_a_named_proxy_tells_who_its_caller_is(proxy: str) -> None:
     assert await seen_with(settings) == {"host": "192.0.2.7", "scheme": "https"}
 
 
-async def test_a_proxy_at_another_address_is_not_believed() -> None:
-    settings = KeyedSettings.model_validate({"port": 0, "proxies": ["10.0.0.0/24"]})
-    assert await seen_with(settings) == {"host": "127.0.0.1", "scheme": "http"}
-
-
 async def test_callers_behind_a_named_proxy_are_several_to_early_refusals_too() -> None:
     settings, clients = KeyedSettings.model_validate({"port": 0, "proxies": ["127.0.0.1"]}), []
     with bounded(telling_app(settings), ConnectionBounds(), settings=settings) as server:

@@ -10,26 +10,12 @@ from services.lexical.settings import LexicalSettings
 TOKEN = "a-token-of-more-than-24-characters"
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST.", "127.0.0.1", "127.8.8.8", "::1", "[::1]"])
-def test_a_loopback_host_is_known(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "localhost.example", "127.0.0.1.example", ""])
-def test_any_other_host_is_reached_by_others(host: str) -> None:
-    assert not is_loopback(host)
-
-
 def test_a_secret_travels_over_tls_to_loopback_or_to_a_trusted_host_only() -> None:
     assert may_carry_secret("https://search.example")
     assert may_carry_secret("http://[::1]:9200")
     assert may_carry_secret("http://lexical:8001", ["Lexical"])
     assert not may_carry_secret("http://lexical:8001")
     assert not may_carry_secret("http://localhost@search.example/")
-
-
-def test_a_process_of_this_machine_alone_needs_no_key() -> None:
-    assert not GatewaySettings().authenticates
 
 
 def test_a_process_that_others_reach_does_not_start_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +30,14 @@ def test_a_service_that_others_reach_names_the_token_alone(monkeypatch: pytest.M
         read_settings(LexicalSettings)
 
 
+@pytest.mark.parametrize("host", ["LOCALHOST.", "127.8.8.8", "[::1]"])
+def test_a_loopback_host_is_known(host: str) -> None:
+    assert is_loopback(host)
+    assert not any(map(is_loopback, ["0.0.0.0", "10.0.0.7", "127.0.0.1.example", ""]))
+    assert not GatewaySettings(host="127.0.0.1").authenticates
+    assert GatewaySettings(keys_file=Path("keys.json")).authenticates
+
+
 def test_auth_is_off_in_words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_HOST", "0.0.0.0")
     monkeypatch.setenv("GATEWAY_AUTH", "off")
@@ -56,10 +50,6 @@ def test_a_token_turns_auth_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.authenticates
     assert settings.accepted_tokens == (TOKEN, f"{TOKEN}-before")
     assert TOKEN not in repr(settings)
-
-
-def test_a_file_of_keys_turns_auth_on(tmp_path: Path) -> None:
-    assert GatewaySettings(keys_file=tmp_path / "keys.json").authenticates
 
 
 def test_a_weak_token_is_refused_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,9 +72,8 @@ def test_a_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "No such file"), (b"\n", "is empty"), (b"\xff\xfe", "UTF-16"), (b"\xff", "UTF-8"), (b"\x1f\x8b", "gzip"),
-     (b"a" * 20_000, "16,384")],
-)  # fmt: skip
+    [(None, "No such file"), (b"\n", "is empty"), (b"\xff", "UTF-8"), (b"a" * 20_000, "16,384")],
+)
 def test_a_file_without_a_usable_secret_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, said: str
 ) -> None:
@@ -94,12 +83,6 @@ def test_a_file_without_a_usable_secret_is_named(
     monkeypatch.setenv("STACK_TOKEN_FILE", str(file))
     with pytest.raises(BadSettings, match=f"^STACK_TOKEN_FILE: .*{said}"):
         read_settings(LexicalSettings)
-
-
-def test_an_editors_byte_order_mark_is_no_part_of_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(f"{TOKEN}\r\n", encoding="utf-8-sig", newline="")
-    monkeypatch.setenv("STACK_TOKEN_FILE", str(tmp_path / "token"))
-    assert read_settings(LexicalSettings).accepted_tokens == (TOKEN,)
 
 
 def test_a_secret_in_two_places_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

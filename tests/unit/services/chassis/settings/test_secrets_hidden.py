@@ -3,21 +3,14 @@
 import pickle
 import re
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
-import httpx
 import pytest
-from fastapi import APIRouter
 from pydantic import SecretStr, ValidationError
 
 from deploy.elasticsearch.endpoint import Endpoint
-from services.chassis.app import create_app, router
 from services.chassis.errors import ProblemError
-from services.chassis.instruments import Instruments
-from services.chassis.probes import Readiness
-from services.chassis.requests.handling import handled
 from services.chassis.server.serve import JsonFormatter
 from services.chassis.settings.configuration import (
     BadSettings,
@@ -27,14 +20,15 @@ from services.chassis.settings.configuration import (
     variable,
 )
 from services.chassis.settings.service_settings import ServiceSettings
-from services.contracts.health import Check
 from services.dense.settings import DenseSettings
 from services.lexical.app import open_engine
 from services.lexical.engine import LexicalEngine
 from services.lexical.settings import LexicalSettings
 from services.vectorservice.compose import open_store
 from services.vectorstore.store import VectorStore
+from tests.support.keyed_app import connected
 from tests.support.planted_secrets import PlantedSecrets, settings_of_processes
+from tests.unit.services.chassis.test_chassis import small_app
 
 PROCESSES = settings_of_processes()
 SECRET_NAME = re.compile(r"(^|_)(key|token|password|secret|credential)$")
@@ -91,38 +85,11 @@ def test_every_setting_that_is_called_a_secret_is_one(settings: type[ServiceSett
     assert called | named <= set(secret_fields(settings))
 
 
-@asynccontextmanager
-async def small_app() -> AsyncIterator[httpx.AsyncClient]:
-    """Yields a client of an app whose only route fails."""
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
-        routes = router()
-
-        @routes.get("/broken")
-        @handled(scope="search")
-        async def broken() -> None:
-            raise RuntimeError("broken")
-
-        async def readiness() -> tuple[Check, ...]:
-            return ()
-
-        yield (routes,), readiness
-
-    app = create_app("small", ServiceSettings(port=0), Instruments(), opened)
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://small") as client,
-    ):
-        yield client
-
-
 async def test_the_log_of_an_unforeseen_error_shows_no_header(caplog: pytest.LogCaptureFixture) -> None:
     planted = PlantedSecrets.everywhere()
     secret = planted.by_place["the key of nobody"]
     with caplog.at_level("DEBUG"):
-        async with small_app() as client:
+        async with connected(small_app()) as client:
             answer = await client.get("/broken", headers={"authorization": f"Bearer {secret}", "cookie": secret})
     assert answer.status_code == 500
     logged = [JsonFormatter("small").format(record) for record in caplog.records]
@@ -134,7 +101,7 @@ KEYS = {name: SecretStr(f"planted-{name}-of-a-client") for name in ("api_key", "
 
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insec")
-@pytest.mark.parametrize("store", ["elasticsearch", "qdrant", "grpc"])
+@pytest.mark.parametrize("store", ["elasticsearch", "qdrant"])
 async def test_the_errors_of_a_store_that_is_not_there_show_no_key(store: str) -> None:
     nowhere = "http://127.0.0.1:1"
     opened: LexicalEngine | VectorStore
@@ -145,9 +112,7 @@ async def test_the_errors_of_a_store_that_is_not_there_show_no_key(store: str) -
         call = opened.state("notes@1")
     else:
         given = {f"qdrant_{name}": key for name, key in KEYS.items()}
-        opened = open_store(
-            DenseSettings(store="qdrant", qdrant_url=nowhere, grpc=store == "grpc", grpc_port=1, **given)
-        )
+        opened = open_store(DenseSettings(store="qdrant", qdrant_url=nowhere, **given))
         call = opened.spec("notes@1")
     with pytest.raises(ProblemError) as raised:
         await call

@@ -24,13 +24,9 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> St
     return chosen
 
 
-@pytest.mark.parametrize("grpc", ["", "true"], ids=["rest", "grpc"])
 @pytest.mark.parametrize("key", ["API_KEY", "SEARCH_API_KEY"])
-def test_a_key_is_not_sent_unencrypted_to_another_host(
-    store: Store, monkeypatch: pytest.MonkeyPatch, key: str, grpc: str
-) -> None:
+def test_a_key_is_not_sent_unencrypted_to_another_host(store: Store, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     settings, *_, name = store
-    monkeypatch.setenv("DENSE_GRPC", grpc)
     monkeypatch.setenv(f"{name}_URL", "http://store.example:9200")
     read_settings(settings)
     monkeypatch.setenv(f"{name}_{key}", KEY)
@@ -87,13 +83,6 @@ def test_a_key_of_an_engine_that_is_not_used_is_not_sent_and_not_refused(monkeyp
         monkeypatch.setenv(f"{name}_URL", "http://store.example")
         monkeypatch.setenv(f"{name}_API_KEY", KEY)
         read_settings(settings)
-
-
-@pytest.mark.parametrize("url", ["qdrant:6333", "HTTP", "ftp://qdrant"])
-def test_an_address_of_qdrant_says_how_it_is_reached(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("QDRANT_URL", url)
-    with pytest.raises(BadSettings, match=r"^QDRANT_URL: .*https://"):
-        read_settings(DenseSettings)
 
 
 @pytest.mark.parametrize("settings", [SparseSettings, LateInteractionSettings])

@@ -1,7 +1,7 @@
 """The parts by which Elasticsearch sums the digest of an index."""
 
 from services.contracts.content_digest import ContentDigest
-from services.storage.elasticsearch.digests import DIGEST, digest_of, digest_parts, digest_types
+from services.storage.elasticsearch.indices import DIGEST, digest_of, digest_parts
 
 
 def summed(documents: list[tuple[str, str]], times: int = 1) -> str:
@@ -28,10 +28,3 @@ def test_the_sums_are_exact_up_to_half_a_billion_documents() -> None:
     for _ in range(29 - 6):
         expected.combine(ContentDigest(int(expected.hexdigest(), 16)))
     assert summed([one], 2**29) == expected.hexdigest()
-
-
-def test_an_empty_index_has_the_digest_of_no_document() -> None:
-    (types,) = digest_types().values()
-    parts = types["properties"]  # type: ignore[index]  # a mapping of JSON
-    assert digest_of(dict.fromkeys(parts, 0.0)) == ContentDigest().hexdigest()
-    assert list(parts) == list(digest_parts("d1", "hash")[DIGEST])  # type: ignore[call-overload]

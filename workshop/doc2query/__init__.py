@@ -1,0 +1,1 @@
+"""Generates queries for documents, as files of expansions that the lexical service takes."""
