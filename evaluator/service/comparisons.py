@@ -63,9 +63,9 @@ class Comparisons:
 
 @dataclass(frozen=True, slots=True)
 class ComparedChoice:
-    """The form of a comparison, as it is filled in. `runs`: by title, RUN:PIPELINE and the pipeline's name for each."""
+    """The form of a comparison, as it is filled in. `runs`: title, and RUN:PIPELINE and name of each pipeline."""
 
-    runs: dict[str, list[tuple[str, str]]]
+    runs: list[tuple[str, list[tuple[str, str]]]]
     ticked: frozenset[str]
     baseline: str
 
@@ -84,7 +84,7 @@ def compared_choice(jobs: Jobs, words: Sequence[str]) -> ComparedChoice:
     arms = {run: jobs.folder(run).experiment.arms for run in runs}
     first, _, pipeline = words[0].partition(":")
     return ComparedChoice(
-        runs={run_title(run): [(f"{run}:{arm}", arm) for arm in arms[run]] for run in runs},
+        runs=[(run_title(run), [(f"{run}:{arm}", arm) for arm in arms[run]]) for run in runs],
         ticked=frozenset(_pipelines(jobs, words)),
         baseline=f"{first}:{pipeline or jobs.folder(first).experiment.baseline_among(arms[first])}",
     )

@@ -89,8 +89,8 @@ def judging_routes(
     @answers.reporting
     async def create(request: Request) -> Response:
         fields = await form_fields(request)
-        name, by = judge_name(fields.get("judge", "")), _order(fields.get("order", "pool"))
         chosen = await asyncio.to_thread(_pipelines, jobs, tuple(fields.getlist("runs")))
+        name, by = judge_name(fields.get("judge", "")), _order(fields.get("order", "pool"))
         known = {f"{run}:{name}" for (run, _), names in chosen.items() for name in names}
         words = tuple(dict.fromkeys(fields.getlist("pipelines")))
         if not words or (strange := next((word for word in words if word not in known), "")):
