@@ -53,12 +53,12 @@ def _doubts(report: ReplayReport) -> Iterator[str]:
 
 
 def tuned_rows(report: ReplayReport) -> list[list[str]]:
-    """Returns the pipelines of the run with their figures, and the best settings of each with theirs."""
-    rows = [["pipeline", report.metric, "best settings", f"{report.metric} with them"]]
+    """Returns each pipeline of the run with the figure of its answers, and below it with its best settings."""
+    rows = [["pipeline", report.metric]]
     for name, mean in report.arms.items():
-        point = report.best_of(name)
-        best = ["–", "–"] if point is None else [in_words(point.pipeline), f"{point.mean:.4f}"]
-        rows.append([name, f"{mean:.4f}", *best])
+        rows.append([f"{name} (run)", f"{mean:.4f}"])
+        if (point := report.best_of(name)) is not None:
+            rows.append([f"{name}: {in_words(point.pipeline)}", f"{point.mean:.4f}"])
     return rows
 
 

@@ -89,6 +89,7 @@ def judging_routes(
     @answers.reporting
     async def create(request: Request) -> Response:
         fields = await form_fields(request)
+        name, by = judge_name(fields.get("judge", "")), _order(fields.get("order", "pool"))
         chosen = await asyncio.to_thread(_pipelines, jobs, tuple(fields.getlist("runs")))
         known = {f"{run}:{name}" for (run, _), names in chosen.items() for name in names}
         words = tuple(dict.fromkeys(fields.getlist("pipelines")))
@@ -104,7 +105,7 @@ def judging_routes(
         key = hashlib.sha256(sent.encode(errors="surrogatepass")).hexdigest()[:16]
         if not making.holds(key):
             making.start(key, partial(sessions.create, words, top, seed))
-        return await made(key, fields.get("judge", ""), fields.get("order", "pool"))
+        return await made(key, name, by)
 
     @routes.get("/making/{key}", include_in_schema=False)
     @handled(scope="search", page=True)

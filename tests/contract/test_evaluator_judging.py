@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from evaluator.cli import app
 from evaluator.datasets.text_files import sha256
-from evaluator.errors import EvaluationError, WrongOption
+from evaluator.errors import EvaluationError
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session import JudgingSession
 from tests.support.later_release import add_later_fields
@@ -54,17 +54,12 @@ def pooled(evaluator: Evaluator, *words: object, top: int = 3) -> Path:
 
 
 def graded(folder: Path, judge: str, keys: str) -> JudgingSession:
-    """Grades one pair after another, skips with `s` and takes back with `u`."""
+    """Grades one pair after another."""
     session = JudgingSession(folder)
     for key in keys:
         shown = session.next_pair(judge)
         assert shown is not None
-        if key == "u":
-            session.undo(judge)
-        elif key == "s":
-            session.skip(judge, shown.pair)
-        else:
-            session.grade(judge, shown.pair, int(key))
+        session.grade(judge, shown.pair, int(key))
     return session
 
 
@@ -99,22 +94,6 @@ def test_a_session_is_named_after_time_and_dataset_and_the_page_to_judge_on_is_n
     assert made.name.endswith("Z-shop")
     assert f"/judge/{made.name}" in done.stderr
     assert len(json.loads((made / "session.json").read_text())["sources"]) == 3
-
-
-def test_grades_skips_and_undos_stand_and_a_session_goes_on(folder: Path) -> None:
-    first, second, third = JudgingSession(folder).pairs[:3]
-    assert graded(folder, "ann", "21suu0").standing("ann").grades == {first: 2, second: 0}
-    assert graded(folder, "ann", "3").standing("ann").grades == {first: 2, second: 0, third: 3}
-
-
-@pytest.mark.parametrize("highest", [2, 1])
-def test_grades_end_where_those_of_the_collection_end(folder: Path, highest: int) -> None:
-    made = json.loads((folder / "session.json").read_text())
-    (folder / "session.json").write_text(json.dumps({**made, "known_grades": [0, highest]}))
-    session = graded(folder, "ann", f"{highest}")
-    assert len(session.file.scale) == highest + 1
-    with pytest.raises(WrongOption, match=f"they end at {highest}"):
-        session.grade("ann", session.pairs[1], highest + 1)
 
 
 def test_grades_of_an_earlier_session_set_no_scale_where_the_collection_has_none(
@@ -220,12 +199,6 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
     done = evaluator("judge", *(word.format(run=run) for word in words))
     assert done.exit_code in (1, 2)
     assert why in done.stderr
-
-
-@pytest.mark.parametrize("name", ["../ann", "Ann", "a" * 65])
-def test_a_name_that_cannot_be_that_of_a_file_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(WrongOption, match="cannot be the name of a judge"):
-        graded(folder, name, "1")
 
 
 def test_one_pipeline_alone_is_judged_in_the_order_of_its_pool(evaluator: Evaluator, run: Path) -> None:

@@ -185,7 +185,7 @@ async def test_every_page_of_judging_by_two_judges_is_sound(
         for path, title in (
             (session, "Judging workshop"),
             (f"{session}/pair?judge=cyd&order=impact", ""),
-            (f"{session}/pair?judge=.cyd", "This is not possible"),
+            (f"{session}/pair?judge=.cyd", "Bad input"),
             (f"{address}/judge", "Judging"),
         ):
             await page.goto(path)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -11,6 +10,8 @@ import pytest
 from evaluator.judging.export import export_judgments
 from evaluator.judging.session import JudgingSession
 from tests.support.judging_pages import begun, judged, measured, session_of
+
+SKIPPED = '{{"action":"skip","query":"q0","document":"{}","judge":"{}","utc":""}}\n'
 
 
 @pytest.fixture
@@ -53,47 +54,15 @@ async def test_files_of_editors_and_systems_beside_those_of_judges_are_left_alon
     assert "somebody" not in page.text
 
 
-def _directory(path: Path) -> None:
-    path.mkdir()
-
-
-def _leads_nowhere(path: Path) -> None:
-    path.symlink_to("gone")
-
-
-def _written(content: bytes) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        path.write_bytes(content)
-
-    return write
-
-
 @pytest.mark.parametrize(
-    ("name", "put", "said"),
+    ("name", "content", "said"),
     [
-        ("ann  copy.jsonl", _written(b""), "ann  copy.jsonl: is no file of a judge: "),
-        ("Ann.jsonl", _written(b""), "Ann.jsonl: is no file of a judge: "),
-        (b"ann\xff.jsonl", _written(b""), "ann?.jsonl: is no file of a judge: "),
-        ("bob.jsonl", _directory, "bob.jsonl: is no file of a judge: "),
-        ("bob.jsonl", _leads_nowhere, "bob.jsonl: is no file of a judge: "),
-        ("bob.jsonl", _written(b"\0\xff\n"), "bob.jsonl:1: not a judgment: "),
-        ("bob.jsonl", _written(b'{"action":"skip",\r\n'), "bob.jsonl:1: not a judgment: "),
-        ("bob.jsonl", _written(b"\n"), "bob.jsonl:1: not a judgment: "),
-        (
-            "bob.jsonl",
-            _written(b'{"action":"skip","query":"q0","document":"nope","judge":"bob","utc":""}\n'),
-            "bob.jsonl: q0 nope is not in this pool",
-        ),
-        (
-            "ann copy.jsonl",
-            _written(b'{"action":"skip","query":"q0","document":"f0","judge":"ann","utc":""}\n'),
-            "ann copy.jsonl:1: of the judge ann, in the file of ann copy",
-        ),
-        (
-            "ann-old.jsonl",
-            _written(b'{"action":"skip","query":"q0","document":"f0","judge":"ann","utc":""}\n'),
-            "ann-old.jsonl:1: of the judge ann, in the file of ann-old",
-        ),
+        ("Ann.jsonl", "", "Ann.jsonl: is no file of a judge: "),
+        (b"ann\xff.jsonl", "", "ann?.jsonl: is no file of a judge: "),
+        ("bob.jsonl", None, "bob.jsonl: is no file of a judge: "),
+        ("bob.jsonl", '{"action":"skip",\r\n', "bob.jsonl:1: not a judgment: "),
+        ("bob.jsonl", SKIPPED.format("nope", "bob"), "bob.jsonl: q0 nope is not in this pool"),
+        ("ann copy.jsonl", SKIPPED.format("f0", "ann"), "ann copy.jsonl:1: of the judge ann, in the file of ann copy"),
     ],
 )
 async def test_a_file_that_is_no_judges_is_named_with_what_to_do_and_judging_goes_on(
@@ -102,10 +71,14 @@ async def test_a_file_that_is_no_judges_is_named_with_what_to_do_and_judging_goe
     run: str,
     session: Path,
     name: str | bytes,
-    put: Callable[[Path], None],
+    content: str | None,
     said: str,
 ) -> None:
-    put(session / "judges" / os.fsdecode(name))
+    file = session / "judges" / os.fsdecode(name)
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_text(content)
     answers = [
         await client.get(f"/judge/{session.name}"),
         await pressed(client, run, session.name),

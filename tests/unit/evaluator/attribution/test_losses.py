@@ -1,6 +1,7 @@
 """Every relevant document that is missing from the first hits has exactly one fate."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,6 @@ def fate(
     stages: Sequence[Mapping[str, object]],
     own: dict[str, StageCandidates],
     *,
-    document: str = "x",
     hits: str = "ab",
     legs: dict[str, StageCandidates] | None = None,
     exact: dict[str, StageCandidates] | None = None,
@@ -39,124 +39,104 @@ def fate(
     pipeline = Pipeline.model_validate({"name": "p", "stages": list(stages)})
     arm = ArmCandidates(hits=tuple(hits), stages=own)
     line = QueryCandidates(query="q", arms={"p": arm}, legs=legs or {}, exact=exact or {})
-    return QueryFates(pipeline, line, "p", TOP).of(document)
+    return QueryFates(pipeline, line, "p", TOP).of("x")
 
 
-def told(verdict: DocumentVerdict) -> tuple[str, str]:
-    return verdict.fate, verdict.stage
+DEEP_DENSE = {"lexical": given("abcde"), "dense": given("abcdx")}
+SAME = {"bm25": given("abcd"), "dense": given("abcd"), "fuse": given("abcd")}
+ONE_LEG = {"bm25": given("abcd"), "fuse": given("abcd")}  # dense failed
 
 
-def test_a_document_among_the_first_hits_is_found() -> None:
-    assert told(fate([LEXICAL], {"bm25": given("xabc")}, hits="xa")) == ("found", "answer")
+@pytest.mark.parametrize(
+    ("stages", "own", "others", "expected"),
+    [
+        pytest.param([LEXICAL], {"bm25": given("xabc")}, {"hits": "xa"}, ("found", "answer"), id="found"),
+        pytest.param(
+            [LEXICAL], {"bm25": given("abcd")}, {"legs": {"lexical": given("abcde")}}, ("in no leg", "bm25"),
+            id="no leg has it at any depth",
+        ),
+        pytest.param(
+            [FUSE], SAME, {"legs": DEEP_DENSE}, ("below a leg's depth", "dense"), id="a leg has it further down"
+        ),
+        pytest.param(
+            [DENSE], {"dense": given("abcd")}, {"legs": {"dense": given("abcd")}, "exact": {"dense": given("axbc")}},
+            ("lost by the approximate index", "dense"), id="the exact search alone has it within the depth",
+        ),
+        pytest.param(
+            [DENSE], {"dense": given("abcd")}, {"legs": {"dense": given("abcd")}, "exact": {"dense": given("abcdx")}},
+            ("below a leg's depth", "dense"), id="the exact search has it below the depth",
+        ),
+        pytest.param(
+            [FUSE, RERANK],
+            {"bm25": given("axbc"), "dense": given("bcad"), "fuse": given("abxc"), "rerank": given("xabc", "abx")},
+            {"hits": "xa"}, ("found", "answer"), id="the re-ranker brings back what fusion moved out",
+        ),
+        pytest.param(
+            [LEXICAL, RERANK], {"bm25": given("axbc"), "rerank": given("abxc", "axb")}, {},
+            ("demoted by the re-ranker", "rerank"), id="the re-ranker moves it out",
+        ),
+        pytest.param(
+            [LEXICAL, RERANK], {"bm25": given("abxc"), "rerank": given("bacx", "abx")}, {"hits": "ba"},
+            ("demoted by the re-ranker", "rerank"), id="the re-ranker lowers it further",
+        ),
+        pytest.param(
+            [LEXICAL, RERANK], {"bm25": given("abcx"), "rerank": given("bacx", "abc")}, {"hits": "ba"},
+            ("below the re-ranker's depth", "rerank"), id="the re-ranker does not score it",
+        ),
+        pytest.param(
+            [LEXICAL, CUT, RERANK], {"bm25": given("abcx"), "cut": given("abc"), "rerank": given("abc", "abc")}, {},
+            ("cut", "cut"), id="a cut removes it",
+        ),
+        pytest.param([LEXICAL], {"bm25": given("abxc")}, {}, ("cut", "answer"), id="the answer ends above it"),
+        pytest.param(
+            [FUSE], ONE_LEG, {"legs": {"dense": given("bxcd")}}, ("leg failed", "dense"),
+            id="only the failed leg would have given it",
+        ),
+        pytest.param(
+            [FUSE], {"bm25": given("abxc"), "fuse": given("abxc")}, {"legs": {"dense": given("xbcd")}},
+            ("leg failed", "dense"), id="the failed leg would have given it too",
+        ),
+        pytest.param([FUSE], ONE_LEG, {}, ("leg failed", "dense"), id="the leg failed alone too"),
+        pytest.param(
+            [FUSE], ONE_LEG, {"legs": {"dense": given("abcdx")}}, ("below a leg's depth", "dense"),
+            id="the failed leg has it further down",
+        ),
+        pytest.param(
+            [FUSE], ONE_LEG, {"legs": {"dense": given("abcd")}}, ("in no leg", "bm25"), id="the failed leg lacks it too"
+        ),
+        pytest.param(
+            [LEXICAL, RERANK], {"bm25": given("abxc"), "rerank": given("abxc")}, {}, ("re-ranker skipped", "rerank"),
+            id="the re-ranker failed",
+        ),
+        pytest.param(
+            [LEXICAL, RERANK], {"bm25": given("abcx"), "rerank": given("abcx")}, {},
+            ("below the re-ranker's depth", "rerank"), id="it stood below the depth of a re-ranker that failed",
+        ),
+        pytest.param(
+            [LEXICAL, {**RERANK, "top": 4}], {"bm25": given("abcx"), "rerank": given("abxc", "abcx")}, {},
+            ("cut", "answer"), id="a re-ranker raises it, but not far enough",
+        ),
+    ],
+)  # fmt: skip
+def test_a_document_has_the_fate_and_the_stage_that_lost_it(
+    stages: list[dict[str, object]], own: dict[str, StageCandidates], others: Any, expected: tuple[str, str]
+) -> None:
+    verdict = fate(stages, own, **others)
+    assert (verdict.fate, verdict.stage) == expected
 
 
-def test_a_document_that_no_leg_has_at_any_depth_is_in_no_leg() -> None:
-    assert told(fate([LEXICAL], {"bm25": given("abcd")}, legs={"lexical": given("abcde")})) == ("in no leg", "bm25")
-
-
-def test_a_document_that_a_leg_has_further_down_is_below_its_depth() -> None:
-    deep = {"lexical": given("abcde"), "dense": given("abcdx")}
-    found = fate([FUSE], {"bm25": given("abcd"), "dense": given("abcd"), "fuse": given("abcd")}, legs=deep)
-    assert told(found) == ("below a leg's depth", "dense")
-
-
-def test_a_document_that_only_the_exact_search_has_within_the_depth_is_lost_by_the_index() -> None:
-    found = fate([DENSE], {"dense": given("abcd")}, legs={"dense": given("abcd")}, exact={"dense": given("axbc")})
-    assert told(found) == ("lost by the approximate index", "dense")
-
-
-def test_a_document_that_the_exact_search_has_below_the_depth_is_below_it() -> None:
-    found = fate([DENSE], {"dense": given("abcd")}, legs={"dense": given("abcd")}, exact={"dense": given("abcdx")})
-    assert told(found) == ("below a leg's depth", "dense")
-
-
-def test_a_document_that_fusion_moved_out_names_those_that_rose_above_it() -> None:
-    own = {"bm25": given("axbc"), "dense": given("bcad"), "fuse": given("abcx")}
-    found = fate([FUSE], own)
-    assert told(found) == ("demoted by fusion", "fuse")
-    assert found.passed_by == ("b",)
-    assert found.ranks == {"bm25": 2, "fuse": 4}
-
-
-def test_the_re_ranker_that_brings_a_document_back_makes_fusion_no_loss() -> None:
-    own = {"bm25": given("axbc"), "dense": given("bcad"), "fuse": given("abxc"), "rerank": given("xabc", "abx")}
-    assert told(fate([FUSE, RERANK], own, hits="xa")) == ("found", "answer")
-
-
-def test_a_document_that_the_re_ranker_moved_out_was_demoted_by_it() -> None:
-    own = {"bm25": given("axbc"), "rerank": given("abxc", "axb")}
-    assert told(fate([LEXICAL, RERANK], own)) == ("demoted by the re-ranker", "rerank")
-
-
-def test_a_document_that_the_re_ranker_lowered_further_was_demoted_by_it() -> None:
-    own = {"bm25": given("abxc"), "rerank": given("bacx", "abx")}
-    assert told(fate([LEXICAL, RERANK], own, hits="ba")) == ("demoted by the re-ranker", "rerank")
-
-
-def test_a_document_that_the_re_ranker_did_not_score_is_below_its_depth() -> None:
-    own = {"bm25": given("abcx"), "rerank": given("bacx", "abc")}
-    assert told(fate([LEXICAL, RERANK], own, hits="ba")) == ("below the re-ranker's depth", "rerank")
-
-
-def test_a_document_that_a_cut_removed_is_cut_there() -> None:
-    own = {"bm25": given("abcx"), "cut": given("abc"), "rerank": given("abc", "abc")}
-    assert told(fate([LEXICAL, CUT, RERANK], own)) == ("cut", "cut")
-
-
-def test_a_candidate_below_the_end_of_the_answer_is_cut_by_it() -> None:
-    assert told(fate([LEXICAL], {"bm25": given("abxc")})) == ("cut", "answer")
+def test_a_demotion_names_the_documents_that_rose_above() -> None:
+    fused = fate([FUSE], {"bm25": given("axbc"), "dense": given("bcad"), "fuse": given("abcx")})
+    assert (fused.fate, fused.stage, fused.passed_by) == ("demoted by fusion", "fuse", ("b",))
+    assert fused.ranks == {"bm25": 2, "fuse": 4}
+    late = fate([LEXICAL, RERANK], {"bm25": given("axbc"), "rerank": given("abxc", "ab")})  # no time for x
+    assert (late.fate, late.stage, late.passed_by) == ("re-ranker skipped", "rerank", ("b",))
 
 
 def test_a_document_of_a_query_without_an_answer_is_lost_with_it() -> None:
     pipeline = Pipeline.model_validate({"name": "p", "stages": [LEXICAL]})
     line = QueryCandidates(query="q", arms={"p": ArmCandidates(error="timeout")})
     assert QueryFates(pipeline, line, "p", TOP).of("x").fate == "query lost"
-
-
-def test_a_document_that_only_the_failed_leg_would_have_given_is_lost_with_that_leg() -> None:
-    own = {"bm25": given("abcd"), "fuse": given("abcd")}
-    assert told(fate([FUSE], own, legs={"dense": given("bxcd")})) == ("leg failed", "dense")
-
-
-def test_a_candidate_that_the_failed_leg_would_have_given_too_is_lost_with_that_leg() -> None:
-    own = {"bm25": given("abxc"), "fuse": given("abxc")}
-    assert told(fate([FUSE], own, legs={"dense": given("xbcd")})) == ("leg failed", "dense")
-
-
-def test_a_leg_that_failed_in_the_answer_and_alone_may_have_had_the_document() -> None:
-    assert told(fate([FUSE], {"bm25": given("abcd"), "fuse": given("abcd")})) == ("leg failed", "dense")
-
-
-@pytest.mark.parametrize(
-    ("alone", "expected"), [("abcdx", ("below a leg's depth", "dense")), ("abcd", ("in no leg", "bm25"))]
-)
-def test_a_failed_leg_that_would_not_have_given_the_document_did_not_lose_it(
-    alone: str, expected: tuple[str, str]
-) -> None:
-    own = {"bm25": given("abcd"), "fuse": given("abcd")}
-    assert told(fate([FUSE], own, legs={"dense": given(alone)})) == expected
-
-
-def test_a_document_that_a_skipped_re_ranker_left_outside_is_lost_by_the_skip() -> None:
-    own = {"bm25": given("abxc"), "rerank": given("abxc")}  # it failed: no scores, the order as it was
-    assert told(fate([LEXICAL, RERANK], own)) == ("re-ranker skipped", "rerank")
-
-
-def test_a_document_that_had_no_score_when_time_ran_out_is_lost_by_the_skip() -> None:
-    own = {"bm25": given("axbc"), "rerank": given("abxc", "ab")}
-    found = fate([LEXICAL, RERANK], own)
-    assert told(found) == ("re-ranker skipped", "rerank")
-    assert found.passed_by == ("b",)
-
-
-def test_a_document_below_the_depth_of_a_skipped_re_ranker_is_below_its_depth() -> None:
-    own = {"bm25": given("abcx"), "rerank": given("abcx")}
-    assert told(fate([LEXICAL, RERANK], own)) == ("below the re-ranker's depth", "rerank")
-
-
-def test_a_document_that_a_re_ranker_raised_but_not_far_enough_is_cut() -> None:
-    own = {"bm25": given("abcx"), "rerank": given("abxc", "abcx")}
-    assert told(fate([LEXICAL, {**RERANK, "top": 4}], own)) == ("cut", "answer")
 
 
 def test_fates_of_degraded_answers_add_up_to_the_relevant_documents() -> None:

@@ -76,9 +76,11 @@ def test_a_pipeline_of_the_run_that_is_better_than_the_choice_is_named() -> None
 def test_the_gain_of_each_pipeline_and_the_honest_estimate_stand_in_tables() -> None:
     tables = {one.name: one.rows for one in tables_of(replay_page(report(arms={"lost": 0.1})).blocks)}
     assert tables["tuned"][1:] == [
-        ["bm25", "0.4000", "lexical 50", "0.4000"],
-        ["reranked", "0.5000", "lexical 50 → reranker 20, weight 0.4", "0.6000"],
-        ["lost", "0.1000", "–", "–"],
+        ["bm25 (run)", "0.4000"],
+        ["bm25: lexical 50", "0.4000"],
+        ["reranked (run)", "0.5000"],
+        ["reranked: lexical 50 → reranker 20, weight 0.4", "0.6000"],
+        ["lost (run)", "0.1000"],
     ]
     assert tables["choice"][1:] == [
         ["tuned, on the queries of the choice", "0.6000", "–", "–"],

