@@ -18,8 +18,8 @@ from evaluator.commands.options import (
     reporting_errors,
 )
 from evaluator.commands.steps import print_outcome
-from evaluator.evaluation import quality_step
 from evaluator.progress import say, show
+from evaluator.report.evaluation import quality_step
 from evaluator.report.report_step import report_step
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import LATEST, RunFolder

@@ -7,9 +7,8 @@ from typing import Annotated, get_args
 
 import typer
 
-from evaluator.command_line import command_line
 from evaluator.commands.options import RUNS, AddedFiles, Runs, collection_directory, reporting_errors
-from evaluator.errors import WrongOption
+from evaluator.errors import WrongOption, command_line
 from evaluator.judging.export import export_judgments
 from evaluator.judging.new_session import create_session
 from evaluator.judging.session import JudgingSession, Order, ShownPair

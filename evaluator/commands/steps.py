@@ -8,7 +8,6 @@ from typing import Annotated, Unpack
 
 import typer
 
-from evaluator.command_line import command_line
 from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import (
     GATEWAY,
@@ -31,8 +30,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.errors import WrongOption
-from evaluator.evaluation import evaluate, evaluate_again, ingest_step, measure_again, rank_step
+from evaluator.errors import WrongOption, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite
 from evaluator.load.capacity import CAPACITY, CapacityFile, render_capacity
@@ -43,6 +41,7 @@ from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.progress import say
+from evaluator.report.evaluation import evaluate, evaluate_again, ingest_step, measure_again, rank_step
 from evaluator.report.quality_section import verdicts
 from evaluator.report.recommendation import NO_BOUNDS, Bounds
 from evaluator.report.repeats import REPEATS, REPEATS_PAGE, RepeatReport, render_repeats, repeats_step

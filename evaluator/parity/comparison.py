@@ -27,8 +27,7 @@ from evaluator.parity.answers import (
 )
 from evaluator.parity.figure_settings import FigureSettings, Value, changed, changes_to_try, minimal
 from evaluator.parity.published import METRICS, PublishedFigures, equals_published
-from evaluator.progress import say
-from evaluator.thread_work import in_thread
+from evaluator.progress import in_thread, say
 from services.contracts.base import Count, Wire
 from services.contracts.collections import LexicalPreset
 

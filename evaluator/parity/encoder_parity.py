@@ -13,7 +13,7 @@ from evaluator.metrics.quality import means, measure
 from evaluator.parity.answers import Answers, ask_every_query, load
 from evaluator.parity.published import METRICS, PublishedEncoder, equals_published
 from evaluator.parity.verdict import gaps, printed_figures
-from evaluator.thread_work import in_thread
+from evaluator.progress import in_thread
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline, Retrieve
 

@@ -15,10 +15,10 @@ from evaluator.replay.cost_model import CostModel, LegBounds, StageSample, arm_s
 from evaluator.replay.grid import Grid, points
 from evaluator.replay.page import replay_page, winner_yaml
 from evaluator.replay.report import REPLAY, CheckedPoint, RecordedArm, ReplayReport, replay_report
-from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_outcomes
 from evaluator.runs.breakdown import stage_times
 from evaluator.runs.run_folder import RunFolder, writable
+from evaluator.runs.timing_validity import ReportedTimes
 from evaluator.steps.arms import Arm, search_request
 from evaluator.steps.prepared_run import expect_same_answers, prepare_run
 from evaluator.steps.run_judgments import MeasuredJudgments, judgments_as_measured
@@ -119,7 +119,7 @@ async def check_step(client: GatewayClient, folder: RunFolder, done: Replayed, c
 def _times_valid(folder: RunFolder) -> bool | None:
     """Returns whether the times of a run hold; None where it has no report, or one of older files."""
     try:
-        return folder.read("report.json", Report).timing_valid
+        return folder.read("report.json", ReportedTimes).timing_valid
     except EvaluationError:  # a replay needs nothing else of it, and its page states what to do
         return None
 

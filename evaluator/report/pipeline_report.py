@@ -7,10 +7,10 @@ from itertools import chain
 from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.client.cached_results import CacheUse, sum_cached_results
-from evaluator.comparison.verdict import PairedComparison
 from evaluator.datasets.training_sets import saw_in_training, trained_on
 from evaluator.experiments.gates import GatedFigures
 from evaluator.machine.process_costs import PipelineCost
+from evaluator.metrics.verdict import PairedComparison
 from evaluator.report.ranked_run import RankedRun
 from evaluator.runs.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
 from evaluator.runs.critical_path import mean_path

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from evaluator.progress import in_thread
 from evaluator.service.computing_lock import ComputingLock
-from evaluator.thread_work import in_thread
 from services.chassis.errors import Unavailable
 
 # How long a request waits for a result that is being computed. The thread that computes may delay the answer by as

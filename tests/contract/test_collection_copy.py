@@ -11,7 +11,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import GatewayClient, connected
 from evaluator.datasets.collection_file import ExportedCollection
 from evaluator.errors import DatasetError, EvaluationError

@@ -9,7 +9,7 @@ import pytest
 import pytrec_eval
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from gateway.app import build_app as build_gateway
 from gateway.settings import BackendAddress, GatewaySettings
 from services.chassis.deadlines import Deadline

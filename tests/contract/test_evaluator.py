@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from evaluator.client.client import GatewayError, connected
+from evaluator.commands.options import wait_until_ready
 from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import ingest_step, quality_step, rank_step, wait_until_ready
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.evaluation import ingest_step, quality_step, rank_step
 from evaluator.report.report_step import report_step
 from evaluator.runs.answers import read_answers
 from evaluator.runs.manifest import Manifest

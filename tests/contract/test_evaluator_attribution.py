@@ -16,17 +16,17 @@ from fastapi import FastAPI
 from httpx_aiohttp import AiohttpTransport
 from typer.testing import CliRunner
 
+from evaluator.__main__ import app
 from evaluator.attribution.candidates import CandidatesReport
 from evaluator.attribution.losses import FATES
 from evaluator.attribution.report import AttributionReport
 from evaluator.attribution.step import attribute_step, attribution
-from evaluator.cli import app
 from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment, bundled_directory
 from evaluator.replay.grid import Grid, read_grid
 from evaluator.replay.step import Replayed, check_step, replay, replay_step
+from evaluator.report.evaluation import evaluate, quality_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder

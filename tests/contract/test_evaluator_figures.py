@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.evaluation import evaluate, quality_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder

@@ -6,9 +6,9 @@ import pytest
 
 from evaluator.client.client import GatewayClient
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import ingest_step
 from evaluator.load.load_step import load_step
 from evaluator.machine.environment_record import Gpu
+from evaluator.report.evaluation import ingest_step
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub

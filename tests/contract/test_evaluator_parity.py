@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from gateway.app import build_app as build_gateway
 from gateway.settings import BackendAddress, GatewaySettings
 from services.lexical.app import build_app as build_lexical

@@ -11,11 +11,11 @@ import yaml
 
 from evaluator.attribution.page import attribution_page
 from evaluator.attribution.report import AttributionReport
-from evaluator.evaluation import quality_step
 from evaluator.pages.page_blocks import Listing, Table
 from evaluator.pages.step_page import StepPage
 from evaluator.replay.page import replay_page
 from evaluator.replay.report import ReplayReport
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.run_folder import SUITE, RunFolder
 from services.chassis.page_headers import PAGE_HEADERS
 from services.contracts.pipelines import Pipeline

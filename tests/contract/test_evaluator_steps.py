@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import ingest_step, quality_step, rank_step
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.evaluation import ingest_step, quality_step, rank_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.report.run_report import Report
 from evaluator.report.suite_summary import SuiteSummary

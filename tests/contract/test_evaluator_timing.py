@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.evaluation import ingest_step, quality_step, rank_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import Gates, judge_gates
 from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.measured_processes import measured_processes, record_stack
+from evaluator.report.evaluation import ingest_step, quality_step, rank_step
 from evaluator.report.pipeline_report import gated_figures
 from evaluator.report.report_page import render_report_markdown, render_table
 from evaluator.report.report_step import report_step

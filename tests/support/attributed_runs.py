@@ -6,10 +6,10 @@ import httpx
 
 from evaluator.attribution.step import attribute_step
 from evaluator.client.client import connected
-from evaluator.evaluation import evaluate
 from evaluator.experiments.experiment import Experiment
 from evaluator.replay.grid import Grid
 from evaluator.replay.step import replay, replay_step
+from evaluator.report.evaluation import evaluate
 from evaluator.runs.run_folder import RunFolder
 from tests.support.backends import opened_stack
 

@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.answers import read_answers
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder

@@ -9,7 +9,7 @@ import pytrec_eval
 
 from evaluator.analyses.analysing import analyse
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.run_export import Exported, export_run
 from evaluator.steps.run_import import import_runs

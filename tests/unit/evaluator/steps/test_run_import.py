@@ -8,7 +8,7 @@ import pytest
 
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step
+from evaluator.report.evaluation import quality_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
