@@ -10,7 +10,7 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.report.suite_folder import runs_of
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder, named_place
-from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.quality_figures import QualityReport
 from evaluator.steps.rank import RankReport
 
 

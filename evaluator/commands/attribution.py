@@ -10,9 +10,8 @@ import typer
 from evaluator.attribution.page import attribution_page
 from evaluator.attribution.report import AttributionReport
 from evaluator.attribution.step import TOP, attribute_step, attribution
-from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
-from evaluator.commands.steps import print_next_step
+from evaluator.commands.steps import end_status, print_next_step
 from evaluator.errors import EvaluationError
 from evaluator.machine.measurement_lock import measuring
 from evaluator.pages.step_page import render_step_markdown

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from evaluator.client.client import GatewayClient, connected
-from evaluator.commands.exit_status import end_status
 from evaluator.commands.load_plan_options import planned_experiment, with_plan_options
 from evaluator.commands.options import (
     GATEWAY,
@@ -28,7 +27,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.commands.steps import print_load
+from evaluator.commands.steps import end_status, print_load
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.load.against_report import AgainstReport, render_against
 from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices

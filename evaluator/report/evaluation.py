@@ -16,14 +16,21 @@ from evaluator.progress import in_thread, say
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
-from evaluator.runs.resume import continue_or_begin
+from evaluator.runs.interruptions import continue_or_begin
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.ingest import IngestReport, ingest
 from evaluator.steps.pipeline_costs import COSTS, pipeline_costs
 from evaluator.steps.prepared_run import dataset_of, prepare_run
-from evaluator.steps.quality_figures import arm_answers, measure_answers, quality_figures
-from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange, QualityReport, QueryFigures
+from evaluator.steps.quality_figures import (
+    CHANGE_METRICS,
+    JudgmentChange,
+    QualityReport,
+    QueryFigures,
+    arm_answers,
+    measure_answers,
+    quality_figures,
+)
 from evaluator.steps.rank import RankedArm, RankReport, rank, write_rank_report
 from evaluator.steps.run_judgments import judgments_of, judgments_with_added
 from evaluator.steps.vector_recall import vector_recall
@@ -58,7 +65,7 @@ async def rank_step(
 ) -> RankReport:
     """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
 
-    Goes on where an interrupted call stood (`evaluator.runs.resume`). `counters`: of the machine, of tests.
+    Goes on where an interrupted call stood (`evaluator.runs.interruptions`). `counters`: of the machine, of tests.
     `processes`: URLs by name, whose cost is written to costs.json beside the sizes of the indexes.
     """
     with folder.locked():

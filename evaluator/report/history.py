@@ -21,7 +21,7 @@ from evaluator.report.ranked_run import query_figures
 from evaluator.report.run_report import Report
 from evaluator.runs.latency import DOUBTFUL, Timed, carry_validity
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.quality_figures import QualityReport
 from evaluator.steps.rank import RankReport
 from services.contracts.base import Count, Wire
 

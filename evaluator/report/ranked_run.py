@@ -19,7 +19,7 @@ from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.timing_validity import conditions_of
 from evaluator.steps.ingest import IngestReport
 from evaluator.steps.pipeline_costs import CostReport, costs_of
-from evaluator.steps.quality_report import QualityReport, QueryFigures
+from evaluator.steps.quality_figures import QualityReport, QueryFigures
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_import import IMPORTED, ImportedFile, ImportReport
 from evaluator.steps.vector_recall import RecallReport, VectorRecall

@@ -11,7 +11,7 @@ from evaluator.errors import EvaluationError, command_line
 from evaluator.metrics.quality import Grades
 from evaluator.runs.manifest import Manifest, dataset_directory
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.quality_figures import QualityReport
 from services.contracts.base import Wire
 
 

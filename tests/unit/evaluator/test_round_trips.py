@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evaluator.attribution.candidates import ArmCandidates, QueryCandidates, read_candidates
+from evaluator.commands.exchange import export_run
 from evaluator.datasets.ids import plain_id
 from evaluator.datasets.judgments import read_judgments
 from evaluator.judging.export import export_judgments
@@ -23,7 +24,6 @@ from evaluator.report.evaluation import quality_step
 from evaluator.runs.answers import AnswerRecord, read_answers
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run, run_lines
-from evaluator.steps.run_export import export_run
 from evaluator.steps.run_import import import_runs
 from evaluator.steps.run_judgments import judgments_of
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from evaluator.metrics.metric_formulas import TiedRanking
 from evaluator.metrics.metric_table import FAMILIES
-from evaluator.metrics.quality import means, measure
-from evaluator.metrics.tie_intervals import Bounds, bounds_of_ties, mean_bounds, tied_groups
+from evaluator.metrics.quality import Bounds, bounds_of_ties, mean_bounds, means, measure, tied_groups
 from tests.support.rankings import adversarial_cases
 
 METRICS = sorted(

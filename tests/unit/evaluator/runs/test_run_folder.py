@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evaluator.__main__ import app
+from evaluator.commands.exchange import export_run
 from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
@@ -20,7 +21,6 @@ from evaluator.service.message_paths import MessagePaths
 from evaluator.service.served_datasets import ServedDatasets
 from evaluator.steps.prepared_run import dataset_of
 from evaluator.steps.rank import RankReport
-from evaluator.steps.run_export import export_run
 from evaluator.steps.run_import import import_runs
 from services.contracts.base import Wire
 from tests.support.gateway_stub import write_shop

@@ -8,10 +8,10 @@ import pytest
 import pytrec_eval
 
 from evaluator.analyses.analysing import analyse
+from evaluator.commands.exchange import Exported, export_run
 from evaluator.errors import EvaluationError
 from evaluator.report.evaluation import quality_step
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.run_export import Exported, export_run
 from evaluator.steps.run_import import import_runs
 
 IDS = ["plain", "50%20", "two words", "no-break\u00a0space", "line\u2028end"]
