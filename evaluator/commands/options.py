@@ -34,6 +34,8 @@ GATEWAY = "http://127.0.0.1:8000"
 RUNS = Path(".runs")
 _NAME_IT = "name one by --gateway or GATEWAY_URL, without a path unless a proxy adds it"
 
+READY_POLL_S = 0.5
+
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -247,7 +249,7 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
                 f"GATEWAY_URL): {last}"
             )
             announced = True
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(READY_POLL_S)
 
 
 async def _expect_gateway(url: str, error: GatewayError) -> None:
