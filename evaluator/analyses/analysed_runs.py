@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.command_line import command_line
 from evaluator.datasets.catalogue import Catalogue
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.report.suite_folder import runs_of
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder, named_place
-from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.quality_figures import QualityReport
 from evaluator.steps.rank import RankReport
 
 

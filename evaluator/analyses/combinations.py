@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from evaluator.analyses.analysis_report import FusedPipelines, PipelinePair
-from evaluator.comparison.paired_tests import differences, holm, mean, sign_flip_p
+from evaluator.metrics.paired_tests import differences, holm, mean, sign_flip_p
 from evaluator.metrics.quality import Grades
 from evaluator.replay.choice import FOLDS, QueryAnswers, best, honest_mean, measured
 from services.contracts.scored import paired

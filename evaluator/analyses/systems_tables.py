@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from evaluator.analyses.analysis_report import Analysis, PipelinePair, RankingFigures, SetAnalysis
 from evaluator.analyses.figure_table import Cell, FigureTable
 from evaluator.analyses.paper_systems import PaperSystem, paper_systems
-from evaluator.comparison.paired_tests import ALPHA
+from evaluator.load.points.ratios import ALPHA
 
 TEXT, SHARE = "", ".4f"
 STAND_INS, SIDE_BY_SIDE = "systems", "systems-side-by-side"

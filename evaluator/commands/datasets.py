@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from evaluator.command_line import command_line
 from evaluator.commands.options import SKIP_UNSENDABLE, reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
 from evaluator.datasets.fetch import fetch as fetch_set
@@ -14,7 +13,7 @@ from evaluator.datasets.field_sources import FieldNames
 from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
 from evaluator.datasets.new_collection import make_collection
 from evaluator.datasets.reader import Dataset, read_dataset
-from evaluator.errors import WrongOption
+from evaluator.errors import WrongOption, command_line
 from evaluator.pages.markdown_table import aligned
 from evaluator.progress import say, show
 

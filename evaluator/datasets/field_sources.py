@@ -13,7 +13,7 @@ from pathlib import Path
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.text_files import MOST_LINE_BYTES, HashedLines, json_object
 from evaluator.errors import DatasetError, WrongOption
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 TABLES = (".csv", ".tsv")
 OBJECTS = (".json", ".jsonl", ".ndjson")

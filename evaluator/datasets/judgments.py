@@ -16,7 +16,7 @@ from evaluator.datasets.text_files import (
     separators_hint,
 )
 from evaluator.errors import DatasetError
-from evaluator.printable import shown
+from evaluator.progress import shown
 from services.contracts.base import UNSENDABLE
 
 SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".json", ".jsonl")

@@ -24,8 +24,7 @@ from evaluator.datasets.question_file import DocumentNames, Questions, read_ques
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption
-from evaluator.printable import shown
-from evaluator.progress import PLAIN_EVERY_S, print_at_intervals
+from evaluator.progress import PLAIN_EVERY_S, print_at_intervals, shown
 
 QRELS = Path("qrels", "test.tsv")
 UNJUDGED = QRELS.with_suffix(".json")  # a table has no line for a query without a judgment

@@ -14,7 +14,7 @@ from evaluator.datasets.judgments import DOCUMENT_COLUMN, GRADE_COLUMN, read_gra
 from evaluator.datasets.placed_documents import ReadingNotes
 from evaluator.datasets.text_files import known_columns
 from evaluator.errors import DatasetError
-from evaluator.printable import shown
+from evaluator.progress import shown
 from services.contracts.base import QueryText
 from services.contracts.documents import Document
 from services.contracts.validation_messages import validation_message

@@ -15,7 +15,7 @@ from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.measured_processes import measured_processes
 from evaluator.progress import progress, say
 from evaluator.runs.answers import AnswerRecord, Phase, read_answers
-from evaluator.runs.resume import arm_progress, timeouts_in_a_row
+from evaluator.runs.interruptions import arm_progress, timeouts_in_a_row
 from evaluator.runs.run_folder import CONDITIONS, RunFolder, StepFile, writable
 from evaluator.runs.timing_validity import ConditionsLog
 from evaluator.runs.trec_runs import run_lines

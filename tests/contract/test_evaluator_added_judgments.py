@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
-from evaluator.evaluation import quality_step
+from evaluator.__main__ import app
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.run_judgments import judgments_as_measured
 from tests.support import evaluator_service

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.evaluation import evaluate, quality_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.quality_report import QueryFigures
+from evaluator.steps.quality_figures import QueryFigures
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.small_runs import reached

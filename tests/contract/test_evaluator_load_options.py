@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import connected
-from evaluator.evaluation import ingest_step
+from evaluator.report.evaluation import ingest_step
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.processes import ROOT

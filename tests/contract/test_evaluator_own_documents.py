@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.comparison.comparing import query_slices
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.judging.session import JudgingSession
