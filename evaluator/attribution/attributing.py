@@ -52,7 +52,7 @@ def attribution(folder: RunFolder) -> AttributionReport:
     )
     for name, fates in arms.items():
         path = writable(folder.path / "attribution" / f"{name}.jsonl")
-        write_whole(path, "".join(f"{one.model_dump_json()}\n" for one in fates.lines))
+        write_whole(path, "".join(f"{fate.model_dump_json()}\n" for fate in fates.lines))
     folder.write(ATTRIBUTION, report)
     write_step_page(folder, attribution_page(report))
     return report

@@ -89,8 +89,8 @@ class ArmFates:
         for document, grade in grades.items():
             if grade >= RELEVANCE_LEVEL:
                 self.lines.append(_line(given.query, document, grade, fates.of(document), grades))
-        for stage, found in own.stages.items():
-            ids = tuple(one.id for one in found.ranking[: self._top])
+        for stage, candidates in own.stages.items():
+            ids = tuple(hit.id for hit in candidates.ranking[: self._top])
             self._rankings.setdefault(stage, {})[given.query] = ids
         self._answers[given.query] = own.hits[: self._top]
 
@@ -99,7 +99,7 @@ class ArmFates:
     ) -> ArmAttribution:
         """Returns the figures. `run`: the rankings of the run's own answers, by query."""
         ndcg = {stage: _mean(judgments, found, queries, metric) for stage, found in self._rankings.items()}
-        legs = {one.id: ndcg.get(one.id, 0.0) for one in self._pipeline.identified if isinstance(one.stage, Retrieve)}
+        legs = {leg.id: ndcg.get(leg.id, 0.0) for leg in self._pipeline.identified if isinstance(leg.stage, Retrieve)}
         final = _mean(judgments, self._answers, queries, metric)
         fates = Counter(line.fate for line in self.lines)
         stages: dict[str, Counter[str]] = {fate: Counter() for fate in FATES}
@@ -139,7 +139,7 @@ def _waterfall(
     """Returns the steps from the best leg through the source's fusion and the later stages to the answer."""
     best = max(legs, key=lambda leg: legs[leg])
     source = pipeline.identified.source.id
-    later = [one.id for one in pipeline.identified.later if one.id in ndcg]
+    later = [stage.id for stage in pipeline.identified.later if stage.id in ndcg]
     steps, before = [], 0.0
     for stage in dict.fromkeys((best, source, *later)):
         after = ndcg.get(stage, 0.0)
@@ -151,5 +151,5 @@ def _waterfall(
 
 
 def _mean(judgments: Grades, rankings: Mapping[str, Iterable[str]], queries: Sequence[str], metric: str) -> float:
-    found = means(measure(judgments, {query: tuple(ids) for query, ids in rankings.items()}, queries, [metric]))[metric]
-    return 0.0 if found is None else found
+    mean = means(measure(judgments, {query: tuple(ids) for query, ids in rankings.items()}, queries, [metric]))[metric]
+    return 0.0 if mean is None else mean

@@ -73,7 +73,7 @@ class Probes:
 
 def probes_of(pipelines: Sequence[Pipeline], vector_backends: frozenset[str]) -> Probes:
     """Returns the probes for pipelines: each distinct leg, and each re-ranker."""
-    stages = [one.stage for pipeline in pipelines for one in pipeline.identified]
+    stages = [stage.stage for pipeline in pipelines for stage in pipeline.identified]
     legs: dict[tuple[object, ...], AskedLeg] = {}
     for stage in stages:
         if isinstance(stage, Retrieve):
@@ -126,9 +126,9 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
         ready = await prepare_run(client, folder)
         expect_same_answers(folder, ready.manifest)
         probes = probes_of([arm.pipeline for arm in ready.arms], approximate_backends(ready.view))
-        await expect_runnable(client, experiment, [Arm(one.name, one, one, None) for one in probes.every()])
+        await expect_runnable(client, experiment, [Arm(probe.name, probe, probe, None) for probe in probes.every()])
         path = folder.path / LINES
-        asked = CandidatesReport(
+        wanted = CandidatesReport(
             made_from=folder.hashes("experiment.json", "manifest.json", "rank.json"),
             pipelines={arm.name: arm.pipeline for arm in ready.arms},
             legs=probes.legs,
@@ -137,7 +137,7 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
             queries=len(ready.queries.measured),
             failed=0,
         )
-        _keep_whole_lines(folder, asked)
+        _keep_whole_lines(folder, wanted)
         failed = 0
         done = {line.query for line in read_candidates(path)} if path.exists() else set()
         left = [query for query in ready.queries.measured if query not in done]
@@ -155,22 +155,22 @@ async def collect(client: GatewayClient, folder: RunFolder, top: int) -> Candida
                 file.flush()
                 advance(1)
         hashes = folder.hashes("experiment.json", "manifest.json", "rank.json", LINES)
-        report = asked.model_copy(update={"made_from": hashes, "failed": failed})
+        report = wanted.model_copy(update={"made_from": hashes, "failed": failed})
         folder.write(CANDIDATES, report)
         return report
 
 
-def _keep_whole_lines(folder: RunFolder, asked: CandidatesReport) -> None:
+def _keep_whole_lines(folder: RunFolder, wanted: CandidatesReport) -> None:
     """Keeps the lines of an interrupted call that asked the same of the same ranking, without torn and failed ones.
 
     What is asked lies in BEGUN meanwhile; with another depth, pipeline or ranking, the lines are of something else.
     """
     (folder.path / CANDIDATES).unlink(missing_ok=True)
     lines, begun = folder.path / LINES, folder.path / BEGUN
-    wanted = asked.model_dump_json()
-    if not lines.exists() or not begun.exists() or read_regular(begun).decode() != wanted:
+    content = wanted.model_dump_json()
+    if not lines.exists() or not begun.exists() or read_regular(begun).decode() != content:
         lines.unlink(missing_ok=True)
-        folder.write_text(BEGUN, wanted)
+        folder.write_text(BEGUN, content)
         return
     drop_torn_line(lines)
     with whole_file(lines) as file:
@@ -200,9 +200,9 @@ async def _query_candidates(asker: "_Asker", arms: Sequence[Arm], probes: Probes
             weights[name] = given.weight
 
     for arm in arms:
-        for one in arm.pipeline.identified.later:
-            if isinstance(one.stage, Rerank) and one.id in own[arm.name].stages:
-                keep(reranker_name(one.stage), own[arm.name].stages[one.id])
+        for later in arm.pipeline.identified.later:
+            if isinstance(later.stage, Rerank) and later.id in own[arm.name].stages:
+                keep(reranker_name(later.stage), own[arm.name].stages[later.id])
     for name, pipeline in probes.rerankings():
         if (given := await asker.stage(pipeline)) is not None:
             keep(name, given)
@@ -248,8 +248,8 @@ class _Asker:
         return (answer.candidates or {}).get(last.id)
 
     def _failed(self, pipeline: Pipeline, reason: str) -> None:
-        stages = (one.stage for one in pipeline.identified)
-        names = [leg_name(one) if isinstance(one, Retrieve) else one.kind for one in stages]
+        stages = (stage.stage for stage in pipeline.identified)
+        names = [leg_name(stage) if isinstance(stage, Retrieve) else stage.kind for stage in stages]
         self.errors.append(f"{'+'.join(names)}: {reason}")
 
     async def _answer(self, arm: Arm, top: int) -> SearchAnswer:

@@ -79,7 +79,7 @@ class QueryFates:
         ranks = {stage: found[document] for stage, found in self._ranks.items() if document in found}
         if document in self._hits:
             return DocumentVerdict("found", ANSWER, ranks)
-        legs = {one.id: one.stage for one in self._pipeline.identified if isinstance(one.stage, Retrieve)}
+        legs = {leg.id: leg.stage for leg in self._pipeline.identified if isinstance(leg.stage, Retrieve)}
         seen = [leg for leg in legs if leg in ranks]
         steps: list[_Step] = []
         if seen:
@@ -94,8 +94,8 @@ class QueryFates:
 
     def _would_give(self, leg: Retrieve, document: str) -> bool:
         """Returns whether a leg has a document within its depth when it is asked alone; True if that failed too."""
-        found = self._deep.get(leg_name(leg))
-        return found is None or found.get(document, leg.top + 1) <= leg.top
+        ranks = self._deep.get(leg_name(leg))
+        return ranks is None or ranks.get(document, leg.top + 1) <= leg.top
 
     def _outside(self, document: str, legs: Mapping[str, Retrieve], ranks: Ranks) -> DocumentVerdict:
         deep = []
@@ -113,16 +113,16 @@ class QueryFates:
         if isinstance(source.stage, Fuse):
             steps.append(_Step(source.id, "demoted by fusion", ranks.get(source.id)))
         before = ranks.get(source.id)
-        for one in self._pipeline.identified.later:
-            match one.stage:
+        for later in self._pipeline.identified.later:
+            match later.stage:
                 case Cut():
-                    steps.append(_Step(one.id, "cut", ranks.get(one.id)))
+                    steps.append(_Step(later.id, "cut", ranks.get(later.id)))
                 case Rerank() as stage:
-                    unscored = document not in (self._own.stages[one.id].model_scores or {})
-                    steps.append(_Step(one.id, _by_reranker(stage, before, unscored), ranks.get(one.id), unscored))
+                    unscored = document not in (self._own.stages[later.id].model_scores or {})
+                    steps.append(_Step(later.id, _by_reranker(stage, before, unscored), ranks.get(later.id), unscored))
                 case _:
-                    assert_never(one.stage)
-            before = ranks.get(one.id)
+                    assert_never(later.stage)
+            before = ranks.get(later.id)
         return steps
 
     def _moved_out(self, steps: list[_Step], ranks: Ranks) -> DocumentVerdict | None:

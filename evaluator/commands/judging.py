@@ -64,13 +64,13 @@ def show_session(folder: Session) -> None:
         graded = session.graded()
         tied = [pair for pair in graded if pair.tied]
         show(session.file.sentence)
-        rows = [[one.judge, str(one.graded), str(one.skipped), str(one.left)] for one in session.progress()]
+        rows = [[judge.judge, str(judge.graded), str(judge.skipped), str(judge.left)] for judge in session.progress()]
         if rows:
             show(f"\n{aligned([['judge', 'graded', 'skipped', 'left'], *rows])}")
         show(f"\n{len(graded)} of {len(session.pairs)} pairs are judged, {len(tied)} of them tied.")
         if tied:
             grades = [", ".join(f"{judge} {grade}" for judge, grade in pair.by_judge.items()) for pair in tied]
-            rows = [[one.pair.query, one.pair.document, text] for one, text in zip(tied, grades, strict=True)]
+            rows = [[tie.pair.query, tie.pair.document, text] for tie, text in zip(tied, grades, strict=True)]
             more = f"\n\nThe first {MOST_TIED} tied pairs are shown." if len(tied) > MOST_TIED else ""
             show(f"\n{aligned([['query', 'document', 'grades'], *rows[:MOST_TIED]])}{more}")
 

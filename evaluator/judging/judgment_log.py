@@ -80,16 +80,16 @@ def judge_files(folder: Path) -> list[Path]:
     do, for a folder that is gone, and for any other file that cannot be a judge's: it may hold grades.
     """
     try:
-        found = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and not path.name.startswith("."))
+        files = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and not path.name.startswith("."))
     except OSError as error:
         raise _no_folder(folder) from error
-    for path in found:
+    for path in files:
         if not _is_judge_name(path.stem) or not path.is_file():
             raise EvaluationError(
                 f"{path}: is no file of a judge: these are named by {JUDGE_RULE}; rename it, or move the file out of "
                 "the folder"
             )
-    return found
+    return files
 
 
 class JudgmentLog:
@@ -147,15 +147,15 @@ class JudgmentLog:
         """Yields every whole line. The last one has no line feed while it is being written, or after a kill."""
         for number, line in enumerate(self._content().split(b"\n")[:-1], start=1):
             try:
-                found = JudgmentLine.from_record(line)
+                judgment = JudgmentLine.from_record(line)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"]
                 raise EvaluationError(f"{self.path}:{number}: not a judgment: {reason}; {WAY_OUT}") from error
-            if found.judge != self.judge:
+            if judgment.judge != self.judge:
                 raise EvaluationError(
-                    f"{self.path}:{number}: of the judge {found.judge}, in the file of {self.judge}; {WAY_OUT}"
+                    f"{self.path}:{number}: of the judge {judgment.judge}, in the file of {self.judge}; {WAY_OUT}"
                 )
-            yield number, found
+            yield number, judgment
 
     def _content(self) -> bytes:
         try:

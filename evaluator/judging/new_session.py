@@ -67,11 +67,14 @@ def create_session(
     `split` are those of `resolve_rankings`. Raises EvaluationError where nothing is to judge.
     """
     with tempfile.TemporaryDirectory(prefix="judging-") as imports:
-        rankings = [one for group in resolve_rankings(words, runs, Path(imports), dataset, split) for one in group]
+        rankings = [
+            ranking for group in resolve_rankings(words, runs, Path(imports), dataset, split) for ranking in group
+        ]
         queries, notes = _shared(rankings, top)
         depth = max(top, DEPTH)
         lists = {
-            one.label: {query: tuple(one.rankings.get(query, ()))[:depth] for query in queries} for one in rankings
+            ranking.label: {query: tuple(ranking.rankings.get(query, ()))[:depth] for query in queries}
+            for ranking in rankings
         }
         merged, own = judgments_with_added(rankings[0].folder, added), judgments_of(rankings[0].folder)
         sources = tuple(map(_source, rankings))
@@ -131,17 +134,17 @@ def _shared(rankings: Sequence[ComparedRanking], top: int) -> tuple[list[str], t
     first, *others = rankings
     queries = list(first.ranked.queries)
     notes: list[str] = []
-    for one in others:
-        expect_one_dataset(first, one)
-        shared = find_shared_queries(first, one)
+    for other in others:
+        expect_one_dataset(first, other)
+        shared = find_shared_queries(first, other)
         both = set(shared.queries)
         queries = [query for query in queries if query in both]
         notes += shared.notes
     if not queries:
         raise EvaluationError("no query was asked of all these pipelines; pool those that share queries")
-    for one in rankings:
-        if one.ranked.depth < top:
-            raise EvaluationError(f"{one.label} was ranked {one.ranked.depth} deep; --top is at most that")
+    for ranking in rankings:
+        if ranking.ranked.depth < top:
+            raise EvaluationError(f"{ranking.label} was ranked {ranking.ranked.depth} deep; --top is at most that")
     return queries, tuple(dict.fromkeys(notes))
 
 
@@ -154,17 +157,17 @@ def _texts(
     if unknown := [query for query in queries if query not in texts]:
         raise EvaluationError(f"{directory}: query {unknown[0]!r} is no longer among its queries; rank again")
     wanted = {pair.document for pair in pairs}
-    found: dict[str, DocumentText] = {}
+    texts_by_id: dict[str, DocumentText] = {}
     path = corpus_file(directory)
-    for one in corpus_documents(path, HashedLines(path)):
-        document = one.document
+    for record in corpus_documents(path, HashedLines(path)):
+        document = record.document
         if document.id in wanted:
-            found[document.id] = DocumentText(id=document.id, title=document.title or "", text=document.text)
-            if len(found) == len(wanted):
+            texts_by_id[document.id] = DocumentText(id=document.id, title=document.title or "", text=document.text)
+            if len(texts_by_id) == len(wanted):
                 break
-    if not found:
+    if not texts_by_id:
         raise EvaluationError(f"{path}: none of the {len(wanted)} pooled documents is there")
-    return {query: QueryText(id=query, text=texts[query]) for query in queries}, found
+    return {query: QueryText(id=query, text=texts[query]) for query in queries}, texts_by_id
 
 
 def _new_folder(runs: Path, dataset: str) -> Path:

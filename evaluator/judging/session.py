@@ -74,8 +74,8 @@ class JudgingSession:
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
             raise EvaluationError(f"{folder / SESSION}: not of this version: {reason}; make a new pool") from error
-        self.pairs = tuple(PooledPair(one.query, one.document) for one in read_lines(folder / POOL, PooledLine))
-        self._queries = {one.id: one.text for one in read_lines(folder / QUERY_TEXTS, QueryText)}
+        self.pairs = tuple(PooledPair(line.query, line.document) for line in read_lines(folder / POOL, PooledLine))
+        self._queries = {line.id: line.text for line in read_lines(folder / QUERY_TEXTS, QueryText)}
 
     @cached_property
     def _documents(self) -> DocumentTexts:

@@ -126,10 +126,10 @@ class DocumentTexts:
         place = 0
         with _reading(path), open_regular(path) as file:
             for number, line in enumerate(file, start=1):
-                found = _ID_FIRST.match(line)
-                if found is None:
+                identity = _ID_FIRST.match(line)
+                if identity is None:
                     raise EvaluationError(f"{path}:{number}: no line of a document; {NEW_POOL}")
-                self._places[json.loads(found[1])] = place
+                self._places[json.loads(identity[1])] = place
                 place += len(line)
 
     def read(self, document: str) -> DocumentText:
@@ -148,12 +148,12 @@ class PooledLine(Wire):
 
 def read_lines(path: Path, model: type[Line]) -> list[Line]:
     """Reads JSON lines. Raises EvaluationError with `file:line`."""
-    found = []
+    lines = []
     with _reading(path), open_regular(path) as file:
         for number, line in enumerate(file, start=1):
             with _reading(path, f":{number}"):
-                found.append(model.from_record(line))
-    return found
+                lines.append(model.from_record(line))
+    return lines
 
 
 def read_content(path: Path, adapter: TypeAdapter[Content]) -> Content:
@@ -175,4 +175,4 @@ def _reading(path: Path, place: str = "") -> Iterator[None]:
 
 def write_lines(path: Path, values: Sequence[Wire]) -> None:
     """Writes values as JSON lines."""
-    write_whole(path, "".join(one.model_dump_json() + "\n" for one in values), newline="\n")
+    write_whole(path, "".join(value.model_dump_json() + "\n" for value in values), newline="\n")

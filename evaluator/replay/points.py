@@ -34,7 +34,7 @@ def varied_pipelines(pipelines: Mapping[str, Pipeline], top: int) -> list[Varied
     """
     points: dict[str, VariedPipeline] = {}
     for arm, pipeline in pipelines.items():
-        if min(one.stage.top for one in pipeline.identified if isinstance(one.stage, Retrieve)) < top:
+        if min(stage.stage.top for stage in pipeline.identified if isinstance(stage.stage, Retrieve)) < top:
             continue
         for stages in itertools.product(*map(_variants, pipeline.stages)):
             varied = Pipeline(name=pipeline.name, stages=stages)

@@ -50,14 +50,14 @@ class _ReplayedQuery:
         if source not in self._sources:
             self._sources[source] = self._sourced(source)
         ranking = self._sources[source]
-        for place, one in enumerate(pipeline.identified.later):
-            match one.stage:
+        for place, later in enumerate(pipeline.identified.later):
+            match later.stage:
                 case Rerank() as stage:
                     ranking = self._reranked(stage, ranking, None if place else source)
                 case Cut() as stage:
                     ranking = ranking[: stage.top]
                 case _:
-                    assert_never(one.stage)
+                    assert_never(later.stage)
         return ranking
 
     def _sourced(self, stage: SourceStage) -> Ranking:
@@ -69,7 +69,7 @@ class _ReplayedQuery:
                 return leg.ranking[: stage.top]
             case Fuse():
                 if stage.inputs not in self._aligned:
-                    legs = [Leg(self._sourced(one), self._least_score(one)) for one in stage.inputs]
+                    legs = [Leg(self._sourced(leg), self._least_score(leg)) for leg in stage.inputs]
                     self._aligned[stage.inputs] = AlignedLegs(legs)
                 if needs_least_scores(stage) and None in map(self._least_score, stage.inputs):
                     raise NotCollected("a least score")

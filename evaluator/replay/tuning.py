@@ -22,7 +22,7 @@ def replay_step(folder: RunFolder) -> ReplayReport:
     collected, lines = candidates_of(folder)
     judgments, experiment = judgments_as_measured(folder), folder.experiment
     varied = varied_pipelines(collected.pipelines, collected.top)
-    pipelines = [one.pipeline for one in varied]
+    pipelines = [point.pipeline for point in varied]
     tried, own = [], []
     with progress("Replaying", collected.queries, "queries") as advance:
         for line in lines:

@@ -87,15 +87,15 @@ def winner_yaml(report: ReplayReport) -> str:
 def in_words(pipeline: Pipeline) -> str:
     """Describes a pipeline in a line."""
     words = [_source_in_words(pipeline.identified.source.stage)]
-    for one in pipeline.identified.later:
-        match one.stage:
+    for later in pipeline.identified.later:
+        match later.stage:
             case Rerank() as stage:
                 weight = "" if stage.weight is None else f", weight {stage.weight:g}"
                 words.append(f"{reranker_name(stage)} {stage.top}{weight}")
             case Cut() as stage:
                 words.append(f"cut {stage.top}")
             case _:
-                assert_never(one.stage)
+                assert_never(later.stage)
     return " → ".join(words)
 
 

@@ -12,7 +12,7 @@ from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings,
 from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.pages.html_page import PageSection, page_sections
-from evaluator.pages.page_blocks import Block, ChartImage, Heading, Table
+from evaluator.pages.page_blocks import Block, ChartImage, Table
 from evaluator.service.background_work import BackgroundWork, ComputingLock
 from evaluator.service.jobs import Jobs
 from evaluator.service.shown_runs import run_title
@@ -97,9 +97,7 @@ def compared_sections(report: ComparisonReport) -> list[PageSection]:
     if chart is not None:
         after = next(at for at, block in enumerate(blocks) if isinstance(block, Table))
         blocks.insert(after - 1, ChartImage("differences", "Differences, query by query"))
-    if examples := list(example_blocks(report)):
-        blocks += [Heading("Examples"), *examples]
-    return page_sections(blocks, {"differences": chart or ""})
+    return page_sections([*blocks, *example_blocks(report)], {"differences": chart or ""})
 
 
 def _pipelines(jobs: Jobs, words: Sequence[str]) -> list[str]:

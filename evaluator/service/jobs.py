@@ -157,8 +157,8 @@ class Jobs:
 
     def state(self, run: str) -> JobState | None:
         """Returns the state of a run of this process, of an earlier one or of the command line; None: no such run."""
-        found = self._state(run) if run in self._states or self.holds(run) else None
-        return None if found is None else found.model_copy(update={"detail": self._paths.shortened(found.detail)})
+        state = self._state(run) if run in self._states or self.holds(run) else None
+        return None if state is None else state.model_copy(update={"detail": self._paths.shortened(state.detail)})
 
     def expect(self, run: str) -> JobState:
         """Returns the state of a run. Raises NotFound: no file is read by a name that a caller chose."""
@@ -296,9 +296,9 @@ class Jobs:
 def _remarks(outcome: Report) -> Iterator[str]:
     """Yields warnings, gates that do not hold, and whether times of the load are not valid."""
     yield from outcome.warnings
-    yield from (one.sentence for one in outcome.gates if not one.held)
+    yield from (gate.sentence for gate in outcome.gates if not gate.held)
     if outcome.load is not None:
-        yield from (one.sentence for one in outcome.load.gates if not one.held)
+        yield from (gate.sentence for gate in outcome.load.gates if not gate.held)
         if not outcome.load.timing_valid:
             yield "times of the load are not valid"
 

@@ -47,12 +47,12 @@ def api_routes(jobs: Jobs, comparisons: Comparisons, paths: MessagePaths) -> API
     @handled(scope="search")
     async def report(run: RunId) -> Report:
         try:
-            found = await asyncio.to_thread(jobs.report, run) if jobs.holds(run) else None
+            written = await asyncio.to_thread(jobs.report, run) if jobs.holds(run) else None
         except EvaluationError as error:
             raise Conflict(f"{error}.") from error
-        if found is None:
+        if written is None:
             raise NotFound(f"Run {run} has no report; GET /v1/experiments/{run} says how far it is.")
-        return found
+        return written
 
     @routes.get("/v1/experiments/{run:path}")
     @handled(scope="search")

@@ -47,7 +47,7 @@ class ServedDatasets:
         if others:
             raise EvaluationError(
                 f"dataset: {experiment.dataset} has several datasets, which the service does not run; name one of "
-                f"them: {', '.join(one.known.name for one in (found, *others) if one.known)}"
+                f"them: {', '.join(collection.known.name for collection in (found, *others) if collection.known)}"
             )
         changes: dict[str, object] = {"dataset": str(found.directory)}
         if found.known is not None and "split" not in experiment.model_fields_set:
@@ -62,10 +62,10 @@ class ServedDatasets:
         return list(dict.fromkeys(catalogued + own))
 
     def _dataset(self, name: str, given: str) -> Path:
-        found = list(self._named(name))
-        if not found:
+        closed = list(self._named(name))
+        if not closed:
             raise _refusal(given)
-        return next(filter(_is_set, found), found[0])
+        return next(filter(_is_set, closed), closed[0])
 
     def _named(self, given: str) -> Iterator[Path]:
         """Yields the closed folders beneath ours that a path, or a name, means."""
@@ -89,7 +89,7 @@ class ServedDatasets:
         First as it is written: of a path elsewhere, no part is looked up.
         """
         written = Path(os.path.abspath(place))
-        spelled = [one for folder in self._folders for one in (Path(os.path.abspath(folder)), folder.resolve())]
+        spelled = [path for folder in self._folders for path in (Path(os.path.abspath(folder)), folder.resolve())]
         if not any(written.is_relative_to(folder) for folder in spelled):
             return False
         try:
@@ -110,7 +110,7 @@ class MessagePaths:
     """Shortens paths in messages: one in a folder of the service is shown from there on, of others the last part."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        spelled = {one for folder in folders for one in (os.path.abspath(folder), str(folder.resolve()))} - {os.sep}
+        spelled = {path for folder in folders for path in (os.path.abspath(folder), str(folder.resolve()))} - {os.sep}
         known = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
         self._known = re.compile(rf"(?<![\w./~-])(?:{known})(?:/|{_ENDS})") if known else None
 
