@@ -33,7 +33,7 @@ def list_sets() -> None:
     with reporting_errors():
         catalogue = load_catalogue()
         header = ["name", "documents", "queries", "relevant a query", "grades", "self-retrieval", "licence", "where"]
-        show(aligned([header, *(_row(catalogue, found) for found in catalogue.sets.values())]))
+        show(aligned([header, *(_row(catalogue, known) for known in catalogue.sets.values())]))
 
 
 @datasets.command()
@@ -133,29 +133,31 @@ def from_(
 def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:
     """Returns the directories that a name or a path means, with what the catalogue knows of each."""
     catalogue = load_catalogue()
-    found = catalogue.located(given)
-    return [(one.directory, one.known or catalogue.sets.get(one.directory.resolve().name)) for one in found]
+    return [
+        (located.directory, located.known or catalogue.sets.get(located.directory.resolve().name))
+        for located in catalogue.located(given)
+    ]
 
 
 def _split(given: str | None, known: CataloguedSet | None) -> str:
     return given or (known.split if known else "test")
 
 
-def _row(catalogue: Catalogue, found: CataloguedSet) -> list[str]:
-    known = found.statistics
-    whole = catalogue.named(found.part_of) if found.part_of else found
-    places = [catalogue.directory(part.name) for part in catalogue.parts(found.name)]
+def _row(catalogue: Catalogue, known: CataloguedSet) -> list[str]:
+    statistics = known.statistics
+    whole = catalogue.named(known.part_of) if known.part_of else known
+    places = [catalogue.directory(part.name) for part in catalogue.parts(known.name)]
     if None not in places:
         where = ", ".join(str(place.parent) for place in {place.parent: place for place in places if place}.values())
     else:
         where = "to be fetched" if whole.archive else "to be brought"
     return [
-        found.name,
-        str(known.documents),
-        str(known.queries),
-        f"{known.relevant_a_query:.1f}",
-        found.grades,
-        SELF_RETRIEVAL[found.self_retrieval],
+        known.name,
+        str(statistics.documents),
+        str(statistics.queries),
+        f"{statistics.relevant_a_query:.1f}",
+        known.grades,
+        SELF_RETRIEVAL[known.self_retrieval],
         whole.licence or "–",
         where,
     ]
