@@ -67,10 +67,6 @@ def test_an_unknown_baseline_is_refused_before_anything_is_done(evaluator: Evalu
     assert not list((tmp_path / "runs").glob("2*"))
 
 
-def test_a_run_without_a_baseline_keeps_the_fingerprint_that_it_had(run: Path) -> None:
-    assert "baseline" not in json.loads((run / "experiment.json").read_text())
-
-
 def test_a_report_is_written_against_another_baseline(evaluator: Evaluator, run: Path) -> None:
     assert against(run) == ("fair", {"fair": None, "good": "fair", "bad": "fair"})
     done = evaluator("report", "--run", run, "--baseline", "bad")
