@@ -75,13 +75,6 @@ def test_compare_takes_added_judgments_and_says_so_first(evaluator: Evaluator, r
     assert added["pairs"][0]["verdict"]["first_mean"] != plain["pairs"][0]["verdict"]["first_mean"]
 
 
-def test_the_exported_judgments_are_those_of_the_report(evaluator: Evaluator, run: Path, more: Path) -> None:
-    assert evaluator("export", "--run", run, "--judgments", more).exit_code == 0
-    exported = (run / "export" / "judgments.qrels").read_text().splitlines()
-    assert {"q0 0 r0 2", "q1 0 r1 1", "q1 0 f0 1"} <= set(exported)
-    assert len(exported) == 120
-
-
 def test_runs_measured_by_other_judgments_are_a_history_of_their_own(
     evaluator: Evaluator, run: Path, more: Path, tmp_path: Path
 ) -> None:

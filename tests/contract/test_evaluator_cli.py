@@ -202,12 +202,6 @@ def test_run_files_of_another_system_get_a_table_and_a_report(evaluator: Evaluat
     assert (refused.exit_code, "was imported: no gateway answers its pipelines" in refused.stderr) == (1, True)
 
 
-def test_an_import_that_cannot_be_named_is_said_in_one_line(evaluator: Evaluator, tmp_path: Path) -> None:
-    (tmp_path / "solr.trec").write_text("q1 Q0 d1 1 2 x\n")
-    done = evaluator("import", str(tmp_path / "shop"), str(tmp_path / "solr.trec"), "--name", "No Name")
-    assert (done.exit_code, "import: name: " in done.stderr, "Traceback" in done.stderr) == (1, True, False)
-
-
 def test_a_run_is_exported_with_the_commands_that_evaluate_it(evaluator: Evaluator, tmp_path: Path) -> None:
     assert evaluator("demo").exit_code == 0
     done = evaluator("export")

@@ -147,12 +147,6 @@ async def test_a_collection_with_other_metadata_is_refused(stub: GatewayStub, in
         await rank_alone(stub, ingested)
 
 
-async def test_a_document_under_another_id_is_missing(stub: GatewayStub, ingested: RunFolder) -> None:
-    stub.documents["x"] = stub.documents.pop("d1").model_copy(update={"id": "x"})
-    with pytest.raises(EvaluationError, match=r"1 are missing and 0 differ.*'d1'"):
-        await rank_alone(stub, ingested)
-
-
 async def test_documents_too_large_for_one_answer_are_compared_in_several(
     stub: GatewayStub, ingested: RunFolder
 ) -> None:
@@ -246,14 +240,6 @@ async def test_a_line_in_the_middle_that_is_no_answer_is_named(stub: GatewayStub
     file.write_bytes(b"{\n" + file.read_bytes())
     with pytest.raises(EvaluationError, match=r"bm25\.jsonl:1: .*/answers"):
         await rank_alone(stub, ingested)
-
-
-async def test_a_rank_that_ended_begins_anew(stub: GatewayStub, ingested: RunFolder) -> None:
-    await rank_alone(stub, ingested)
-    await rank_alone(stub, ingested)
-    records = list(read_answers(ingested.answers("bm25")))
-    assert len([record for record in records if record.phase == "measured"]) == 4
-    assert report_of(ingested).warnings == ()
 
 
 async def test_answers_of_another_collection_are_not_gone_on_with(

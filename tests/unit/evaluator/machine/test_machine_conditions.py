@@ -44,10 +44,6 @@ def test_the_time_of_this_process_of_the_service_and_of_its_children_is_not_fore
     assert (found.seconds, found.cores) == (100.0, 2)
 
 
-def test_a_process_that_is_not_named_as_measured_is_foreign(machine: CountedMachine) -> None:
-    assert during(machine, measured=(), service=0.5).foreign == pytest.approx(0.5, abs=1e-3)
-
-
 def test_nothing_counts_as_foreign_where_nobody_knows_the_processes_of_the_service(machine: CountedMachine) -> None:
     assert during(machine, measured=None, service=0.5, other=0.4).foreign is None
 
@@ -169,13 +165,6 @@ def test_the_limits_are_as_strict_in_many_slices_as_in_one(slices: int) -> None:
     more = [part(5.0 * windows, windows=windows, busy=3 if number == 0 else 0) for number in range(slices - 1)]
     more.append(part(5.0 * windows, windows=windows, busy=4 if slices == 1 else 1))
     assert "in 4 of 60 windows" in next(iter(window_faults(joined_conditions(more))))
-
-
-def test_a_slice_shorter_than_a_window_is_one() -> None:
-    slices = [part(2.0, foreign=0.5 if number < 2 else 0.0) for number in range(20)]
-    joined = joined_conditions(slices)
-    assert (joined.windows, joined.busy_windows, joined.foreign) == (20, 2, pytest.approx(0.05))
-    assert len(list(window_faults(joined))) == 1
 
 
 async def test_work_is_metered_and_its_error_is_raised(tmp_path: Path) -> None:

@@ -100,8 +100,3 @@ def test_a_query_that_shows_nothing_has_no_bounds_where_it_has_no_value() -> Non
     found = bounds({"q": {"a": 1}}, (), ["judged@10", "P@10"])
     assert found == {"judged@10": None, "P@10": (0.0, 0.0, 0.0)}
     assert mean_bounds({"q": None}) is None
-
-
-def test_scores_make_groups_only_where_they_follow_one_another() -> None:
-    assert tied_groups([("a", 2.0), ("b", 1.0), ("c", 1.0), ("d", 2.0)]) == (("a",), ("b", "c"), ("d",))
-    assert tied_groups([]) == ()
