@@ -1,4 +1,12 @@
-"""Owns the errors that end a step of an evaluation; each is one sentence that states what to do."""
+"""Defines the errors that end a step of an evaluation. Each is one sentence that states what to do.
+
+Builds the calls of the evaluator that such sentences name, so that they can be copied and run.
+"""
+
+import os
+import shlex
+import sys
+from pathlib import Path
 
 
 class EvaluationError(Exception):
@@ -11,3 +19,14 @@ class WrongOption(EvaluationError):
 
 class DatasetError(EvaluationError):
     """A file of the collection is malformed; the message starts with `file:line`."""
+
+
+def command_line(*words: str) -> str:
+    """Returns a shell line that calls the evaluator with the running interpreter.
+
+    `python` alone may be another one, without the dependencies.
+    """
+    path = Path(sys.executable)
+    # Relative when below the working directory (.venv/bin/python), where the module is found too.
+    interpreter = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    return shlex.join([interpreter, "-m", "evaluator", *words])

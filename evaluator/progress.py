@@ -1,22 +1,35 @@
 """Prints results to standard output, and the progress of a step: a bar on a terminal, elsewhere a line every 15 s.
 
-A listener learns of the progress too: the service shows it on its pages.
+A listener learns of the progress too: the service shows it on its pages. What a step computes runs in a thread.
 """
 
+import asyncio
+import contextvars
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from functools import partial
+from typing import ParamSpec, Protocol, TypeVar
 
 from pydantic import FiniteFloat
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from evaluator.printable import shown
 from services.contracts.base import Count, Wire
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Controls (C0, C1), directions (Bidi_Control, UAX 9, and the deprecated U+206A to U+206F), the line and paragraph
+# separators, interlinear annotations, the noncharacters that XML excludes, surrogates.
+_EFFECTS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ufffe\uffff"
+    "\ud800-\udfff]"
+)
 
 
 class Advance(Protocol):
@@ -45,6 +58,15 @@ ShownProgress = Callable[[str, int, str], AbstractContextManager[Advance]]  # as
 PLAIN_EVERY_S = 15.0
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def shown(text: str) -> str:
+    """Returns text as messages, pages and tables can print it: what has no glyph, but an effect, as its escape.
+
+    That is lone surrogates, control characters but for tab and line breaks, and those that change the direction of what
+    stands behind them (U+202E): without it, an id could reorder the row of a table.
+    """
+    return _EFFECTS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def say(message: str) -> None:
@@ -137,3 +159,24 @@ def _printed(label: str, total: int, unit: str) -> Iterator[Advance]:
     say(f"{label}: {total} {unit} ...")
     yield advance
     say(f"{label}: {done} of {total} {unit} done in {time.monotonic() - started:.1f} s")
+
+
+async def in_thread(function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Calls a function in a thread and returns what it does; its errors are raised here.
+
+    A thread cannot be cancelled. So a cancelled caller waits for its end, and is cancelled then: nothing is written
+    into a run's folder after the run has ended, and nothing computes beside the next measurement.
+    """
+    call = partial(contextvars.copy_context().run, partial(function, *given, **named))
+    # A future and no task: the end of the event loop cancels tasks.
+    work = asyncio.get_running_loop().run_in_executor(None, call)
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        work.exception()  # read, or asyncio would log it as overlooked
+        raise cancelled
+    return work.result()

@@ -1,4 +1,4 @@
-"""Generates the client package's models of the wire from the contracts: `.venv/bin/python -m workshop.client_wire`."""
+"""Generates the client package's models of the wire: `.venv/bin/python -m workshop.client_wire`."""
 
 import json
 from keyword import iskeyword
@@ -37,7 +37,7 @@ EXTENDED = {"DocumentWithVectors": "Document"}
 METADATA_VALUE = "bool | int | float | str | tuple[str, ...]"
 HEADER = (
     '''\
-"""Models of the wire, generated from the contracts by `.venv/bin/python -m workshop.client_wire`: do not edit.
+"""Models of the wire. `.venv/bin/python -m workshop.client_wire` generates them from the contracts: do not edit.
 
 Where the wire has a choice of words, an answer has any text: a later gateway may have more.
 """

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.command_line import command_line
 from evaluator.datasets.catalogue import Catalogue
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.report.suite_folder import runs_of
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder, named_place
-from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.quality_figures import QualityReport
 from evaluator.steps.rank import RankReport
 
 
@@ -45,7 +44,7 @@ def resolve_runs(words: Sequence[str], runs: Path, catalogue: Catalogue) -> tupl
     opened: dict[Path, AnalysedRun] = {}
     for word in words:
         folders, arm = _folders(word, runs)
-        found = False
+        any_pipeline = False
         for folder in folders:
             run = opened.get(folder.path) or _opened(folder)
             opened[folder.path] = run
@@ -53,11 +52,13 @@ def resolve_runs(words: Sequence[str], runs: Path, catalogue: Catalogue) -> tupl
             pipelines = by_set.setdefault(name, {})
             for ranked in run.ranked.arms:
                 if arm in (None, ranked.name):
-                    found = True
+                    any_pipeline = True
                     _add(pipelines, name, ranked.name, run)
-        if not found:
-            held = dict.fromkeys(one.name for folder in folders for one in opened[folder.path].ranked.arms)
-            raise EvaluationError(f"{word}: the run has no pipeline {arm!r}; it has {', '.join(held)}")
+        if not any_pipeline:
+            pipelines_of_run = dict.fromkeys(
+                ranked.name for folder in folders for ranked in opened[folder.path].ranked.arms
+            )
+            raise EvaluationError(f"{word}: the run has no pipeline {arm!r}; it has {', '.join(pipelines_of_run)}")
     return tuple(
         AnalysedSet(name, known.part_of if (known := catalogue.sets.get(name)) else None, _first(pipelines), pipelines)
         for name, pipelines in by_set.items()
@@ -68,20 +69,20 @@ def resolve_runs(words: Sequence[str], runs: Path, catalogue: Catalogue) -> tupl
 def changed_pipelines(sets: Sequence[AnalysedSet]) -> tuple[str, ...]:
     """Returns the names under which different pipelines ran on different sets. Imported ones look alike."""
     prints: dict[str, set[str]] = {}
-    for one in sets:
-        for name, run in one.runs.items():
+    for analysed in sets:
+        for name, run in analysed.runs.items():
             ranked = next(arm for arm in run.ranked.arms if arm.name == name)
             if ranked.pipeline is not None:
                 prints.setdefault(name, set()).add(ranked.fingerprint)
-    return tuple(name for name, found in prints.items() if len(found) > 1)
+    return tuple(name for name, fingerprints in prints.items() if len(fingerprints) > 1)
 
 
 def measured_with_added(sets: Sequence[AnalysedSet]) -> Iterator[tuple[str, str]]:
     """Yields set and run of each run whose own figures are by added judgments too. Raises as `RunFolder.read`."""
-    for one in sets:
-        for folder in {run.folder.path: run.folder for run in one.runs.values()}.values():
+    for analysed in sets:
+        for folder in {run.folder.path: run.folder for run in analysed.runs.values()}.values():
             if folder.has("quality.json") and folder.read("quality.json", QualityReport).added_judgments is not None:
-                yield one.name, folder.name
+                yield analysed.name, folder.name
 
 
 def _folders(word: str, runs: Path) -> tuple[Sequence[RunFolder], str | None]:

@@ -27,7 +27,7 @@ class SetRow:
 
     def figure(self, pipeline: str, pick: Pick) -> float | None:
         """Returns a figure of a pipeline; of several parts their mean, None where one of them lacks it."""
-        values = [pick(one.pipelines[pipeline]) if pipeline in one.pipelines else None for one in self.members]
+        values = [pick(member.pipelines[pipeline]) if pipeline in member.pipelines else None for member in self.members]
         known = [value for value in values if value is not None]
         return fmean(known) if len(known) == len(values) else None
 
@@ -35,9 +35,9 @@ class SetRow:
 def set_rows(sets: Sequence[SetAnalysis], catalogue: Catalogue) -> tuple[SetRow, ...]:
     """Returns the rows: every set, and below the last part of a set the whole. `catalogue`: how many parts it has."""
     rows: list[SetRow] = []
-    for at, one in enumerate(sets):
-        rows.append(SetRow(one.name, one.name, (one,), one.part_of is None and one.name not in IN_DOMAIN))
-        whole = one.part_of
+    for at, analysed in enumerate(sets):
+        name, whole = analysed.name, analysed.part_of
+        rows.append(SetRow(name, name, (analysed,), whole is None and name not in IN_DOMAIN))
         if whole is not None and all(later.part_of != whole for later in sets[at + 1 :]):
             members = tuple(other for other in sets if other.part_of == whole)
             label = f"{whole} (mean of {len(members)} of {len(catalogue.parts(whole))} parts)"

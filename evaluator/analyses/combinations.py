@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from evaluator.analyses.analysis_report import FusedPipelines, PipelinePair
-from evaluator.comparison.paired_tests import differences, holm, mean, sign_flip_p
+from evaluator.metrics.paired_tests import differences, holm, mean, sign_flip_p
 from evaluator.metrics.quality import Grades
 from evaluator.replay.choice import FOLDS, QueryAnswers, best, honest_mean, measured
 from services.contracts.scored import paired
@@ -27,15 +27,15 @@ def compared_pairs(figures: Figures, seed: int) -> tuple[PipelinePair, ...]:
 
     The better pipeline of a pair is the first.
     """
-    found = []
+    tested = []
     for first, second in combinations(figures, 2):
         both = [(value, figures[second].get(query)) for query, value in figures[first].items()]
-        known = [(one, other) for one, other in both if one is not None and other is not None]
+        known = [(value, other_value) for value, other_value in both if value is not None and other_value is not None]
         if known:
-            found.append((first, second, differences(*zip(*known, strict=True))))
-    adjusted = holm([sign_flip_p(values, seed) for *_, values in found])
+            tested.append((first, second, differences(*zip(*known, strict=True))))
+    adjusted = holm([sign_flip_p(values, seed) for *_, values in tested])
     pairs = []
-    for (first, second, values), p in zip(found, adjusted, strict=True):
+    for (first, second, values), p in zip(tested, adjusted, strict=True):
         names = (second, first) if mean(values) > 0 else (first, second)
         pairs.append(
             PipelinePair(
@@ -88,6 +88,6 @@ def _answers(query: str, rankings: Rankings, every: Sequence[tuple[str, ...]]) -
     fused = []
     for names in every:
         aligned = AlignedLegs([legs[name] for name in names])
-        fused.append(tuple(one.id for one in aligned.reciprocal_rank([1.0] * len(names), top=ANSWER)))
+        fused.append(tuple(hit.id for hit in aligned.reciprocal_rank([1.0] * len(names), top=ANSWER)))
     numbers = {answer: number for number, answer in enumerate(dict.fromkeys(fused))}
     return QueryAnswers(query, tuple(numbers), tuple(numbers[answer] for answer in fused))

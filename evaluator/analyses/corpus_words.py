@@ -54,8 +54,8 @@ def count_corpus_words(
     documents = words = 0
     lengths: dict[str, int] = {}
     counts: Counter[str] = Counter()
-    for found in corpus_documents(corpus, lines):
-        document = found.document
+    for read in corpus_documents(corpus, lines):
+        document = read.document
         length = document_words(document)
         documents += 1
         words += length

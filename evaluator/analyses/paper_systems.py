@@ -41,4 +41,4 @@ def in_paper_order(pipelines: Iterable[str]) -> tuple[str, ...]:
 
 def paper_pipelines() -> tuple[str, ...]:
     """Returns the pipelines that stand in for the systems, in the order of the paper."""
-    return tuple(name for one in paper_systems() for name in one.pipelines)
+    return tuple(name for system in paper_systems() for name in system.pipelines)

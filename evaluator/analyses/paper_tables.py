@@ -50,10 +50,10 @@ def statistics_table(analysis: Analysis) -> FigureTable:
                 "words a document"),
         formats=(TEXT, TEXT, COUNT, COUNT, ".1f", ".1f", ".2f", ".2f"),
         rows=tuple(
-            (one.name, one.split, found.documents, found.queries, found.judged_a_query, found.relevant_a_query,
-             found.query_words, found.document_words)
-            for one in analysis.sets
-            for found in (one.statistics,)
+            (analysed.name, analysed.split, statistics.documents, statistics.queries, statistics.judged_a_query,
+             statistics.relevant_a_query, statistics.query_words, statistics.document_words)
+            for analysed in analysis.sets
+            for statistics in (analysed.statistics,)
         ),
     )  # fmt: skip
 
@@ -96,11 +96,11 @@ def summary_table(analysis: Analysis) -> FigureTable:
                 "mean of the sets' %", "sets of both", "better on", "worse on", "equal on"),
         formats=(TEXT, SHARE, COUNT, SHARE, COUNT, "+z.1f", "+z.1f", COUNT, COUNT, COUNT, COUNT),
         rows=tuple(
-            (one.pipeline, one.mean, len(one.mean_of), one.common_mean, len(analysis.common_sets),
-             one.percent_of_means, one.mean_percent,
-             *((None,) * 4 if one.pipeline == base
-               else (len(one.percent_of), len(one.better), len(one.worse), len(one.equal))))
-            for one in analysis.summaries
+            (summary.pipeline, summary.mean, len(summary.mean_of), summary.common_mean, len(analysis.common_sets),
+             summary.percent_of_means, summary.mean_percent,
+             *((None,) * 4 if summary.pipeline == base
+               else (len(summary.percent_of), len(summary.better), len(summary.worse), len(summary.equal))))
+            for summary in analysis.summaries
         ),
     )  # fmt: skip
 
@@ -108,9 +108,9 @@ def summary_table(analysis: Analysis) -> FigureTable:
 def pairs_tables(analysis: Analysis) -> Iterator[FigureTable]:
     """Yields every pair of pipelines with its test, the least p first, where a set has several."""
     rows = [
-        (one.name, pair.better, pair.worse, pair.difference, pair.p_holm, pair.queries)
-        for one in analysis.sets
-        for pair in sorted(one.pairs, key=lambda pair: pair.p_holm)
+        (analysed.name, pair.better, pair.worse, pair.difference, pair.p_holm, pair.queries)
+        for analysed in analysis.sets
+        for pair in sorted(analysed.pairs, key=lambda pair: pair.p_holm)
     ]
     if rows:
         yield FigureTable(
@@ -125,11 +125,16 @@ def pairs_tables(analysis: Analysis) -> Iterator[FigureTable]:
 def fusions_tables(analysis: Analysis) -> Iterator[FigureTable]:
     """Yields the best fusions, and what they gain over the best pipeline alone."""
     rows: list[tuple[Cell, ...]] = []
-    for one in analysis.sets:
-        best = max((found.ndcg_at_10 for found in one.pipelines.values() if found.ndcg_at_10 is not None), default=None)
-        for fused in one.fusions:
+    for analysed in analysis.sets:
+        best = max(
+            (figures.ndcg_at_10 for figures in analysed.pipelines.values() if figures.ndcg_at_10 is not None),
+            default=None,
+        )
+        for fused in analysed.fusions:
             gain = None if best is None else fused.ndcg_at_10 - best
-            rows.append((one.name, " + ".join(fused.pipelines), fused.tried, fused.ndcg_at_10, gain, fused.held_out))
+            rows.append(
+                (analysed.name, " + ".join(fused.pipelines), fused.tried, fused.ndcg_at_10, gain, fused.held_out)
+            )
     if rows:
         yield FigureTable(
             name="fusions",
@@ -144,20 +149,23 @@ def served_tables(analysis: Analysis) -> Iterator[FigureTable]:
     """Yields table 3: what a query takes and costs, the index; and what each process took. Nothing of imported runs."""
     rows: list[tuple[Cell, ...]] = []
     missing: list[str] = []
-    for one in analysis.sets:
-        for name, figures in one.pipelines.items():
-            served, documents = figures.served, one.statistics.documents
+    for analysed in analysis.sets:
+        for name, figures in analysed.pipelines.items():
+            served, documents = figures.served, analysed.statistics.documents
             if served is None:
                 missing.append(
-                    f"{one.name}: {name} was imported, or its run {figures.run} has no report of its files as they are."
+                    f"{analysed.name}: {name} was imported, or its run {figures.run} has no report of its files as "
+                    "they are."
                 )
                 continue
             size = None if served.index_bytes is None or not documents else served.index_bytes / documents
-            rows.append((one.name, name, *served.time_cells, served.cpu_ms, size))
+            rows.append((analysed.name, name, *served.time_cells, served.cpu_ms, size))
             if not served.times_hold:
-                missing.append(f"{one.name}: times marked ? do not hold; the report of {figures.run} has why.")
+                missing.append(f"{analysed.name}: times marked ? do not hold; the report of {figures.run} has why.")
             if served.cpu_ms is None:
-                missing.append(f"{one.name}: the CPU time of {name} was not measured; name processes by `--processes`.")
+                missing.append(
+                    f"{analysed.name}: the CPU time of {name} was not measured; name processes by `--processes`."
+                )
     if rows:
         yield FigureTable(
             name="table-3-served",
@@ -169,9 +177,9 @@ def served_tables(analysis: Analysis) -> Iterator[FigureTable]:
             why_missing=tuple(dict.fromkeys(missing)),
         )
     processes: list[tuple[Cell, ...]] = [
-        (one.name, found.run, found.process, found.cpu_ms_a_document, _mib(found.memory_bytes))
-        for one in analysis.sets
-        for found in one.processes
+        (analysed.name, process.run, process.process, process.cpu_ms_a_document, _mib(process.memory_bytes))
+        for analysed in analysis.sets
+        for process in analysed.processes
     ]
     if processes:
         yield FigureTable(
@@ -195,7 +203,7 @@ def published_tables(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[Fig
     )
     for metric, name, pick in metrics:
         having = [
-            row for row in rows if any(metric in found for found in analysis.published.get(row.name, {}).values())
+            row for row in rows if any(metric in figures for figures in analysis.published.get(row.name, {}).values())
         ]
         systems = [
             system
@@ -222,7 +230,7 @@ def published_tables(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[Fig
 
 def holes_table(analysis: Analysis) -> FigureTable:
     """Table 4: share of the first ten without a judgment, and nDCG@10 before and after judgments were added."""
-    judged = any(one.added_judgments for one in analysis.sets)
+    judged = any(analysed.added_judgments for analysed in analysis.sets)
     after = ("hole@10 after", "nDCG@10 after", "change") if judged else ()
     return FigureTable(
         name="table-4-holes",
@@ -231,52 +239,56 @@ def holes_table(analysis: Analysis) -> FigureTable:
         header=("set", "pipeline", "hole@10", "nDCG@10", *after),
         formats=(TEXT, TEXT, SHARE, SHARE, *((SHARE, SHARE, SIGNED) if judged else ())),
         rows=tuple(
-            (one.name, name, found.hole_at_10, found.ndcg_at_10, *(_after(found) if judged else ()))
-            for one in analysis.sets
-            for name, found in one.pipelines.items()
+            (analysed.name, name, figures.hole_at_10, figures.ndcg_at_10, *(_after(figures) if judged else ()))
+            for analysed in analysis.sets
+            for name, figures in analysed.pipelines.items()
         ),
         why_missing=tuple(
-            f"{one.name}: no judgments were added." for one in analysis.sets if judged and not one.added_judgments
+            f"{analysed.name}: no judgments were added."
+            for analysed in analysis.sets
+            if judged and not analysed.added_judgments
         ),
     )
 
 
 def overlap_tables(analysis: Analysis) -> Iterator[FigureTable]:
     """Yields figure 2 in numbers, where there are at least two sets."""
-    found = {(pair.first, pair.second): pair.weighted_jaccard for pair in analysis.overlaps}
-    names = [one.name for one in analysis.sets]
-    if found:
+    shares = {(pair.first, pair.second): pair.weighted_jaccard for pair in analysis.overlaps}
+    names = [analysed.name for analysed in analysis.sets]
+    if shares:
         yield FigureTable(
             name="figure-2-overlap",
             place="Figure 2",
             title="overlap of vocabularies",
             header=("set", *names),
             formats=(TEXT, *(SHARE for _ in names)),
-            rows=tuple((one, *(found.get((one, other), found.get((other, one))) for other in names)) for one in names),
+            rows=tuple(
+                (name, *(shares.get((name, other), shares.get((other, name))) for other in names)) for name in names
+            ),
         )
 
 
 def difference_tables(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[FigureTable]:
     """Yields figure 3 in numbers, where a set has the baseline and another pipeline."""
-    found = differences_of(rows, analysis.pipelines, analysis.baseline)
-    others = [name for name in analysis.pipelines if any(name in group for group in found.values())]
-    if found:
+    differences = differences_of(rows, analysis.pipelines, analysis.baseline)
+    others = [name for name in analysis.pipelines if any(name in group for group in differences.values())]
+    if differences:
         yield FigureTable(
             name="figure-3-differences",
             place="Figure 3",
             title=f"nDCG@10 less that of {analysis.baseline}",
             header=("set", *others),
             formats=(TEXT, *(SIGNED for _ in others)),
-            rows=tuple((label, *(group.get(name) for name in others)) for label, group in found.items()),
+            rows=tuple((label, *(group.get(name) for name in others)) for label, group in differences.items()),
         )
 
 
 def lengths_table(analysis: Analysis) -> FigureTable:
     """Figures 4 and 5 in numbers: lengths of the first ten documents and of those judged relevant."""
     rows = [
-        (one.name, name, *_length_cells(found))
-        for one in analysis.sets
-        for name, found in (("judged relevant", one.relevant_lengths), *one.lengths.items())
+        (analysed.name, name, *_length_cells(lengths))
+        for analysed in analysis.sets
+        for name, lengths in (("judged relevant", analysed.relevant_lengths), *analysed.lengths.items())
     ]
     return FigureTable(
         name="figures-4-5-lengths",
@@ -288,27 +300,28 @@ def lengths_table(analysis: Analysis) -> FigureTable:
     )
 
 
-def _after(found: RankingFigures) -> tuple[Cell, ...]:
-    again = found.after
+def _after(figures: RankingFigures) -> tuple[Cell, ...]:
+    again = figures.after
     if again is None:
         return (None, None, None)
-    before, after = found.ndcg_at_10, again.ndcg_at_10
+    before, after = figures.ndcg_at_10, again.ndcg_at_10
     change = None if before is None or after is None else after - before
     return (again.hole_at_10, after, change)
 
 
-def _length_cells(found: LengthDistribution) -> tuple[Cell, ...]:
-    quartiles: tuple[Cell, ...] = found.quartiles or (None, None, None)
-    return (found.mean, *quartiles, found.documents, found.absent)
+def _length_cells(lengths: LengthDistribution) -> tuple[Cell, ...]:
+    quartiles: tuple[Cell, ...] = lengths.quartiles or (None, None, None)
+    return (lengths.mean, *quartiles, lengths.documents, lengths.absent)
 
 
 def _why_missing(analysis: Analysis, rows: Sequence[SetRow], pick: Pick) -> Iterator[str]:
     """Yields why cells of these rows have no figure."""
-    for one in dict.fromkeys(member.name for row in rows for member in row.members):
-        found = next(member for member in analysis.sets if member.name == one)
+    for set_name in dict.fromkeys(member.name for row in rows for member in row.members):
+        analysed = next(member for member in analysis.sets if member.name == set_name)
         for pipeline in analysis.pipelines:
-            figures = found.pipelines.get(pipeline)
+            figures = analysed.pipelines.get(pipeline)
             if figures is None:
-                yield f"{one}: {pipeline} was not measured."
+                yield f"{set_name}: {pipeline} was not measured."
             elif pick(figures) is None:
-                yield f"{one}: the rankings of {pipeline} are {figures.depth} documents deep, too few for this metric."
+                depth = figures.depth
+                yield f"{set_name}: the rankings of {pipeline} are {depth} documents deep, too few for this metric."

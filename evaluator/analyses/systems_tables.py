@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from evaluator.analyses.analysis_report import Analysis, PipelinePair, RankingFigures, SetAnalysis
 from evaluator.analyses.figure_table import Cell, FigureTable
 from evaluator.analyses.paper_systems import PaperSystem, paper_systems
-from evaluator.comparison.paired_tests import ALPHA
+from evaluator.load.points.ratios import ALPHA
 
 TEXT, SHARE = "", ".4f"
 STAND_INS, SIDE_BY_SIDE = "systems", "systems-side-by-side"
@@ -19,9 +19,14 @@ def stand_ins_table(analysis: Analysis) -> FigureTable:
         header=("system", "original checkpoint", "stand-in here", "what differs"),
         formats=(TEXT, TEXT, TEXT, TEXT),
         rows=tuple(
-            (one.system, one.original, ", ".join(labels) or None, one.differs if labels else f"needs {one.needs}")
-            for one in paper_systems()
-            for labels in (_labels(analysis, one),)
+            (
+                system.system,
+                system.original,
+                ", ".join(labels) or None,
+                system.differs if labels else f"needs {system.needs}",
+            )
+            for system in paper_systems()
+            for labels in (_labels(analysis, system),)
         ),
     )
 
@@ -30,10 +35,10 @@ def side_by_side_table(analysis: Analysis) -> FigureTable:
     """Sets the systems side by side, ten rows a set, with the paper's figures of the originals."""
     base = analysis.baseline
     missing = [
-        f"{one.name}: {system.system} was not measured; it needs {system.needs}."
-        for one in analysis.sets
+        f"{analysed.name}: {system.system} was not measured; it needs {system.needs}."
+        for analysed in analysis.sets
         for system in paper_systems()
-        if stand_in(one, system) is None
+        if stand_in(analysed, system) is None
     ]
     return FigureTable(
         name=SIDE_BY_SIDE,
@@ -42,8 +47,9 @@ def side_by_side_table(analysis: Analysis) -> FigureTable:
                 "p95 ms", "CPU ms a query", f"CPU ms a point over {base}", "nDCG@10 of the original (other weights)"),
         formats=(TEXT, TEXT, TEXT, SHARE, "+z.1f", SHARE, ".1f", ".1f", ".1f", ".1f", TEXT),
         rows=tuple(
-            (one.name, system.system, *_cells(one, stand_in(one, system), base), _published(analysis, one, system))
-            for one in analysis.sets
+            (analysed.name, system.system, *_cells(analysed, stand_in(analysed, system), base),
+             _published(analysis, analysed, system))
+            for analysed in analysis.sets
             for system in paper_systems()
         ),
         why_missing=tuple(missing),
@@ -60,9 +66,9 @@ def systems_summary(analysis: Analysis) -> Iterator[str]:
     yield from verdicts(analysis)
 
 
-def stand_in(one: SetAnalysis, system: PaperSystem) -> str | None:
+def stand_in(analysed: SetAnalysis, system: PaperSystem) -> str | None:
     """Returns the pipeline that stands in for a system on a set; None: none of them was measured."""
-    return next((name for name in system.pipelines if name in one.pipelines), None)
+    return next((name for name in system.pipelines if name in analysed.pipelines), None)
 
 
 def cost_of_a_point(figures: RankingFigures, base: RankingFigures | None) -> float | None:
@@ -76,33 +82,39 @@ def cost_of_a_point(figures: RankingFigures, base: RankingFigures | None) -> flo
 
 def verdicts(analysis: Analysis) -> Iterator[str]:
     """Yields a paragraph a set: the best pipeline, which differ from the baseline, the best fusions, the least cost."""
-    for one in analysis.sets:
-        known = {name: found.ndcg_at_10 for name, found in one.pipelines.items() if found.ndcg_at_10 is not None}
+    for analysed in analysis.sets:
+        known = {
+            name: figures.ndcg_at_10 for name, figures in analysed.pipelines.items() if figures.ndcg_at_10 is not None
+        }
         if len(known) > 1:
-            yield f"{one.name}: {' '.join(_sentences(one, known, analysis.baseline))}"
+            yield f"{analysed.name}: {' '.join(_sentences(analysed, known, analysis.baseline))}"
 
 
-def _sentences(one: SetAnalysis, known: dict[str, float], base: str) -> Iterator[str]:
+def _sentences(analysed: SetAnalysis, known: dict[str, float], base: str) -> Iterator[str]:
     first = max(known, key=lambda name: known[name])
-    lost = sum(found.lost for found in one.pipelines.values())
-    degraded = sum(found.degraded for found in one.pipelines.values())
+    lost = sum(figures.lost for figures in analysed.pipelines.values())
+    degraded = sum(figures.degraded for figures in analysed.pipelines.values())
     yield f"{lost or 'No'} answers were lost, {degraded or 'none'} degraded."
     yield f"{first} is best with an nDCG@10 of {known[first]:.4f}."
-    told = [pair for pair in one.pairs if pair.p_holm < ALPHA]
-    family = f"Of {len(one.pairs)} pairs {len(told)} differ significantly (sign-flip test, Holm)"
+    significant = [pair for pair in analysed.pairs if pair.p_holm < ALPHA]
+    family = f"Of {len(analysed.pairs)} pairs {len(significant)} differ significantly (sign-flip test, Holm)"
     if base in known:
-        better = [pair.better for pair in told if pair.worse == base]
-        worse = [pair.worse for pair in told if pair.better == base]
+        better = [pair.better for pair in significant if pair.worse == base]
+        worse = [pair.worse for pair in significant if pair.better == base]
         yield f"{family}; better than {base}: {_list(better)}; worse: {_list(worse)}."
     else:
         yield f"{family}."
-    for fused in one.fusions:
+    for fused in analysed.fusions:
         held = "" if fused.held_out is None else f", {fused.held_out:.4f} on queries that did not choose it"
         yield (
             f"The best fusion of {len(fused.pipelines)} is {' + '.join(fused.pipelines)}: {fused.ndcg_at_10:.4f} "
             f"({fused.ndcg_at_10 - known[first]:+z.4f} to the best pipeline{held})."
         )
-    costs = {name: cost for name in known if (cost := cost_of_a_point(one.pipelines[name], one.pipelines.get(base)))}
+    costs = {
+        name: cost
+        for name in known
+        if (cost := cost_of_a_point(analysed.pipelines[name], analysed.pipelines.get(base)))
+    }
     if costs:
         cheapest = min(costs, key=lambda name: costs[name])
         yield f"A point over {base} is cheapest by {cheapest}: {costs[cheapest]:.1f} ms of CPU a query."
@@ -113,26 +125,30 @@ def _list(names: list[str]) -> str:
 
 
 def _labels(analysis: Analysis, system: PaperSystem) -> list[str]:
-    found = (one.pipelines[name].label(name) for one in analysis.sets if (name := stand_in(one, system)) is not None)
-    return list(dict.fromkeys(found))
+    labels = (
+        analysed.pipelines[name].label(name)
+        for analysed in analysis.sets
+        if (name := stand_in(analysed, system)) is not None
+    )
+    return list(dict.fromkeys(labels))
 
 
-def _cells(one: SetAnalysis, name: str | None, base: str) -> tuple[Cell, ...]:
+def _cells(analysed: SetAnalysis, name: str | None, base: str) -> tuple[Cell, ...]:
     if name is None:
         return (None,) * 8
-    found, first = one.pipelines[name], one.pipelines.get(base)
-    served, figure = found.served, found.ndcg_at_10
+    figures, first = analysed.pipelines[name], analysed.pipelines.get(base)
+    served, figure = figures.served, figures.ndcg_at_10
     against = None
     if name != base and figure is not None and first is not None and first.ndcg_at_10:
         against = 100 * (figure - first.ndcg_at_10) / first.ndcg_at_10
     times = (None, None, None) if served is None else (*served.time_cells, served.cpu_ms)
-    cost = None if name == base else cost_of_a_point(found, first)
-    return (found.label(name), figure, against, _p(one.pairs, name, base), *times, cost)
+    cost = None if name == base else cost_of_a_point(figures, first)
+    return (figures.label(name), figure, against, _p(analysed.pairs, name, base), *times, cost)
 
 
 def _p(pairs: tuple[PipelinePair, ...], name: str, base: str) -> float | None:
     return next((pair.p_holm for pair in pairs if {pair.better, pair.worse} == {name, base}), None)
 
 
-def _published(analysis: Analysis, one: SetAnalysis, system: PaperSystem) -> str | None:
-    return analysis.published.get(one.name, {}).get(system.published, {}).get("nDCG@10")
+def _published(analysis: Analysis, analysed: SetAnalysis, system: PaperSystem) -> str | None:
+    return analysis.published.get(analysed.name, {}).get(system.published, {}).get("nDCG@10")

@@ -6,12 +6,12 @@ from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.attribution.collect import collect
 from evaluator.client.client import GatewayClient
 from evaluator.pages.step_page import write_step_page
+from evaluator.progress import in_thread
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.prepared_run import expect_own_run
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_judgments import judgments_as_measured
-from evaluator.thread_work import in_thread
 from services.files.disk_writes import write_whole
 
 TOP = 10

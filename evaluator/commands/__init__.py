@@ -1,1 +1,1 @@
-"""Commands of the evaluator, a module for each group. `evaluator/cli.py` lists them."""
+"""Commands of the evaluator, a module for each group. `evaluator/__main__.py` lists them."""

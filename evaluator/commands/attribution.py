@@ -9,9 +9,8 @@ import typer
 from evaluator.attribution.attributing import TOP, attribute_step, attribution
 from evaluator.attribution.attribution_page import attribution_page
 from evaluator.attribution.attribution_report import AttributionReport
-from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
-from evaluator.commands.steps import print_next_step
+from evaluator.commands.steps import end_status, print_next_step
 from evaluator.errors import EvaluationError
 from evaluator.machine.measurement_lock import measuring
 from evaluator.pages.step_page import render_step_markdown

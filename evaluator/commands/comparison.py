@@ -14,9 +14,9 @@ from evaluator.commands.options import RUNS, AddedFiles, Baseline, Runs, collect
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.comparison.comparing import compare as compared
 from evaluator.comparison.comparison_page import render_comparison
-from evaluator.comparison.verdict import MARGIN
 from evaluator.errors import EvaluationError
 from evaluator.experiments.suite import read_plan
+from evaluator.metrics.verdict import MARGIN
 from evaluator.progress import say, show
 from evaluator.report.history import history as read_history
 from evaluator.report.history import render_history

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from evaluator.command_line import command_line
 from evaluator.commands.options import SKIP_UNSENDABLE, reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
 from evaluator.datasets.fetch import fetch as fetch_set
@@ -14,7 +13,7 @@ from evaluator.datasets.field_sources import FieldNames
 from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
 from evaluator.datasets.new_collection import make_collection
 from evaluator.datasets.reader import Dataset, read_dataset
-from evaluator.errors import WrongOption
+from evaluator.errors import WrongOption, command_line
 from evaluator.pages.markdown_table import aligned
 from evaluator.progress import say, show
 
@@ -34,7 +33,7 @@ def list_sets() -> None:
     with reporting_errors():
         catalogue = load_catalogue()
         header = ["name", "documents", "queries", "relevant a query", "grades", "self-retrieval", "licence", "where"]
-        show(aligned([header, *(_row(catalogue, found) for found in catalogue.sets.values())]))
+        show(aligned([header, *(_row(catalogue, known) for known in catalogue.sets.values())]))
 
 
 @datasets.command()
@@ -134,29 +133,31 @@ def from_(
 def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:
     """Returns the directories that a name or a path means, with what the catalogue knows of each."""
     catalogue = load_catalogue()
-    found = catalogue.located(given)
-    return [(one.directory, one.known or catalogue.sets.get(one.directory.resolve().name)) for one in found]
+    return [
+        (located.directory, located.known or catalogue.sets.get(located.directory.resolve().name))
+        for located in catalogue.located(given)
+    ]
 
 
 def _split(given: str | None, known: CataloguedSet | None) -> str:
     return given or (known.split if known else "test")
 
 
-def _row(catalogue: Catalogue, found: CataloguedSet) -> list[str]:
-    known = found.statistics
-    whole = catalogue.named(found.part_of) if found.part_of else found
-    places = [catalogue.directory(part.name) for part in catalogue.parts(found.name)]
+def _row(catalogue: Catalogue, known: CataloguedSet) -> list[str]:
+    statistics = known.statistics
+    whole = catalogue.named(known.part_of) if known.part_of else known
+    places = [catalogue.directory(part.name) for part in catalogue.parts(known.name)]
     if None not in places:
         where = ", ".join(str(place.parent) for place in {place.parent: place for place in places if place}.values())
     else:
         where = "to be fetched" if whole.archive else "to be brought"
     return [
-        found.name,
-        str(known.documents),
-        str(known.queries),
-        f"{known.relevant_a_query:.1f}",
-        found.grades,
-        SELF_RETRIEVAL[found.self_retrieval],
+        known.name,
+        str(statistics.documents),
+        str(statistics.queries),
+        f"{statistics.relevant_a_query:.1f}",
+        known.grades,
+        SELF_RETRIEVAL[known.self_retrieval],
         whole.licence or "–",
         where,
     ]

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from evaluator.command_line import command_line
 from evaluator.commands.options import RUNS, AddedFiles, Runs, collection_directory, reporting_errors
+from evaluator.errors import command_line
 from evaluator.judging.export import export_judgments
 from evaluator.judging.new_session import create_session
 from evaluator.judging.session import JudgingSession

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from evaluator.client.client import GatewayClient, connected
-from evaluator.commands.exit_status import end_status
 from evaluator.commands.load_plan_options import planned_experiment, with_plan_options
 from evaluator.commands.options import (
     GATEWAY,
@@ -24,12 +23,12 @@ from evaluator.commands.options import (
     address,
     expect_only,
     reporting_errors,
+    wait_until_ready,
     with_gateway,
     with_options,
 )
-from evaluator.commands.steps import print_load
+from evaluator.commands.steps import end_status, print_load
 from evaluator.errors import EvaluationError, WrongOption
-from evaluator.evaluation import wait_until_ready
 from evaluator.load.against_report import AgainstReport, render_against
 from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.export import planned_export, unexported_fields, write_export

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,22 +16,25 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
 import typer
 from pydantic import ValidationError
 
-from evaluator.client.client import GatewayClient, connected
+from evaluator.client.client import GatewayClient, GatewayError, connected
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError, WrongOption
-from evaluator.evaluation import wait_until_ready
 from evaluator.experiments.experiment import Experiment, experiment_path, read_pipeline, selected_pipelines
 from evaluator.experiments.suite import Suite, experiments_of, read_plan
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.progress import say
+from evaluator.progress import in_thread, say
 from services.chassis.settings.addresses import server_address
+from services.chassis.settings.trust import scheme_fault
 from services.contracts.query import AskedPipeline
 from services.contracts.validation_messages import validation_message
 from services.files.disk_writes import OUTPUT
 
 GATEWAY = "http://127.0.0.1:8000"
 RUNS = Path(".runs")
+_NAME_IT = "name one by --gateway or GATEWAY_URL, without a path unless a proxy adds it"
+
+READY_POLL_S = 0.5
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -216,6 +220,46 @@ def overridden_experiment(name: str, **given: object) -> Experiment:
     if isinstance(plan, Suite):
         raise EvaluationError(f"{name} has several datasets, where one is needed; name it with --dataset")
     return plan
+
+
+async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
+    """Waits until the gateway is ready, and prints that it waits. Raises EvaluationError after `seconds`."""
+    until, last, announced = time.monotonic() + seconds, "it did not answer", False
+    while True:
+        try:
+            health = await client.health()
+        except GatewayError as error:
+            await _expect_gateway(client.url, error)
+            last = str(error)
+        else:
+            if health.service != "gateway":
+                raise EvaluationError(f"at {client.url} is no gateway but the service {health.service}; {_NAME_IT}")
+            if health.status == "ready":
+                return
+            failed = [check for check in health.checks if not check.ok]
+            last = "; ".join(f"{one.name}: {one.detail or 'its log says why'}" for one in failed) or health.status
+        if time.monotonic() >= until:
+            raise EvaluationError(
+                f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last} (another one: --gateway or "
+                "GATEWAY_URL)"
+            )
+        if not announced:
+            say(
+                f"Waiting at most {seconds:.0f} s for the gateway at {client.url} (another one: --gateway or "
+                f"GATEWAY_URL): {last}"
+            )
+            announced = True
+        await asyncio.sleep(READY_POLL_S)
+
+
+async def _expect_gateway(url: str, error: GatewayError) -> None:
+    """Raises EvaluationError where waiting does not change that a gateway cannot be asked."""
+    if error.kind == "untrusted" or error.status in (401, 403):
+        raise error
+    if error.kind == "bad_answer" or (300 <= error.status < 500 and error.status not in (408, 425, 429)):
+        raise EvaluationError(f"what answers at {url} is no gateway ({error}); {_NAME_IT}") from error
+    if error.kind == "unreachable" and (fault := await in_thread(scheme_fault, url, error)) is not None:
+        raise EvaluationError(f"the gateway at {url} cannot be asked: {fault} in --gateway or GATEWAY_URL") from error
 
 
 def with_gateway(gateway: str, wait: float, work: Callable[[GatewayClient], Awaitable[T]]) -> T:

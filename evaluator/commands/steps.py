@@ -4,12 +4,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Unpack
+from typing import Annotated, NoReturn, Unpack
 
 import typer
 
-from evaluator.command_line import command_line
-from evaluator.commands.exit_status import end_status
 from evaluator.commands.options import (
     GATEWAY,
     RUNS,
@@ -31,9 +29,9 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.errors import WrongOption
-from evaluator.evaluation import evaluate, evaluate_again, ingest_step, measure_again, rank_step
+from evaluator.errors import WrongOption, command_line
 from evaluator.experiments.experiment import Experiment
+from evaluator.experiments.gates import GateOutcome
 from evaluator.experiments.suite import Suite
 from evaluator.load.capacity import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.load_report import LoadReport
@@ -43,6 +41,7 @@ from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.progress import say
+from evaluator.report.evaluation import evaluate, evaluate_again, ingest_step, measure_again, rank_step
 from evaluator.report.quality_section import verdicts
 from evaluator.report.recommendation import NO_BOUNDS, Bounds
 from evaluator.report.repeats import REPEATS, REPEATS_PAGE, RepeatReport, render_repeats, repeats_step
@@ -61,6 +60,11 @@ from evaluator.report.suite_folder import (
 from evaluator.report.suite_summary import render_summary_table
 from evaluator.runs.run_folder import LATEST, RunFolder
 from evaluator.steps.prepared_run import expect_own_run
+
+# 1: a step failed; 2: wrong command line; 3: all files are written, but they leave something open; 4: a gate
+# does not hold, or a slowdown was found.
+INVALID_RUN = 3
+MISSED_GATE = 4
 
 
 @with_options(AllExperimentOverrides)
@@ -271,3 +275,28 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
         print("\nNote:\n" + "\n".join(f"  {remark}" for remark in outcome.remarks), file=sys.stderr)
     # Printed last, so that the table is not quoted without it.
     print(f"\n{outcome.status_line}", file=sys.stderr)
+
+
+def end_status(doubts: Sequence[str], gates: Sequence[GateOutcome], *, slower: bool = False) -> None:
+    """Prints a line for each gate.
+
+    `doubts`: why something stays open. `slower`: a comparison found a slowdown. What was found comes before what
+    stays open: raises Exit with status 4 for a slowdown and for a gate whose value is beyond its bound, then with 3
+    for a doubt, then with 4 for a gate without a value.
+    """
+    if gates:
+        print("\nGates:\n" + "\n".join(f"  {one.sentence}" for one in gates))
+    missed = [one for one in gates if not one.held]
+    if slower:
+        _exit(MISSED_GATE, "a slowdown was found")
+    if beyond := [one.what for one in missed if one.value is not None]:
+        _exit(MISSED_GATE, f"a gate does not hold: {beyond[0]}")
+    if doubts:
+        _exit(INVALID_RUN, doubts[0])
+    if missed:
+        _exit(MISSED_GATE, f"a gate has no value: {missed[0].what}")
+
+
+def _exit(status: int, reason: str) -> NoReturn:
+    say(f"Exit status {status}: {reason}.")
+    raise typer.Exit(status)

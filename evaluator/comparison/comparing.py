@@ -16,9 +16,16 @@ from pydantic import Field, FiniteFloat
 
 from evaluator.comparison.compared_rankings import ComparedRanking, resolve_compared
 from evaluator.comparison.examples import QueryExample, examples_of, texts_of, with_texts
-from evaluator.comparison.paired_tests import ALPHA, RESAMPLES, differences, interval, mean, sorted_differences
 from evaluator.comparison.shared_queries import Rankings, SharedQueries, find_shared_queries
-from evaluator.comparison.verdict import (
+from evaluator.datasets.added_judgments import AddedJudgments
+from evaluator.datasets.ids import read_id
+from evaluator.datasets.queries import queries_file
+from evaluator.datasets.text_files import HashedLines, json_objects
+from evaluator.errors import EvaluationError
+from evaluator.metrics.metric_table import MetricName, expect_higher_is_better, parse_metric
+from evaluator.metrics.paired_tests import ALPHA, RESAMPLES, differences, interval, mean, sorted_differences
+from evaluator.metrics.quality import Grades, PerQuery, measure
+from evaluator.metrics.verdict import (
     MARGIN,
     NoWorseGate,
     PairedComparison,
@@ -27,13 +34,6 @@ from evaluator.comparison.verdict import (
     no_worse_gate,
     scored_pair,
 )
-from evaluator.datasets.added_judgments import AddedJudgments
-from evaluator.datasets.ids import read_id
-from evaluator.datasets.queries import queries_file
-from evaluator.datasets.text_files import HashedLines, json_objects
-from evaluator.errors import EvaluationError
-from evaluator.metrics.metric_table import MetricName, expect_higher_is_better, parse_metric
-from evaluator.metrics.quality import Grades, PerQuery, measure
 from evaluator.steps.run_judgments import JudgmentsOrigin, judgments_of_all, judgments_with_added
 from services.contracts.base import Count, Wire
 

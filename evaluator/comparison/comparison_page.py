@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from evaluator.comparison.comparing import ComparisonReport, PairReport, SliceReport
 from evaluator.comparison.examples import QueryExample
-from evaluator.comparison.verdict import PairedComparison
+from evaluator.metrics.verdict import PairedComparison
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.page_blocks import Block, Heading, Prose, Sentence, Table, Verdict
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from evaluator.comparison.paired_tests import (
+from evaluator.metrics.metric_table import parse_metric
+from evaluator.metrics.paired_tests import (
     ALPHA,
     BATCH,
     RESAMPLES,
@@ -19,7 +20,6 @@ from evaluator.comparison.paired_tests import (
     mean,
     queries_needed,
 )
-from evaluator.metrics.metric_table import parse_metric
 from evaluator.metrics.quality import PerQuery
 
 if TYPE_CHECKING:

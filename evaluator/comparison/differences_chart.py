@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluator.comparison.verdict import PairedComparison
+from evaluator.metrics.verdict import PairedComparison
 from evaluator.pages.plotted_svg import LIGHT, WIDTH, plotted_svg
 
 PANEL_INCHES = 1.55

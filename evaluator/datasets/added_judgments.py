@@ -55,21 +55,21 @@ def merged_judgments(grades: Graded, files: Sequence[Path], corpus: Path | None 
     EvaluationError for a file named twice, for one that cannot be read, and for one that judges none of the queries.
     """
     merged = {query: dict(judged) for query, judged in grades.items()}
-    found: list[AddedJudgments] = []
+    files_merged: list[AddedJudgments] = []
     added: list[list[str]] = []  # documents of each file, as often as it adds a judgment of them
     for path in files:
-        one, documents = _merge(merged, path)
-        if any(one.sha256 == other.sha256 for other in found):
+        merge, documents = _merge(merged, path)
+        if any(merge.sha256 == earlier.sha256 for earlier in files_merged):
             raise EvaluationError(f"{path}: the content of a file that was given before; name each file once")
-        found.append(one)
+        files_merged.append(merge)
         added.append(documents)
     if corpus is not None:
         lacking = _lacking(corpus, {name for names in added for name in names})
-        found = [
-            one.model_copy(update={"not_in_corpus": sum(name in lacking for name in names)})
-            for one, names in zip(found, added, strict=True)
+        files_merged = [
+            merge.model_copy(update={"not_in_corpus": sum(name in lacking for name in names)})
+            for merge, names in zip(files_merged, added, strict=True)
         ]
-    return MergedJudgments(merged, tuple(found))
+    return MergedJudgments(merged, tuple(files_merged))
 
 
 def _lacking(corpus: Path, documents: set[str]) -> set[str]:
@@ -99,7 +99,7 @@ def _merge(merged: dict[str, dict[str, int]], path: Path) -> tuple[AddedJudgment
             merged[query][document] = grade
     if not len(added) + changed + unchanged:
         raise EvaluationError(f"{path}: judges none of the dataset's judged queries; is it of another dataset?")
-    one = AddedJudgments(
+    counts = AddedJudgments(
         file=str(path),
         sha256=read.sha256,
         added=len(added),
@@ -108,4 +108,4 @@ def _merge(merged: dict[str, dict[str, int]], path: Path) -> tuple[AddedJudgment
         other_queries=others,
         negative=read.negative,
     )
-    return one, added
+    return counts, added

@@ -11,11 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from evaluator.command_line import command_line
 from evaluator.datasets.queries import queries_file
 from evaluator.datasets.reader import corpus_file
-from evaluator.errors import DatasetError, EvaluationError
-from evaluator.printable import shown
+from evaluator.errors import DatasetError, EvaluationError, command_line
+from evaluator.progress import shown
 from services.chassis.settings.strict_yaml import parse_yaml
 from services.contracts.base import Count, Wire
 

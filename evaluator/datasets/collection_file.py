@@ -99,10 +99,10 @@ class ExportedCollection:
                 documents += 1
             last = line
         end = _parsed(ExportEnd, last, f"{path}: it was cut short, so export the collection again; its last line")
-        found = ExportEnd(documents=documents, digest=digest.hexdigest(), sha256=sha256.hexdigest())
-        if end != found:
+        counted = ExportEnd(documents=documents, digest=digest.hexdigest(), sha256=sha256.hexdigest())
+        if end != counted:
             raise DatasetError(
-                f"{path}: it was changed: its lines give {found.model_dump_json()}, and the last one has "
+                f"{path}: it was changed: its lines give {counted.model_dump_json()}, and the last one has "
                 f"{end.model_dump_json()}; export the collection again"
             )
         return cls(path, head, end)

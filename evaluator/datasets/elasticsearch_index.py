@@ -7,7 +7,7 @@ from typing import Annotated
 import httpx
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
-from evaluator.client.elasticsearch_access import read_elasticsearch_access
+from evaluator.datasets.elasticsearch_access import read_elasticsearch_access
 from evaluator.datasets.field_sources import FieldNames, named_documents
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.errors import DatasetError

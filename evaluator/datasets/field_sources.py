@@ -13,7 +13,7 @@ from pathlib import Path
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.text_files import MOST_LINE_BYTES, HashedLines, json_object
 from evaluator.errors import DatasetError, WrongOption
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 TABLES = (".csv", ".tsv")
 OBJECTS = (".json", ".jsonl", ".ndjson")
@@ -104,7 +104,7 @@ def object_documents(path: Path, fields: FieldNames, notes: ReadingNotes) -> Ite
 
 def named_documents(
     source: str,
-    found: Iterator[PlacedDocument],
+    documents: Iterator[PlacedDocument],
     fields: FieldNames,
     notes: ReadingNotes,
     *,
@@ -116,10 +116,10 @@ def named_documents(
     that nothing is made of are left out there. With `one_header` all have the same fields, so that the first without
     an id raises DatasetError.
     """
-    there: set[str] = set()
+    present: set[str] = set()
     taken: set[str] = set()
     without_text = True
-    for place, value in found:
+    for place, value in documents:
         try:
             made, names = fields.document(value, place)
         except DatasetError as error:
@@ -127,24 +127,24 @@ def named_documents(
                 raise
             notes.wrong(error)
             continue
-        there |= {name for name, one in value.items() if one not in ("", None)}
+        present |= {name for name, field in value.items() if field not in ("", None)}
         taken |= names
         without_text = without_text and not made["text"]
         yield place, made
-    if not there:
+    if not present:
         return
     for name in sorted(fields.given - taken - {*fields.metadata}):
-        notes.wrong(f"{source}: no document has a field `{name}`; there are: {shown(', '.join(sorted(there)))}")
-    for name in sorted(there - taken - {one.partition(".")[0] for one in taken}):
+        notes.wrong(f"{source}: no document has a field `{name}`; there are: {shown(', '.join(sorted(present)))}")
+    for name in sorted(present - taken - {field.partition(".")[0] for field in taken}):
         notes.left_out(UNUSED, f"{name} of {source}")
-    if without_text and there - taken:
+    if without_text and present - taken:
         notes.left_out("sources of which no field is taken as text (--text names one)", source)
 
 
 def named_field(fields: Mapping[str, object] | Sequence[str], known: Sequence[str]) -> str | None:
     """Returns the field with the first of the known names. Case, and `_` for `-`, do not count."""
-    there = {_plain(name): name for name in fields}
-    return next((there[_plain(name)] for name in known if _plain(name) in there), None)
+    by_plain_name = {_plain(name): name for name in fields}
+    return next((by_plain_name[_plain(name)] for name in known if _plain(name) in by_plain_name), None)
 
 
 def table_rows(path: Path, notes: ReadingNotes) -> Iterator[tuple[str, dict[str, str]]]:
@@ -224,7 +224,7 @@ def _tab_rows(lines: Iterator[str], number: int) -> Iterator[tuple[int, list[str
     tabs = -1  # of the header; none is known yet
     while ahead or (ahead := deque(islice(lines, 1))):
         line, taken = ahead.popleft(), 0
-        found = _TAB_CELL.findall(line)
+        cells_of_row = _TAB_CELL.findall(line)
         if _may_go_on(line, tabs):
             ahead.extend(islice(lines, MOST_CELL_LINES - len(ahead)))
             for count, following in enumerate(ahead, start=1):
@@ -239,10 +239,10 @@ def _tab_rows(lines: Iterator[str], number: int) -> Iterator[tuple[int, list[str
                 if any("\n" in loose for _, loose in whole):
                     break
                 if len(whole) == tabs + 1:
-                    found, taken = whole, count
+                    cells_of_row, taken = whole, count
                 if not _may_go_on(joined, tabs):
                     break
-        cells = [enclosed.replace('""', '"') or loose for enclosed, loose in found]
+        cells = [enclosed.replace('""', '"') or loose for enclosed, loose in cells_of_row]
         if tabs < 0 and line.strip():
             tabs = len(cells) - 1
         yield number, cells if len(cells) == tabs + 1 else line.split("\t")
@@ -283,7 +283,7 @@ def _objects(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:
 
 def field_name(name: str) -> str:
     """Returns the name that the wire takes: letters, digits and `_`; of a name in another script, its code points."""
-    plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "_".join(f"u{ord(one):x}" for one in name)
+    plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "_".join(f"u{ord(character):x}" for character in name)
     return f"{'_' if plain[:1].isdigit() else ''}{plain}"[:64]
 
 
@@ -304,7 +304,7 @@ def _value(fields: Mapping[str, object], name: str) -> object:
 def _text(value: object, name: str, place: str) -> str:
     if value is None:
         return ""
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return "\n".join(value)
     if isinstance(value, str):
         return value.strip()

@@ -16,7 +16,7 @@ from evaluator.datasets.text_files import (
     separators_hint,
 )
 from evaluator.errors import DatasetError
-from evaluator.printable import shown
+from evaluator.progress import shown
 from services.contracts.base import UNSENDABLE
 
 SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".json", ".jsonl")
@@ -51,10 +51,10 @@ class Judgments:
 def qrels_file(directory: Path, split: str) -> Path:
     """Returns the file with the judgments of a split. Raises DatasetError, naming the splits there, for none or two."""
     folder = directory / "qrels"
-    if (found := find_one(folder, [f"{split}{suffix}" for suffix in SUFFIXES])) is not None:
-        return found
-    there = sorted({other.name.split(".")[0] for other in folder.glob("*.*")})
-    raise DatasetError(f"{folder / split}.tsv: no such file; splits there: {', '.join(there) or 'none'}")
+    if (file := find_one(folder, [f"{split}{suffix}" for suffix in SUFFIXES])) is not None:
+        return file
+    splits = sorted({other.name.split(".")[0] for other in folder.glob("*.*")})
+    raise DatasetError(f"{folder / split}.tsv: no such file; splits there: {', '.join(splits) or 'none'}")
 
 
 def read_judgments(path: Path, *, strict: bool = False) -> Judgments:

@@ -51,11 +51,11 @@ def known_items(corpus: Path, count: int, seed: int) -> list[KnownItem]:
         for sentence in owners.keys() & set(_sentences(document))
         if owners[sentence] != document.id
     }
-    found = []
+    items = []
     for _, document, sentences in drawn:
         if own := next((sentence for sentence in sentences if sentence not in repeated), None):
-            found.append(KnownItem(own, document))
-    return found[:count]
+            items.append(KnownItem(own, document))
+    return items[:count]
 
 
 def _drawn(corpus: Path, seed: int) -> Iterator[tuple[str, str, list[str]]]:
@@ -66,12 +66,12 @@ def _drawn(corpus: Path, seed: int) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _documents(corpus: Path) -> Iterator[Document]:
-    return (found.document for found in corpus_documents(corpus, HashedLines(corpus)))
+    return (read.document for read in corpus_documents(corpus, HashedLines(corpus)))
 
 
 def _sentences(document: Document) -> list[str]:
-    found = [" ".join(part.split()) for part in _ENDS.split(document.text)]
-    return [sentence for sentence in found if _is_prose(sentence)]
+    parts = [" ".join(part.split()) for part in _ENDS.split(document.text)]
+    return [sentence for sentence in parts if _is_prose(sentence)]
 
 
 def _is_prose(sentence: str) -> bool:
@@ -82,7 +82,7 @@ def _is_prose(sentence: str) -> bool:
     count = len(words) + sum(len(word) // 4 for word in unspaced)
     if not LEAST_WORDS <= count <= MOST_WORDS + len(unspaced) / 2:
         return False
-    letters = sum(unicodedata.category(one)[0] in "LMZ" for one in sentence)
+    letters = sum(unicodedata.category(character)[0] in "LMZ" for character in sentence)
     # Georgian letters count as lower-case ones, but begin sentences: they have no title case.
     return letters >= LEAST_LETTERS * len(sentence) and sentence[0] == sentence[0].title()
 

@@ -57,8 +57,8 @@ class SchemaInference:
                     self._beyond.add(name)
                 continue
             kinds = self._kinds.setdefault(name, set())
-            if name in written and isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
-                number, decimals = json.loads(value), len(found[1] or "")
+            if name in written and isinstance(value, str) and (number_text := _NUMBER.fullmatch(value)):
+                number, decimals = json.loads(value), len(number_text[1] or "")
                 if f"{number:.{decimals}f}" == value:  # a double holds every digit
                     kinds.add("number")
                     self._forms[name].add((decimals, json.dumps(number) == value))
@@ -75,7 +75,7 @@ class SchemaInference:
         Mixed ones are keywords of which some values are numbers or dates. Undeclared ones have a text that is too long
         for a keyword, or are above MOST_FIELDS, the first MOST_NAMED of these.
         """
-        kinds = {name: self._kind_of(name) for name, found in sorted(self._kinds.items()) if found}
+        kinds = {name: self._kind_of(name) for name, every in sorted(self._kinds.items()) if every}
         schema = {name: kind for name, kind in kinds.items() if kind is not None}
         mixed = tuple(name for name, kind in schema.items() if self._kinds[name] != {kind})
         return schema, mixed, tuple(sorted(self._beyond | (kinds.keys() - schema.keys())))

@@ -24,8 +24,7 @@ from evaluator.datasets.question_file import DocumentNames, Questions, read_ques
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption
-from evaluator.printable import shown
-from evaluator.progress import PLAIN_EVERY_S, print_at_intervals
+from evaluator.progress import PLAIN_EVERY_S, print_at_intervals, shown
 
 QRELS = Path("qrels", "test.tsv")
 UNJUDGED = QRELS.with_suffix(".json")  # a table has no line for a query without a judgment
@@ -62,10 +61,10 @@ def make_collection(
     notes, names, questions = ReadingNotes(), DocumentNames(), Questions()
     with new_directory(directory) as made:
         documents = _documents(sources, fields, notes, by_heading=by_heading)
-        found = _write_corpus(made / CORPUS, documents, names, notes)
+        field_names = _write_corpus(made / CORPUS, documents, names, notes)
         unused = "".join(which for what, _, which in notes.rows if what == UNUSED) or "none"
         for name in fields.metadata:
-            if (kept := field_name(name)) not in found:
+            if (kept := field_name(name)) not in field_names:
                 notes.wrong(f"--metadata: no document has a value of `{name}`; not used are: {shown(unused)}")
             elif kept != name:
                 notes.left_out("fields under another name", f"{name} as {kept}")
@@ -73,7 +72,7 @@ def make_collection(
             with _adding_fault(notes):
                 read_questions(question_file, names, questions, notes)
         notes.expect_nothing_wrong()
-        proposed = [one for one in known_items(made / CORPUS, proposals, seed) if one.sentence not in questions.ids]
+        proposed = [item for item in known_items(made / CORPUS, proposals, seed) if item.sentence not in questions.ids]
         for sentence, document in proposed:
             questions.judge(questions.add(sentence, KNOWN_ITEM), document, 1, QUERIES)
         if not questions.texts:
@@ -112,9 +111,9 @@ def _documents(
     """Yields the documents, each with whether its metadata is as written: texts, of which some mean numbers."""
     for source in sources:
         with _adding_fault(notes):
-            found, as_written = _of_source(source, fields, notes, by_heading=by_heading)
-            for one in found:
-                yield one, as_written
+            documents, as_written = _of_source(source, fields, notes, by_heading=by_heading)
+            for document in documents:
+                yield document, as_written
 
 
 def _of_source(
@@ -167,12 +166,12 @@ def _write_corpus(
         for (place, value), as_written in documents:
             print_line(f"Reading documents: {len(names.ids)} so far")
             try:
-                found = corpus_document(value, len(json.dumps(value)), place)
+                read = corpus_document(value, len(json.dumps(value)), place)
             except DatasetError as error:
                 notes.wrong(error)
                 continue
-            document = found.document
-            if found.dropped:
+            document = read.document
+            if read.dropped:
                 notes.left_out("documents with metadata that is nested, or under a name that is no word", place)
             if not document.passage.strip():
                 notes.left_out("documents with neither a title nor a text", place)
@@ -182,7 +181,7 @@ def _write_corpus(
                 continue
             if document.stripped:
                 notes.left_out("documents with control characters, which are removed", place)
-            if found.trimmed:
+            if read.trimmed:
                 notes.left_out("ids that are changed: no white space or quotes around them, and NFC", place)
             names.add(document)
             inference.add(document.metadata, document.metadata.keys() - {FOLDER} if as_written else ())

@@ -89,8 +89,8 @@ def _of_jsonl(path: Path, lines: HashedLines) -> Iterator[tuple[str, str, bool, 
 
 def _topics(path: Path, lines: HashedLines) -> Iterator[tuple[str, str, bool, str]]:
     content = lines.text()
-    found = _sgml_topics(path, content) if re.search("<top>", content, re.IGNORECASE) else _xml_topics(path, content)
-    for place, number, text in found:
+    topics = _sgml_topics(path, content) if re.search("<top>", content, re.IGNORECASE) else _xml_topics(path, content)
+    for place, number, text in topics:
         if not plain_id(number):
             raise DatasetError(f"{place}: a topic without a number")
         identity, _ = read_id(number, place)

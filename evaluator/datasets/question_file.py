@@ -14,7 +14,7 @@ from evaluator.datasets.judgments import DOCUMENT_COLUMN, GRADE_COLUMN, read_gra
 from evaluator.datasets.placed_documents import ReadingNotes
 from evaluator.datasets.text_files import known_columns
 from evaluator.errors import DatasetError
-from evaluator.printable import shown
+from evaluator.progress import shown
 from services.contracts.base import QueryText
 from services.contracts.documents import Document
 from services.contracts.validation_messages import validation_message
@@ -48,13 +48,13 @@ class DocumentNames:
         """Returns the document of an id or a title. Raises DatasetError for none, and for a title of several."""
         if (identity := plain_id(name)) in self.ids:
             return identity
-        found = self.titles.get(_plain(name), [])
-        if len(found) == 1:
-            return found[0]
-        if found:
-            named = ", ".join(found[:MOST_SAME]) + (", …" if len(found) > MOST_SAME else "")
+        documents = self.titles.get(_plain(name), [])
+        if len(documents) == 1:
+            return documents[0]
+        if documents:
+            named = ", ".join(documents[:MOST_SAME]) + (", …" if len(documents) > MOST_SAME else "")
             raise DatasetError(
-                f"{place}: {shown(name)!r} is the title of {len(found)} documents: name one by id: {named}"
+                f"{place}: {shown(name)!r} is the title of {len(documents)} documents: name one by id: {named}"
             )
         similar: Sequence[str] = ()
         if len(self.ids) <= MOST_COMPARED:
@@ -104,8 +104,8 @@ def read_questions(path: Path, names: DocumentNames, questions: Questions, notes
         try:
             identity = questions.add(_query(cells[query], place), "given")
             if document is not None and cells[document].strip():
-                found = names.id_of(cells[document], place)
-                questions.judge(identity, found, _grade(cells, place), place)
+                document_id = names.id_of(cells[document], place)
+                questions.judge(identity, document_id, _grade(cells, place), place)
         except DatasetError as error:
             notes.wrong(error)
     if not questions.texts:

@@ -15,7 +15,7 @@ from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.queries import QUERIES, Queries, queries_file, read_queries
 from evaluator.datasets.text_files import HashedLines, find_one, sha256
 from evaluator.errors import DatasetError
-from evaluator.printable import shown
+from evaluator.progress import shown
 from services.contracts.base import Count, Wire
 from services.contracts.collections import FieldKind
 from services.contracts.documents import Document

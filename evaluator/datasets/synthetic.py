@@ -39,10 +39,10 @@ def write_synthetic(directory: Path, documents: int, queries: int, words: int, s
         (made / QRELS).parent.mkdir()
         with (
             (made / CORPUS).open("w", encoding="ascii") as corpus,
-            (made / QUERIES).open("w", encoding="ascii") as asked,
-            (made / QRELS).open("w", encoding="ascii") as judged,
+            (made / QUERIES).open("w", encoding="ascii") as queries_file,
+            (made / QRELS).open("w", encoding="ascii") as judgments_file,
         ):
-            judged.write("query-id\tcorpus-id\tscore\n")
+            judgments_file.write("query-id\tcorpus-id\tscore\n")
             query = 0
             for first in range(0, documents, BATCH):
                 batch = _texts(random, min(BATCH, documents - first), words, shares)
@@ -52,8 +52,8 @@ def write_synthetic(directory: Path, documents: int, queries: int, words: int, s
                     # Documents of queries are spread evenly: all are drawn alike.
                     if query < queries and place == query * documents // queries:
                         text = " ".join(vocabulary[_query(random, ranks)])
-                        asked.write(f'{{"_id": "q{query:06}", "text": "{text}"}}\n')
-                        judged.write(f"q{query:06}\td{place:08}\t1\n")
+                        queries_file.write(f'{{"_id": "q{query:06}", "text": "{text}"}}\n')
+                        judgments_file.write(f"q{query:06}\td{place:08}\t1\n")
                         query += 1
                 corpus.writelines(lines)
                 advance(len(lines))

@@ -24,13 +24,14 @@ _BUFFER_BYTES = 1 << 20
 def find_one(directory: Path, names: Sequence[str]) -> Path | None:
     """Returns the one file of these names, or of one of them with `.gz`; None without any. Two are a DatasetError."""
     try:
-        there = [directory / found for name in names for found in (name, f"{name}.gz") if (directory / found).exists()]
+        every = (directory / written for name in names for written in (name, f"{name}.gz"))
+        paths = [path for path in every if path.exists()]
     except OSError as error:  # a name that is too long, no permission
         raise DatasetError(f"{str(directory)[:200]}: {error.strerror}") from error
-    if len(there) > 1:
-        found = ", ".join(path.name for path in there)
-        raise DatasetError(f"{directory}: {found}: which one is meant is not said; keep one of them")
-    return there[0] if there else None
+    if len(paths) > 1:
+        listed = ", ".join(path.name for path in paths)
+        raise DatasetError(f"{directory}: {listed}: which one is meant is not said; keep one of them")
+    return paths[0] if paths else None
 
 
 class HashedLines:
@@ -115,13 +116,13 @@ def named_columns(cells: Sequence[str], known: Mapping[str, Sequence[str]]) -> d
     `known`: the names of a column, the preferred one first. Case, quotes and `_` for `-` do not count.
     """
     names = [plain_id(cell).casefold().replace("_", "-") for cell in cells]
-    found = {
+    columns = {
         column: names.index(name)
         for column, accepted in known.items()
         for name in reversed(accepted)
         if names.count(name) == 1
     }
-    return found if len(found) == len(known) else None
+    return columns if len(columns) == len(known) else None
 
 
 def known_columns(known: Mapping[str, Sequence[str]]) -> str:

@@ -54,15 +54,15 @@ def text_documents(
     A file that cannot be read is a fault of `notes`; files of other kinds, empty documents, and keys of front matter
     that are not named are left out there.
     """
-    found = False
-    there: set[str] = set()
+    any_text = False
+    keys: set[str] = set()
     for path in _files(source):
         name = path.relative_to(source).as_posix() if path != source else path.name
         identity = unicodedata.normalize("NFC", name)  # macOS stores the accents of names apart
         if path.suffix.lower() not in TEXTS:
             notes.left_out("files that are neither Markdown nor text", identity)
             continue
-        found = True
+        any_text = True
         folder = identity.rpartition("/")[0]
         try:
             front, title, sections = _read(path, notes)
@@ -72,12 +72,12 @@ def text_documents(
         metadata: dict[str, object] = {"folder": folder} if folder else {}
         for wire, value in fields.kept(front):
             metadata[wire] = value if _is_plain(value) else {}  # which is dropped, and counted
-        there |= front.keys()
+        keys |= front.keys()
         for place, made in _documents(path, identity, title, sections, notes, by_heading=by_heading):
             yield place, {**made, "metadata": metadata}
-    for name in sorted(there - {*fields.metadata} - {one.partition(".")[0] for one in fields.metadata}):
+    for name in sorted(keys - {*fields.metadata} - {key.partition(".")[0] for key in fields.metadata}):
         notes.left_out(UNUSED, f"{name} of {source}")
-    if not found:
+    if not any_text:
         notes.wrong(f"{source}: no file there ends with {', '.join(TEXTS)}; name files of other formats one by one")
 
 
@@ -85,11 +85,11 @@ def _files(source: Path) -> Iterator[Path]:
     if not source.is_dir():
         yield source
         return
-    found = []
+    paths = []
     for folder, folders, names in os.walk(source, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(folder, name) for name in names if not name.startswith(".")]
-    yield from sorted(found)
+        paths += [Path(folder, name) for name in names if not name.startswith(".")]
+    yield from sorted(paths)
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -99,7 +99,7 @@ def _raise(error: OSError) -> NoReturn:
 def _is_plain(value: object) -> bool:
     """Returns whether a value of front matter is a text, or texts, and fits: aliases may repeat a long one often."""
     texts = value if isinstance(value, list) else [value]
-    return all(isinstance(one, str) for one in texts) and sum(map(len, texts)) <= MOST_DOCUMENT_BYTES
+    return all(isinstance(text, str) for text in texts) and sum(map(len, texts)) <= MOST_DOCUMENT_BYTES
 
 
 def _documents(
@@ -108,9 +108,9 @@ def _documents(
     if by_heading:
         yield from _by_heading(path, identity, title, sections, notes)
         return
-    if not title and (first := next((one for one in sections if one.heading), None)) is not None:
+    if not title and (first := next((section for section in sections if section.heading), None)) is not None:
         title, first.heading = first.heading, ""
-    text = "\n\n".join(part for one in sections for part in (one.heading, one.text) if part)
+    text = "\n\n".join(part for section in sections for part in (section.heading, section.text) if part)
     if text or title:
         yield f"{path}:1", {"_id": identity, "title": title or Path(identity).stem, "text": text}
     else:
@@ -123,18 +123,18 @@ def _by_heading(
     """Yields a document for each heading with a text of its own. Its title names the headings above it too."""
     used: set[str] = set()
     above: list[TextSection] = []
-    for one, following in zip(sections, [*sections[1:], None], strict=True):
-        place, anchor = f"{path}:{one.line}", identity
-        if one.heading:
-            anchor = f"{identity}#{slug(one.heading, used)}"
-            above = [*(other for other in above if other.level < one.level), one]
-        headings = [other.heading for other in above]
+    for section, following in zip(sections, [*sections[1:], None], strict=True):
+        place, anchor = f"{path}:{section.line}", identity
+        if section.heading:
+            anchor = f"{identity}#{slug(section.heading, used)}"
+            above = [*(upper for upper in above if upper.level < section.level), section]
+        headings = [upper.heading for upper in above]
         trail = [title, *headings] if title and headings[:1] != [title] else headings
-        if one.text:
-            yield place, {"_id": anchor, "title": " > ".join(trail) or Path(identity).stem, "text": one.text}
-        elif one.heading and (following is None or following.level <= one.level):
+        if section.text:
+            yield place, {"_id": anchor, "title": " > ".join(trail) or Path(identity).stem, "text": section.text}
+        elif section.heading and (following is None or following.level <= section.level):
             notes.left_out("headings without a text", place)
-    if not any(one.heading or one.text for one in sections):
+    if not any(section.heading or section.text for section in sections):
         notes.left_out("files without a text", identity)
 
 

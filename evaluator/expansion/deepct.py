@@ -76,10 +76,10 @@ def word_frequencies(text: str, weights: Mapping[int, float], pieces: Callable[[
     count, times SCALE.
     """
     composed = unicodedata.normalize("NFC", text).replace("\u202f", " ")  # white space, and yet a part of words
-    found = word_pattern(composed).findall(composed)
-    counts = Counter(map(str.lower, found))
+    every = word_pattern(composed).findall(composed)
+    counts = Counter(map(str.lower, every))
     # In lower case İ becomes a letter and a mark, which would divide the word.
-    first = {word.lower(): word for word in reversed(found)}
+    first = {word.lower(): word for word in reversed(every)}
     heaviest = {word: max((weights.get(piece, 0.0) for piece in pieces(word)), default=0.0) for word in counts}
     mean = sum(heaviest.values()) / max(1, len(heaviest))
     factors = {word: 0.5 + 0.5 * (weight / mean if mean else 1.0) for word, weight in heaviest.items()}

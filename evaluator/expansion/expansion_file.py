@@ -28,14 +28,14 @@ def read_expansions(path: Path) -> Iterator[_Line]:
     for place, value, _ in json_objects(path, HashedLines(path)):
         identity, _ = read_id(value.pop("_id", None), place)
         try:
-            found = Expansions.model_validate(value)
+            expansions = Expansions.model_validate(value)
         except ValidationError as error:
             first = error.errors()[0]
             raise DatasetError(f"{place}: {'.'.join(map(str, first['loc'])) or 'line'}: {first['msg']}") from error
-        models = models or found.models
-        if found.models != models:
-            raise DatasetError(f"{place}: has {_named(found.models)}, and the first line {_named(models)}")
-        yield place, identity, found
+        models = models or expansions.models
+        if expansions.models != models:
+            raise DatasetError(f"{place}: has {_named(expansions.models)}, and the first line {_named(models)}")
+        yield place, identity, expansions
 
 
 def declared_models(files: Sequence[Path]) -> dict[ExpansionMethod, str]:
@@ -57,13 +57,14 @@ def expanded(documents: Iterable[Document], files: Sequence[Path]) -> Iterator[D
     for document in documents:
         parts: dict[str, object] = {}
         for path, read in zip(files, lines, strict=True):
-            place, identity, found = next(read, (str(path), None, None))
-            if found is None or identity != document.id:
+            place, identity, expansions = next(read, (str(path), None, None))
+            if expansions is None or identity != document.id:
+                read_line = "ends" if expansions is None else repr(identity)
                 raise DatasetError(
-                    f"{place}: {'ends' if found is None else repr(identity)} where the corpus has {document.id!r}; it "
-                    "needs a line for each document, in the order of the corpus"
+                    f"{place}: {read_line} where the corpus has {document.id!r}; it needs a line for each document, in "
+                    "the order of the corpus"
                 )
-            parts |= {method: getattr(found, method) for method in found.models}
+            parts |= {method: getattr(expansions, method) for method in expansions.models}
         yield document.model_copy(update={"expansions": Expansions.model_validate(parts)})
     for path, read in zip(files, lines, strict=True):
         if (more := next(read, None)) is not None:
@@ -79,8 +80,8 @@ class ContinuedFile:
 
     def write(self, lines: Iterable[tuple[str, Expansions]]) -> None:
         """Appends lines and hands them to the system."""
-        for identity, found in lines:
-            line = {"_id": identity, **found.model_dump()}
+        for identity, expansions in lines:
+            line = {"_id": identity, **expansions.model_dump()}
             self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         self._file.flush()
 
@@ -100,13 +101,13 @@ def continued_file(
             ends.append(ends[-1] + len(line))
         os.truncate(path, ends[-1])  # a line that was being written
         rest = iter(documents)
-        for place, identity, found in read_expansions(path) if ends[-1] else ():
+        for place, identity, expansions in read_expansions(path) if ends[-1] else ():
             document = next(rest, None)
-            if document is None or identity != document.id or found.models != models:
+            if document is None or identity != document.id or expansions.models != models:
                 wanted = "nothing" if document is None else f"{document.id!r} by {_named(models)}"
                 raise EvaluationError(
-                    f"{place}: is of {identity!r} by {_named(found.models)}, and would be of {wanted}; name another "
-                    "file with --out"
+                    f"{place}: is of {identity!r} by {_named(expansions.models)}, and would be of {wanted}; name "
+                    "another file with --out"
                 )
         lines = len(ends) - 1
         # Whole batches, so that every document is weighed beside the same others.

@@ -44,7 +44,7 @@ class SparseService:
             raise EvaluationError(f"{self._url}: what answers there is no server of /embed_sparse") from error
         if len(vectors) != len(passages):
             raise EvaluationError(f"{self._url}: answered {len(vectors)} vectors for {len(passages)} passages")
-        return [{one.index: one.value for one in vector} for vector in vectors]
+        return [{weight.index: weight.value for weight in vector} for vector in vectors]
 
     async def _ask(self, passages: Sequence[str]) -> httpx.Response:
         try:

@@ -14,7 +14,7 @@ from evaluator.errors import EvaluationError, WrongOption
 from evaluator.experiments.gates import Gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.metrics.metric_table import DEFAULT_METRICS, MetricName, parse_metric
-from evaluator.printable import shown
+from evaluator.progress import shown
 from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.base import Count, Depth, FieldName, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from pydantic import ConfigDict, FiniteFloat, model_validator
 
-from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.points.figures import (
@@ -29,6 +28,7 @@ from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.samples import LoadSample
 from evaluator.machine.machine_conditions import MachineConditions, condition_faults
 from evaluator.metrics.quality import Grades
+from evaluator.metrics.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.pages.markdown_table import aligned
 from evaluator.runs.latency import MARKED, carry_validity
 from evaluator.runs.run_folder import StepFile

@@ -19,10 +19,9 @@ from evaluator.load.sending.driven_traffic import Pids, PreparedLoad, SampleFile
 from evaluator.load.sending.drives import LoadedPoint, drive
 from evaluator.load.sending.traffic import LoadTarget, Traffic, against_work, open_slices
 from evaluator.machine.measured_processes import is_same_server, measured_processes
-from evaluator.progress import progress, say
+from evaluator.progress import in_thread, progress, say
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.prepared_run import keep_manifest
-from evaluator.thread_work import in_thread
 
 AGAINST = "against.json"
 # The turns of two stacks are short, so that what happens on the machine meets both.

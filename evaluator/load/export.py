@@ -22,10 +22,10 @@ from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.drives import generator_task
 from evaluator.load.sending.load_loop import GeneratorTask
 from evaluator.load.sending.traffic import LoadTarget, load_target, open_slices
+from evaluator.progress import in_thread
 from evaluator.steps.arms import resolve_arms
 from evaluator.steps.prepared_run import live_collection, load_dataset
 from evaluator.steps.rank import choose_queries, expect_runnable
-from evaluator.thread_work import in_thread
 
 # The environment of the tool has the key of the gateway: no file holds it.
 KEY = "GATEWAY_API_KEY"

@@ -44,13 +44,12 @@ from evaluator.load.sending.traffic import LoadTarget, Traffic, planned_traffic,
 from evaluator.machine.measured_processes import measured_processes
 from evaluator.machine.process_costs import NO_PROCESSES, process_reader
 from evaluator.metrics.quality import Grades
-from evaluator.progress import say
+from evaluator.progress import in_thread, say
 from evaluator.runs.latency import percentile
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm
 from evaluator.steps.pipeline_costs import costs_of
 from evaluator.steps.prepared_run import keep_manifest
-from evaluator.thread_work import in_thread
 
 SEARCH = "search"  # in the name of the file of a search's requests
 

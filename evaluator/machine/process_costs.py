@@ -12,8 +12,8 @@ from types import MappingProxyType
 import httpx
 from pydantic import AliasPath, BaseModel, Field, FiniteFloat, ValidationError
 
-from evaluator.client.elasticsearch_access import read_elasticsearch_access
 from evaluator.client.gateway_access import read_access
+from evaluator.datasets.elasticsearch_access import read_elasticsearch_access
 from evaluator.errors import EvaluationError, WrongOption
 from services.chassis.settings.addresses import server_address
 from services.contracts.base import Count, Wire

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from evaluator.pages.page_blocks import FIGURE
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 # What a spreadsheet evaluates (OWASP, CSV injection); full-width signs count as the plain ones. Quotes in front of it
 # are ours, or must be distinguished from ours.

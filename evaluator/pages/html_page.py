@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from evaluator.pages.page_blocks import Block, Heading
 from evaluator.pages.plotted_svg import chart_style, embedded_svg
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 # What stands in the bar above every page: where it leads, and its name.
 NAVIGATION = (("/", "Runs"), ("/new", "New experiment"), ("/judge", "Judging"))

@@ -1,6 +1,6 @@
 """Escapes text for LaTeX, in all tables alike. Pure."""
 
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 _LATEX = str.maketrans(
     {

@@ -18,7 +18,7 @@ from evaluator.pages.page_blocks import (
     Table,
     Verdict,
 )
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 LINE = 120  # characters of a line of prose, as in all documents
 

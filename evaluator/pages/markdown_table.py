@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from evaluator.errors import EvaluationError
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 if TYPE_CHECKING:  # matplotlib takes a second to import, and most commands never need it
     from matplotlib.axes import Axes

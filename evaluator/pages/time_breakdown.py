@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.pages.plotted_svg import COLOURS, LIGHT, WIDTH, chart_number, plotted_svg
-from evaluator.runs.breakdown import SlowAnswer, StageTime
-from evaluator.runs.critical_path import GAP, INCLUDE, OTHER
+from evaluator.runs.breakdown import GAP, INCLUDE, OTHER, SlowAnswer, StageTime
 from evaluator.runs.latency import DOUBTFUL, Timed
 from services.contracts.pipelines import GATEWAY_WAIT
 
@@ -17,7 +16,7 @@ NOTE = "Of parallel inputs only the slowest counts; a stage\nalone is its rest. 
 
 @dataclass(frozen=True, slots=True)
 class StackedTimes:
-    """A bar: milliseconds by piece (critical_path.py), which add up to the mean latency. `group`: its title."""
+    """A bar: milliseconds by piece (runs/breakdown.py), which add up to the mean latency. `group`: its title."""
 
     group: str
     name: str

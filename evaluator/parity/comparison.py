@@ -12,7 +12,7 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.metrics.quality import means, measure
 from evaluator.parity.answers import Answers, ask_every_query, load, served_settings
 from evaluator.parity.published import METRICS, PublishedFigures, decimals, encoders, equals_published
-from evaluator.thread_work import in_thread
+from evaluator.progress import in_thread
 from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline, Retrieve
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from evaluator.comparison.comparison_page import example_parts
 from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
-from evaluator.comparison.paired_tests import ROUNDING
 from evaluator.metrics.metric_table import parse_metric
+from evaluator.metrics.paired_tests import ROUNDING
 from evaluator.pages.page_blocks import Block, Heading, Sentence
 from evaluator.report.ranked_run import RankedRun
 from evaluator.report.run_report import Report

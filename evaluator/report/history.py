@@ -11,17 +11,17 @@ from typing import Literal
 
 from pydantic import FiniteFloat, ValidationError, model_validator
 
-from evaluator.comparison.paired_tests import mean
-from evaluator.comparison.verdict import PairedComparison, compare_pairs, scored_pair
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import expect_higher_is_better, parse_metric
+from evaluator.metrics.paired_tests import mean
+from evaluator.metrics.verdict import PairedComparison, compare_pairs, scored_pair
 from evaluator.pages.markdown_table import aligned
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.ranked_run import query_figures
 from evaluator.report.run_report import Report
 from evaluator.runs.latency import DOUBTFUL, Timed, carry_validity
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.quality_figures import QualityReport
 from evaluator.steps.rank import RankReport
 from services.contracts.base import Count, Wire
 

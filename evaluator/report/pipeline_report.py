@@ -7,13 +7,12 @@ from itertools import chain
 from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.client.cached_results import CacheUse, sum_cached_results
-from evaluator.comparison.verdict import PairedComparison
 from evaluator.datasets.training_sets import saw_in_training, trained_on
 from evaluator.experiments.gates import GatedFigures
 from evaluator.machine.process_costs import PipelineCost
+from evaluator.metrics.verdict import PairedComparison
 from evaluator.report.ranked_run import RankedRun
-from evaluator.runs.breakdown import SlowAnswer, StageTime, gap_time, slowest_answers, stage_times
-from evaluator.runs.critical_path import mean_path
+from evaluator.runs.breakdown import SlowAnswer, StageTime, gap_time, mean_path, slowest_answers, stage_times
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, Timed, summarise
 from evaluator.runs.timing_validity import is_timed, samples_ms
 from evaluator.steps.pipeline_costs import index_bytes
@@ -46,7 +45,7 @@ class PipelineReport(Wire):
     # Differences of its queries from the baseline, ascending; of over 201 queries the quantiles at even steps.
     differences: tuple[FiniteFloat, ...] = ()
     latency_ms: Latency
-    path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
+    path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (runs/breakdown.py)
     stages_ms: dict[str, StageTime]  # by stage, `<stage>.<part>`, `include`, `gateway.wait`, `total`
     gap_ms: StageTime | None = None  # latency beyond `gateway.wait` and `total`; null: none was reported
     slowest: tuple[SlowAnswer, ...] = ()  # 1 % of the answers of `latency_ms`

@@ -8,7 +8,7 @@ from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Pro
 from evaluator.pages.plotted_svg import WIDTH, chart_number, logarithmic, plotted_svg, series_look
 from evaluator.report.run_report import Report
 from evaluator.runs.latency import DOUBTFUL
-from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange
+from evaluator.steps.quality_figures import CHANGE_METRICS, JudgmentChange
 
 QUALITY_LATENCY = "charts/quality-latency.svg"
 DIFFERENCES = "charts/differences.svg"

@@ -6,12 +6,12 @@ Computes what it states beside the figures: intervals of means, and verdicts aga
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluator.comparison.paired_tests import differences, interval, sorted_differences
-from evaluator.comparison.verdict import PairedComparison, compare_pairs, scored_pair
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.metrics.metric_table import parse_metric
+from evaluator.metrics.paired_tests import differences, interval, sorted_differences
 from evaluator.metrics.quality import PerQuery
+from evaluator.metrics.verdict import PairedComparison, compare_pairs, scored_pair
 from evaluator.runs.answers import AnswerOutcome, read_outcomes
 from evaluator.runs.interruptions import LatencySource, latency_source
 from evaluator.runs.manifest import Manifest
@@ -19,7 +19,7 @@ from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.timing_validity import conditions_of
 from evaluator.steps.ingest import IngestReport
 from evaluator.steps.pipeline_costs import CostReport, costs_of
-from evaluator.steps.quality_report import QualityReport, QueryFigures
+from evaluator.steps.quality_figures import QualityReport, QueryFigures
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_import import IMPORTED, ImportedFile, ImportReport
 from evaluator.steps.vector_recall import RecallReport, VectorRecall

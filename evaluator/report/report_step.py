@@ -7,7 +7,7 @@ from evaluator.client.cached_results import cache_remarks
 from evaluator.comparison.examples import PairExamples
 from evaluator.errors import EvaluationError
 from evaluator.experiments.gates import judge_gates
-from evaluator.metrics.conventions import state_conventions
+from evaluator.metrics.metric_table import state_conventions
 from evaluator.report.example_queries import example_queries
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run

@@ -10,7 +10,7 @@ from evaluator.datasets.reader import DatasetCounts
 from evaluator.experiments.gates import GateOutcome
 from evaluator.load.load_report import LoadReport
 from evaluator.machine.machine_conditions import MachineConditions
-from evaluator.metrics.conventions import Conventions
+from evaluator.metrics.metric_table import Conventions
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.recommendation import Recommendation
 from evaluator.runs.interruptions import LatencySource
@@ -18,7 +18,7 @@ from evaluator.runs.latency import MARKED, carry_validity
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import StepFile
 from evaluator.steps.ingest import IngestReport
-from evaluator.steps.quality_report import JudgmentChange
+from evaluator.steps.quality_figures import JudgmentChange
 from evaluator.steps.vector_recall import VectorRecall
 from services.contracts.base import Count
 

@@ -6,7 +6,7 @@ Phases: `warmup`; `measured`, the timed requests; `deep`, the same queries again
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from pydantic import FiniteFloat, ValidationError, model_validator
 
@@ -39,6 +39,9 @@ class AnswerOutcome(Wire):
     fingerprint: str | None = None
 
 
+Outcome = TypeVar("Outcome", bound=AnswerOutcome)
+
+
 class AnswerRecord(AnswerOutcome):
     """A line of `answers/<arm>.jsonl`."""
 
@@ -63,20 +66,12 @@ class AnswerRecord(AnswerOutcome):
 
 def read_answers(path: Path) -> Iterator[AnswerRecord]:
     """Yields the records in file order. Raises EvaluationError with `file:line` for a line that is none."""
-    for number, line in _lines(path):
-        try:
-            yield AnswerRecord.from_record(line)
-        except ValidationError as error:
-            raise _no_answer(path, number) from error
+    yield from _records(path, AnswerRecord)
 
 
 def read_outcomes(path: Path) -> Iterator[AnswerOutcome]:
     """Yields the records in file order without their hits, a few hundred bytes each. Raises as `read_answers` does."""
-    for number, line in _lines(path):
-        try:
-            yield AnswerOutcome.from_record(line)
-        except ValidationError as error:
-            raise _no_answer(path, number) from error
+    yield from _records(path, AnswerOutcome)
 
 
 def records_of(records: Iterable[AnswerRecord], phase: Phase) -> dict[str, AnswerRecord]:
@@ -101,5 +96,11 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         yield from enumerate(file, start=1)
 
 
-def _no_answer(path: Path, number: int) -> EvaluationError:
-    return EvaluationError(f"{path}:{number}: no answer of this version; delete {path.parent} and rank or import again")
+def _records(path: Path, model: type[Outcome]) -> Iterator[Outcome]:
+    for number, line in _lines(path):
+        try:
+            yield model.from_record(line)
+        except ValidationError as error:
+            raise EvaluationError(
+                f"{path}:{number}: no answer of this version; delete {path.parent} and rank or import again"
+            ) from error

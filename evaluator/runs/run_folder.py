@@ -14,9 +14,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from evaluator.command_line import command_line
 from evaluator.datasets.text_files import sha256
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
 from services.contracts.base import Wire
 from services.files.disk_writes import write_whole

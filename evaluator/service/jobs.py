@@ -12,13 +12,12 @@ from pydantic import Field, ValidationError
 
 from evaluator.client.client import GatewayError, connected
 from evaluator.client.gateway_access import GatewayAccess
-from evaluator.command_line import command_line
 from evaluator.datasets.reader import expect_files
-from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, expect_pipelines
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.progress import StepProgress, following
+from evaluator.report.evaluation import evaluate, expect_pipelines
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder, removed_on_error
 from evaluator.service.served_files import MessagePaths, ServedDatasets

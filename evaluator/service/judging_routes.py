@@ -13,12 +13,12 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Query, Request, Response
 
 from evaluator.errors import WrongOption
-from evaluator.evaluation import measure_again
 from evaluator.judging.export import export_by_content
 from evaluator.judging.judgment_log import MOST_GRADE, judge_name
 from evaluator.judging.pool import PairGrades, PooledPair
 from evaluator.judging.session import JudgeProgress, JudgingSession, Order, ShownPair
 from evaluator.judging.session_files import SessionFile
+from evaluator.report.evaluation import measure_again
 from evaluator.report.report_step import choices_of, report_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.background_work import BackgroundWork

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from evaluator.client.client import GatewayClient, GatewayError
-from evaluator.command_line import command_line
 from evaluator.datasets.reader import Dataset, DatasetRecord, read_dataset, read_or_recall
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
+from evaluator.progress import in_thread
 from evaluator.runs.manifest import Manifest, build_manifest, dataset_directory
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm, resolve_arms, search_request
 from evaluator.steps.ingest import IngestReport, expansion_hashes, live_states
 from evaluator.steps.rank import ChosenQueries, choose_queries, expect_runnable
 from evaluator.steps.run_import import IMPORTED
-from evaluator.thread_work import in_thread
 from services.contracts.collections import CollectionView
 from services.contracts.documents import Document
 

@@ -1,4 +1,4 @@
-"""Puts beside every mean what it is a mean of, what was not judged, and what the order of tied documents could make it.
+"""Puts beside every mean what it is a mean of, what was not judged, and what ties could make it; defines quality.json.
 
 Reads the answers of an arm, because run files hold no scores. Metrics themselves are left to
 `evaluator.metrics.quality`.
@@ -9,11 +9,24 @@ from dataclasses import dataclass
 
 from pydantic import FiniteFloat
 
+from evaluator.datasets.added_judgments import AddedJudgments
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.metrics.quality import Grades, PerQuery, Rankings, means, measure
-from evaluator.metrics.tie_intervals import TieInterval, bounds_of_ties, mean_bounds, tied_groups
+from evaluator.metrics.quality import (
+    Grades,
+    PerQuery,
+    Rankings,
+    TieInterval,
+    bounds_of_ties,
+    mean_bounds,
+    means,
+    measure,
+    tied_groups,
+)
 from evaluator.runs.answers import AnswerRecord, records_of
+from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
+
+CHANGE_METRICS = ("nDCG@10", "judged@10")  # shown before and after a merge of judgments
 
 
 class QualityFigure(Wire):
@@ -106,3 +119,34 @@ def _asked(records: Mapping[str, AnswerRecord], queries: Sequence[str]) -> list[
 def _unjudged_share(judgments: Grades, answered: Sequence[AnswerRecord], depth: int) -> float | None:
     shown = [judgments[record.query].get(name, -1) for record in answered for name in record.ids[:depth]]
     return sum(grade < 0 for grade in shown) / len(shown) if shown else None
+
+
+class JudgmentChange(Wire):
+    """What merging files over the dataset's judgments changed. Figures: means by arm and metric of CHANGE_METRICS.
+
+    null where the rankings are cut above 10, or no query has a value.
+    """
+
+    files: tuple[AddedJudgments, ...]
+    before: dict[str, dict[str, FiniteFloat | None]]  # by the dataset's judgments alone
+    after: dict[str, dict[str, FiniteFloat | None]]
+
+
+class QualityReport(StepFile):
+    """quality.json: unrounded means per arm over `judged` queries, and what belongs to each of them."""
+
+    made_from: dict[str, str]
+    arms: dict[str, dict[str, FiniteFloat | None]]  # null: no query has a value
+    figures: dict[str, dict[str, QualityFigure]]  # by arm, then metric
+    judged: Count
+    run_queries_not_judged: dict[str, Count]  # in the run file, but not among the judged ones: ignored
+    deep_differs: dict[str, Count] = {}  # queries whose deeper answer does not begin as the timed one
+    added_judgments: JudgmentChange | None = None  # null: measured by the dataset's judgments alone
+
+
+class QueryFigures(Wire):
+    """A line of quality/<arm>.jsonl."""
+
+    query: str
+    # null: the query has none (judged@k where nothing is shown), or the rankings were cut above the cutoff
+    figures: dict[str, FiniteFloat | None]

@@ -2,9 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
@@ -15,7 +13,7 @@ from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.measured_processes import measured_processes
 from evaluator.progress import progress, say
 from evaluator.runs.answers import AnswerRecord, Phase, read_answers
-from evaluator.runs.resume import arm_progress, timeouts_in_a_row
+from evaluator.runs.interruptions import arm_progress, timeouts_in_a_row
 from evaluator.runs.run_folder import CONDITIONS, RunFolder, StepFile, writable
 from evaluator.runs.timing_validity import ConditionsLog
 from evaluator.runs.trec_runs import run_lines
@@ -110,26 +108,24 @@ async def rank(
     paths = [folder.answers(arm.name) for arm in arms]
     before = [arm_progress(path) for path in paths]
     left = [(at, query) for at, query in turns if query not in before[at].measured]
-    with QuerySender(client, experiment, arms, dataset, folder, segment) as sender:
-        if left:
-            await sender.send_all(
-                "Warming up", "warmup", [(at, one) for one in queries.warmup for at in range(len(arms))]
-            )
-            conditions = ConditionsLog(folder.path, segment, measured_processes(folder.runs, client.url), counters)
-            await sender.send_all("Ranking", "measured", left, conditions.note)
-            conditions.write()
-        if experiment.depth > experiment.ranking_depth:
-            say(f"No metric looks deeper than {experiment.timed_top} hits: no more are asked for")
-        if experiment.ranking_depth > experiment.timed_top:
-            done = [arm_progress(path) for path in paths]
-            deep = [(at, query) for at, query in turns if query in done[at].answered - done[at].deep]
-            await sender.send_all(f"Asking for {experiment.ranking_depth} hits", "deep", deep)
+    sender = QuerySender(client, experiment, arms, dataset, folder, segment)
+    if left:
+        await sender.send_all("Warming up", "warmup", [(at, one) for one in queries.warmup for at in range(len(arms))])
+        conditions = ConditionsLog(folder.path, segment, measured_processes(folder.runs, client.url), counters)
+        await sender.send_all("Ranking", "measured", left, conditions.note)
+        conditions.write()
+    if experiment.depth > experiment.ranking_depth:
+        say(f"No metric looks deeper than {experiment.timed_top} hits: no more are asked for")
+    if experiment.ranking_depth > experiment.timed_top:
+        done = [arm_progress(path) for path in paths]
+        deep = [(at, query) for at, query in turns if query in done[at].answered - done[at].deep]
+        await sender.send_all(f"Asking for {experiment.ranking_depth} hits", "deep", deep)
     for arm in arms:
         write_run_file(folder, arm.name, "deep" if experiment.ranking_depth > experiment.timed_top else "measured")
 
 
 class QuerySender:
-    """Owns the files of answers of a run's arms: sends one query at a time and writes what came of it."""
+    """Sends one query at a time to the arms of a run and appends the outcome to the arm's file of answers."""
 
     def __init__(
         self,
@@ -151,21 +147,6 @@ class QuerySender:
             "measured": [one.timeouts for one in before],
             "deep": [one.deep_timeouts for one in before],
         }
-        self._files = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as files:
-            self._answers = []
-            for path in self._paths:
-                files.enter_context(naming(path))
-                self._answers.append(files.enter_context(writable(path).open("a", encoding="utf-8")))
-            self._files = files.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._files.__exit__(kind, error, trace)
 
     async def send_all(
         self,
@@ -190,9 +171,9 @@ class QuerySender:
             record = await _run_query(self._client, self._experiment, self._arms[at], query, self._dataset, phase)
         if timeouts is not None:
             timeouts[at] = timeouts_in_a_row(timeouts[at], record)
-        with naming(self._paths[at]):
-            self._answers[at].write(record.model_copy(update={"segment": self._segment}).line)
-            self._answers[at].flush()
+        path = self._paths[at]
+        with naming(path), writable(path).open("a", encoding="utf-8") as file:
+            file.write(record.model_copy(update={"segment": self._segment}).line)
         return int(record.error is not None)
 
 

@@ -4,15 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.command_line import command_line
 from evaluator.datasets.added_judgments import AddedJudgments, merged_judgments
 from evaluator.datasets.judgments import qrels_file, read_judgments
 from evaluator.datasets.reader import corpus_file
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.metrics.quality import Grades
 from evaluator.runs.manifest import Manifest, dataset_directory
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.quality_report import QualityReport
+from evaluator.steps.quality_figures import QualityReport
 from services.contracts.base import Wire
 
 

@@ -11,12 +11,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import GatewayClient, connected
+from evaluator.commands import collection_copy
+from evaluator.commands.collection_copy import exported_collection, restored_collection
 from evaluator.datasets.collection_file import ExportedCollection
 from evaluator.errors import DatasetError, EvaluationError
-from evaluator.steps import collection_copy
-from evaluator.steps.collection_copy import export_collection, restore_collection
 from retrieval_client import loading
 from tests.support.real_stack import RealStack, real_stack
 
@@ -67,17 +67,17 @@ async def test_a_dropped_collection_is_restored_with_equal_contents_and_rankings
 ) -> None:
     monkeypatch.setattr(collection_copy, "PAGE_DOCUMENTS", 7)
     before, digests = await rankings(stack), await stack.digests("c@1")
-    end = await export_collection(client, "c", tmp_path / "c.ndjson")
+    end = await exported_collection(client, "c", tmp_path / "c.ndjson")
     assert end.documents == 30
     assert set(digests.values()) == {end.digest}
 
     await client.remove("c")
-    published, encoded = await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
+    published, encoded = await restored_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
     assert (published.generation, published.documents) == ("c@1", 30)
     assert encoded > 0
     assert await stack.digests("c@1") == digests
     assert await rankings(stack) == before
-    again = await export_collection(client, "c", tmp_path / "again.ndjson")
+    again = await exported_collection(client, "c", tmp_path / "again.ndjson")
     assert again == end
     heads = [(tmp_path / name).read_text().split("\n")[0] for name in ("c.ndjson", "again.ndjson")]
     assert heads[0] == heads[1]
@@ -86,10 +86,10 @@ async def test_a_dropped_collection_is_restored_with_equal_contents_and_rankings
 async def test_a_restore_replaces_what_the_collection_has(
     stack: RealStack, client: GatewayClient, tmp_path: Path
 ) -> None:
-    end = await export_collection(client, "c", tmp_path / "c.ndjson")
+    end = await exported_collection(client, "c", tmp_path / "c.ndjson")
     changed = {"id": DOCUMENTS[0]["id"], "text": "changed"}
     assert (await stack.send([changed, {"id": "new", "text": "salt"}])).json()["complete"]
-    published, _ = await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
+    published, _ = await restored_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
     assert (published.generation, published.documents) == ("c@2", 30)
     assert set((await stack.digests("c@2")).values()) == {end.digest}
     assert await stack.live() == {"lexical": 30, "dense": 30}
@@ -100,24 +100,24 @@ async def test_with_vectors_a_restore_encodes_nothing(
 ) -> None:
     monkeypatch.setattr(collection_copy, "PAGE_DOCUMENTS", 7)
     before, digests = await rankings(stack), await stack.digests("c@1")
-    end = await export_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
+    end = await exported_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
     await client.remove("c")
     exported = ExportedCollection.read(tmp_path / "c.ndjson")
     assert list(exported.head.stamps) == ["dense"]
     # As from a server with two shards, which do not change the vectors.
     stamps = {"dense": {**exported.head.stamps["dense"], "index": "shards=2"}}
     exported = replace(exported, head=exported.head.model_copy(update={"stamps": stamps}))
-    published, encoded = await restore_collection(client, exported, "c")
+    published, encoded = await restored_collection(client, exported, "c")
     assert (published.documents, encoded) == (30, 0)
     assert await stack.digests("c@1") == digests
     assert await rankings(stack) == before
-    assert await export_collection(client, "c", tmp_path / "again.ndjson", vectors=True) == end
+    assert await exported_collection(client, "c", tmp_path / "again.ndjson", vectors=True) == end
 
 
 async def test_vectors_of_another_model_or_backend_are_refused(
     stack: RealStack, client: GatewayClient, tmp_path: Path
 ) -> None:
-    await export_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
+    await exported_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
     exported = ExportedCollection.read(tmp_path / "c.ndjson")
     for stamps, words in (
         ({"dense": {**exported.head.stamps["dense"], "weights_sha256": "ab"}}, "weights_sha256: ab in the file, none"),
@@ -125,7 +125,7 @@ async def test_vectors_of_another_model_or_backend_are_refused(
     ):
         other = replace(exported, head=exported.head.model_copy(update={"stamps": stamps}))
         with pytest.raises(EvaluationError, match=words):
-            await restore_collection(client, other, "c")
+            await restored_collection(client, other, "c")
         assert (await client.collection("c")).building is None  # writes would go to it, too
     assert await stack.live() == {"lexical": 30, "dense": 30}
 
@@ -133,10 +133,10 @@ async def test_vectors_of_another_model_or_backend_are_refused(
 async def test_of_vectors_that_no_call_can_carry_it_is_said_how_to_do_without(
     client: GatewayClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await export_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
+    await exported_collection(client, "c", tmp_path / "c.ndjson", vectors=True)
     monkeypatch.setattr(loading, "MOST_BATCH_BYTES", 1_000)
     with pytest.raises(EvaluationError, match=r"document '\S+': 1\d+ bytes; .*; export without --vectors"):
-        await restore_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
+        await restored_collection(client, ExportedCollection.read(tmp_path / "c.ndjson"), "c")
 
 
 async def test_a_page_has_no_vector_of_a_text_that_was_replaced_meanwhile(
@@ -188,7 +188,7 @@ async def test_a_generation_that_is_published_during_an_export_ends_it_and_leave
     monkeypatch.setattr(collection_copy, "PAGE_DOCUMENTS", 10)
     first = await client.document_page("c", None, 10)
     stack.into_gateway.hold = (f"after={first.following}".encode(), asyncio.Event())
-    export = asyncio.create_task(export_collection(client, "c", tmp_path / "c.ndjson"))
+    export = asyncio.create_task(exported_collection(client, "c", tmp_path / "c.ndjson"))
     await stack.begin(build="next", new_generation=True, **DECLARED)
     await stack.send(DOCUMENTS, build="next")
     assert (await stack.post("/publish", build="next")).status_code == 200
@@ -200,14 +200,14 @@ async def test_a_generation_that_is_published_during_an_export_ends_it_and_leave
 
 async def test_a_name_of_a_packed_file_is_refused(client: GatewayClient, tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match=r"name it c\.ndjson, and pack that"):
-        await export_collection(client, "c", tmp_path / "c.ndjson.gz")
+        await exported_collection(client, "c", tmp_path / "c.ndjson.gz")
     assert files(tmp_path) == []
 
 
 async def test_what_is_not_published_is_not_exported(stack: RealStack, client: GatewayClient, tmp_path: Path) -> None:
     assert (await stack.client.put("/v1/collections/new", json={"build": "b"})).status_code == 200
     with pytest.raises(EvaluationError, match="new has no published generation"):
-        await export_collection(client, "new", tmp_path / "new.ndjson")
+        await exported_collection(client, "new", tmp_path / "new.ndjson")
     assert files(tmp_path) == []
 
 
@@ -246,7 +246,7 @@ async def test_a_file_without_one_of_its_lines_or_with_another_is_refused(
     client: GatewayClient, tmp_path: Path
 ) -> None:
     path = tmp_path / "c.ndjson"
-    await export_collection(client, "c", path, vectors=True)
+    await exported_collection(client, "c", path, vectors=True)
     lines = path.read_text(encoding="utf-8").split("\n")
     assert json.loads(lines[0])["declaration"]["metadata"] == DECLARED["metadata"]
     weight = re.sub(r"0\.(\d)", r"0.1\1", lines[5][lines[5].index('"vectors"') :], count=1)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
-from evaluator.evaluation import quality_step
+from evaluator.__main__ import app
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.run_judgments import judgments_as_measured
 from tests.support import evaluator_service
@@ -40,10 +40,15 @@ def more(tmp_path: Path) -> Path:
     return path
 
 
-def test_quality_and_report_say_what_added_judgments_changed(evaluator: Evaluator, run: Path, more: Path) -> None:
-    before = json.loads((run / "report.json").read_text())
+def test_quality_and_report_say_what_added_judgments_changed(
+    evaluator: Evaluator, run: Path, more: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, quality = json.loads((run / "report.json").read_text()), json.loads((run / "quality.json").read_text())
     assert before["added_judgments"] is None
-    assert evaluator("quality", "--run", run, "--judgments", more).exit_code == 0
+    monkeypatch.chdir(more.parent)
+    assert evaluator("quality", "--run", run, "--judgments", more.name).exit_code == 0
+    monkeypatch.chdir("/")
+    assert [file.file for file in judgments_as_measured(RunFolder(run)).origin.added] == [str(more)]
     shown = evaluator("report", "--run", run)
     assert "judged also by" in shown.stderr
     report = json.loads((run / "report.json").read_text())
@@ -56,22 +61,9 @@ def test_quality_and_report_say_what_added_judgments_changed(evaluator: Evaluato
         assert change["before"][name]["judged@10"] == pytest.approx(0.1)
         assert change["after"][name]["judged@10"] == pytest.approx(0.2)
     assert "## Added judgments" in (run / "report.md").read_text()
-
-
-def test_added_judgments_are_found_from_another_directory(
-    evaluator: Evaluator, run: Path, more: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(more.parent)
-    assert evaluator("quality", "--run", run, "--judgments", more.name).exit_code == 0
-    monkeypatch.chdir("/")
-    assert [one.file for one in judgments_as_measured(RunFolder(run)).origin.added] == [str(more)]
-
-
-def test_quality_without_the_option_is_of_the_dataset_alone_again(evaluator: Evaluator, run: Path, more: Path) -> None:
-    before = json.loads((run / "quality.json").read_text())
-    evaluator("quality", "--run", run, "--judgments", more)
+    # Without the option, figures are of the dataset alone again.
     assert evaluator("quality", "--run", run).exit_code == 0
-    assert json.loads((run / "quality.json").read_text()) == before
+    assert json.loads((run / "quality.json").read_text()) == quality
 
 
 def test_compare_takes_added_judgments_and_says_so_first(evaluator: Evaluator, run: Path, more: Path) -> None:
@@ -83,13 +75,6 @@ def test_compare_takes_added_judgments_and_says_so_first(evaluator: Evaluator, r
     assert added["pairs"][0]["verdict"]["first_mean"] != plain["pairs"][0]["verdict"]["first_mean"]
 
 
-def test_the_exported_judgments_are_those_of_the_report(evaluator: Evaluator, run: Path, more: Path) -> None:
-    assert evaluator("export", "--run", run, "--judgments", more).exit_code == 0
-    exported = (run / "export" / "judgments.qrels").read_text().splitlines()
-    assert {"q0 0 r0 2", "q1 0 r1 1", "q1 0 f0 1"} <= set(exported)
-    assert len(exported) == 120
-
-
 def test_runs_measured_by_other_judgments_are_a_history_of_their_own(
     evaluator: Evaluator, run: Path, more: Path, tmp_path: Path
 ) -> None:
@@ -99,12 +84,6 @@ def test_runs_measured_by_other_judgments_are_a_history_of_their_own(
     evaluator("report", "--run", run)
     pipelines = json.loads(evaluator("history", "shop", "--json").stdout)["pipelines"]
     assert [(one["pipeline"], len(one["entries"])) for one in pipelines] == [("fair", 1), ("good", 1)] * 2
-
-
-def test_a_missing_file_is_named(evaluator: Evaluator, run: Path, tmp_path: Path) -> None:
-    done = evaluator("quality", "--run", run, "--judgments", tmp_path / "none.qrels")
-    assert done.exit_code == 1
-    assert f"{tmp_path / 'none.qrels'}: no such file" in done.stderr
 
 
 async def test_the_service_compares_by_the_judgments_that_the_runs_are_measured_by(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from evaluator.__main__ import app
 from evaluator.analyses.analysing import analyse
-from evaluator.cli import app
 from evaluator.client.client import connected
-from evaluator.evaluation import evaluate
+from evaluator.report.evaluation import evaluate
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served

@@ -14,18 +14,18 @@ import yaml
 from fastapi import FastAPI
 from typer.testing import CliRunner
 
+from evaluator.__main__ import app
 from evaluator.attribution.attributing import attribute_step, attribution
 from evaluator.attribution.attribution_report import AttributionReport
 from evaluator.attribution.candidates import candidates_of
 from evaluator.attribution.losses import FATES
-from evaluator.cli import app
 from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment, bundled_directory
 from evaluator.replay.points import varied_pipelines
 from evaluator.replay.replayed import replayed
 from evaluator.replay.tuning import replay_step
+from evaluator.report.evaluation import evaluate, quality_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.report.report_step import ReportChoices, choices_of
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder

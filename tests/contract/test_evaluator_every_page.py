@@ -4,7 +4,7 @@ import html
 import re
 from pathlib import Path
 
-from evaluator.evaluation import quality_step
+from evaluator.report.evaluation import quality_step
 from evaluator.report.report_step import report_step
 from tests.support.evaluator_service import evaluator
 from tests.support.gateway_stub import GatewayStub

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import connected
 from evaluator.datasets.reader import read_dataset
 from evaluator.errors import EvaluationError

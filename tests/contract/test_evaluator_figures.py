@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, quality_step
 from evaluator.experiments.experiment import Experiment
-from evaluator.report.report_step import report_step
+from evaluator.report.evaluation import evaluate
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.quality_report import QueryFigures
+from evaluator.steps.quality_figures import QueryFigures
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.small_runs import reached
@@ -93,14 +91,6 @@ async def test_a_metric_deeper_than_the_rankings_is_null_with_its_bounds(stub: G
     assert (first.figures["Recall@100"], first.figures["MAP"]) == (None, 1)
 
 
-async def test_a_run_is_measured_again_by_other_metrics(stub: GatewayStub, tmp_path: Path) -> None:
-    _, folder = await evaluated(stub, tmp_path)
-    quality_step(folder, ("nDCG@3", "RBP.95"))
-    report = report_step(folder)
-    assert report.conventions is not None
-    assert list(report.pipelines["bm25"].quality) == list(report.conventions.metrics) == ["nDCG@3", "RBP.95"]
-
-
 async def test_the_report_states_its_conventions(stub: GatewayStub, tmp_path: Path) -> None:
     _, folder = await evaluated(stub, tmp_path, depth=100)
     conventions = json.loads((folder.path / "report.json").read_text())["conventions"]
@@ -111,11 +101,3 @@ async def test_the_report_states_its_conventions(stub: GatewayStub, tmp_path: Pa
     assert conventions["metrics"]["MAP"]["label"] == "MAP@100"
     assert conventions["metrics"]["nDCG@10"]["trec_eval"] == "ndcg_cut.10"
     assert conventions["metrics"]["bpref"]["ranx"] is None
-
-
-async def test_a_run_file_that_is_not_that_of_the_answers_is_refused(stub: GatewayStub, tmp_path: Path) -> None:
-    _, folder = await evaluated(stub, tmp_path)
-    lines = folder.run_file("bm25").read_text().splitlines(keepends=True)
-    folder.run_file("bm25").write_text("".join(line for line in lines if not line.startswith("tie\t")))
-    with pytest.raises(EvaluationError, match=r"runs/bm25\.trec.*rank\.json"):
-        quality_step(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from tests.support.simulated_runs import FAIR, GOOD, write_collection, write_rankings, write_three_rankings
 
 Compare = Callable[..., Result]

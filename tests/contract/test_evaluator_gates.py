@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import connected
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.experiments.experiment import Experiment

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
 from evaluator.judging.pool import PooledPair

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.client.client import connected
-from evaluator.evaluation import ingest_step, quality_step
+from evaluator.report.evaluation import ingest_step, quality_step
 from evaluator.report.report_step import report_step
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub

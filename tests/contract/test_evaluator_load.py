@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.against_report import AgainstReport
 from evaluator.load.against_step import against_step
@@ -22,6 +21,7 @@ from evaluator.load.load_report import LoadReport
 from evaluator.load.load_step import load_step
 from evaluator.load.points.figures import read_hlog
 from evaluator.load.sending.samples import read_samples
+from evaluator.report.evaluation import evaluate, ingest_step
 from evaluator.runs.run_folder import RunFolder
 from services.chassis.errors import Unavailable
 from services.contracts.query import SearchRequest

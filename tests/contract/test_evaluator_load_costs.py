@@ -7,13 +7,13 @@ from fastapi import Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 from typer.testing import CliRunner
 
+from evaluator.__main__ import app
 from evaluator.analyses.analysing import analyse
 from evaluator.analyses.paper_tables import served_tables
-from evaluator.cli import app
 from evaluator.client.client import connected
-from evaluator.evaluation import evaluate, ingest_step
 from evaluator.load.load_step import load_step
 from evaluator.machine.process_costs import ProcessCost
+from evaluator.report.evaluation import evaluate, ingest_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import IngestReport
 from evaluator.steps.pipeline_costs import pipeline_costs

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import connected
-from evaluator.evaluation import ingest_step
+from evaluator.report.evaluation import ingest_step
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.processes import ROOT
@@ -30,7 +30,6 @@ NOWHERE = ["--gateway", "http://127.0.0.1:9", "--wait", "0"]
         (["--rate", "0"], "--rate 0: greater than 0"),
         (["--rate", "10", "--arrivals", "often"], "--arrivals often: 'poisson' or 'constant'"),
         (["--rate", "10,20,10.0"], "--rate 10,20,10: 10 is there twice; --repeat sends"),
-        (["--rate", "10", "--while-loading"], "No such option: --while-loading"),
         (["--find-capacity", "--p99", "9", "--point-seconds", "3"], "--point-seconds must be more than the 5 s of"),
         (["--find-capacity"], "--find-capacity needs --p99, the bound in milliseconds"),
         (["--rate", "10", "--p99", "500"], "--p99 and --point-seconds are options of --find-capacity"),

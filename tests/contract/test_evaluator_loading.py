@@ -14,7 +14,7 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.progress import Advance
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import load_dataset
-from retrieval_client import BackendLoad, loading
+from retrieval_client import BackendLoad, exchange, loading
 from retrieval_client.loading import MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import planned, reached
@@ -25,7 +25,7 @@ IDS = {f"d{number}" for number in range(DOCUMENTS)}
 
 @pytest.fixture
 def stub() -> GatewayStub:
-    return GatewayStub(load_delay_s=0.1)
+    return GatewayStub(load_delay_s=0.02)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_several_batches_are_in_flight_and_each_document_is_counted_once(
 async def test_refused_for_too_many_batches_it_waits_as_asked_and_loses_nothing(
     stub: GatewayStub, experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stub.most_loading, stub.load_delay_s, stub.retry_after_s = 2, 0.3, 1
+    stub.most_loading, stub.load_delay_s, stub.retry_after_s = 2, 0.05, 1
     began = time.monotonic()
     async with reached(stub) as client:
         report = await ingest(client, experiment, load_dataset(experiment))
@@ -73,7 +73,8 @@ async def test_each_part_of_a_batch_is_sent_again_for_as_long(
     stub: GatewayStub, experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "SLOW_S", 1e-9)  # so that parts are of one document after the first attempt
-    monkeypatch.setattr(loading, "PATIENCE_S", 1.5)  # less than eight pauses of FIRST_PAUSE_S
+    monkeypatch.setattr(loading, "PATIENCE_S", 0.03)  # less than eight pauses of FIRST_PAUSE_S
+    monkeypatch.setattr(exchange, "FIRST_PAUSE_S", 0.005)
     stub.load_delay_s, stub.failures_before_each = 0.0, 1
     lines = (tmp_path / "shop" / "corpus.jsonl").read_text().splitlines()
     (tmp_path / "shop" / "corpus.jsonl").write_text("\n".join(lines[:8]))

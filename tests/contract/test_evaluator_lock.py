@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.machine.measurement_lock import MeasurementRunning, measuring
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import ExperimentRunning, Jobs

@@ -6,9 +6,9 @@ import pytest
 
 from evaluator.client.client import GatewayClient
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import ingest_step
 from evaluator.load.load_step import load_step
 from evaluator.machine.environment_record import Gpu
+from evaluator.report.evaluation import ingest_step, rank_step
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
@@ -27,11 +27,11 @@ async def test_another_model_or_commit_than_that_of_the_manifest_is_named_and_no
 ) -> None:
     stub = GatewayStub()
     folder = RunFolder.create(
-        tmp_path / "runs", planned(tmp_path, load={"rates": [20], "seconds": 0.2, "warmup_seconds": 0})
+        tmp_path / "runs", planned(tmp_path, load={"rates": [20], "seconds": 1, "warmup_seconds": 0})
     )
     async with reached(stub) as client:
         await ingest_step(client, folder)
-        await load_step(client, folder)
+        await rank_step(client, folder)
         before = folder.read("manifest.json", Manifest)
         stub.stamp = {"model": "another"}
         assert "there is another engine or model; measure in a new run" in await refused(client, folder)
@@ -42,5 +42,3 @@ async def test_another_model_or_commit_than_that_of_the_manifest_is_named_and_no
         other_gpu = before.machine.model_copy(update={"gpus": (Gpu(name="another", memory_mib=1),)})
         folder.write("manifest.json", before.model_copy(update={"machine": other_gpu}))
         assert "there is another machine; measure in a new run" in await refused(client, folder)
-        folder.write("manifest.json", before)
-        await load_step(client, folder)

@@ -10,7 +10,7 @@ import pytrec_eval
 from fastapi import FastAPI
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import connected
 from evaluator.datasets.reader import read_dataset
 from evaluator.errors import EvaluationError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.machine.process_costs import PipelineCost
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.ranked_run import RankedRun, read_ranked_run

@@ -27,7 +27,7 @@ async def searching(stub: GatewayStub) -> None:
 
 @pytest.mark.parametrize("made_anew", [False, True])
 async def test_an_experiment_of_the_service_fails_by_the_name_of_its_folder(tmp_path: Path, made_anew: bool) -> None:
-    stub = GatewayStub(search_delay_s=0.05)
+    stub = GatewayStub(search_delay_s=0.03)
     body = {"name": "small", "dataset": str(write_shop(tmp_path / "shop")), "pipelines": ["bm25"]}
     async with service(stub, tmp_path / "runs") as client:
         run = (await client.post("/v1/experiments", json=body)).json()["id"]
@@ -35,7 +35,7 @@ async def test_an_experiment_of_the_service_fails_by_the_name_of_its_folder(tmp_
         shutil.rmtree(tmp_path / "runs" / run)
         if made_anew:
             (tmp_path / "runs" / run).mkdir()
-        state = await ended(client, run)
+        state, stub.search_delay_s = await ended(client, run), 0.0
         statuses = [(await client.get(page.format(run))).status_code for page in PAGES]
         again = await client.post("/v1/experiments", json=body)
         assert (await ended(client, again.json()["id"]))["state"] == "done"

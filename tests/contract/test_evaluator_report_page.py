@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.comparison.verdict import PairedComparison
+from evaluator.metrics.verdict import PairedComparison
 from evaluator.pages.html_page import render_standalone
 from evaluator.pages.page_blocks import ChartImage
 from evaluator.report.quality_section import quality_latency_chart

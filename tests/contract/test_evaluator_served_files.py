@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evaluator.evaluation import quality_step
+from evaluator.report.evaluation import quality_step
 from evaluator.report.report_step import report_step
 from evaluator.service.jobs import JobState
 from evaluator.steps.run_import import import_runs

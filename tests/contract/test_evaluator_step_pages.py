@@ -11,11 +11,11 @@ import yaml
 
 from evaluator.attribution.attribution_page import attribution_page
 from evaluator.attribution.attribution_report import AttributionReport
-from evaluator.evaluation import quality_step
 from evaluator.pages.page_blocks import Listing, Table
 from evaluator.pages.step_page import StepPage
 from evaluator.replay.tuning_page import replay_page
 from evaluator.replay.tuning_report import ReplayReport
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.run_folder import RunFolder
 from services.chassis.page_headers import PAGE_HEADERS
 from services.contracts.pipelines import Pipeline

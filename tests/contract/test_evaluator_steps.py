@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import ingest_step, quality_step, rank_step
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.evaluation import ingest_step, quality_step, rank_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.prepared_run import expect_same_corpus, load_dataset, sampled_documents
 from services.chassis.errors import DeadlineExceeded, Unavailable
-from services.contracts.documents import Document
 from tests.support.gateway_stub import GatewayStub
 from tests.support.load_points import load_point, load_report
 from tests.support.small_runs import evaluated, planned, reached
@@ -79,11 +78,7 @@ async def test_after_another_rank_the_report_asks_for_quality_again(
     ("changed", "read", "again"),
     [
         ("experiment.json", "rank.json", "rank"),
-        ("ingest.json", "rank.json", "rank"),
-        ("manifest.json", "rank.json", "rank"),
         ("answers/bm25.jsonl", "rank.json", "rank"),
-        ("runs/hybrid.trec", "rank.json", "rank"),
-        ("recall.json", "rank.json", "rank"),
         ("quality/bm25.jsonl", "quality.json", "quality"),
     ],
 )
@@ -104,14 +99,6 @@ async def test_a_run_file_that_is_gone_is_named(stub: GatewayStub, experiment: E
     folder.run_file("bm25").unlink()
     with pytest.raises(EvaluationError, match=r"runs/bm25\.trec.*rank\.json"):
         quality_step(folder)
-
-
-async def test_a_report_of_other_figures_is_not_read(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> None:
-    _, folder = await evaluated(stub, experiment, tmp_path)
-    stub.answers_nothing = True
-    await rank_alone(stub, folder)
-    with pytest.raises(EvaluationError, match=r"rank\.json.*report\.json"):
-        folder.read("report.json", Report)
 
 
 async def test_what_was_measured_beside_an_earlier_ranking_is_not_shown_with_a_new_one(
@@ -154,24 +141,9 @@ async def test_a_collection_that_lacks_a_document_is_refused_before_the_first_qu
     assert not stub.searches
 
 
-async def test_a_collection_with_other_texts_is_refused_before_the_first_query(
-    stub: GatewayStub, ingested: RunFolder
-) -> None:
-    stub.documents = {name: Document(id=name, text="other") for name in stub.documents}
-    with pytest.raises(EvaluationError, match="0 are missing and 6 differ"):
-        await rank_alone(stub, ingested)
-    assert not stub.searches
-
-
 async def test_a_collection_with_other_metadata_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:
     stub.documents["d1"] = stub.documents["d1"].model_copy(update={"metadata": {"year": 2018}})
     with pytest.raises(EvaluationError, match=r"0 are missing and 1 differ.*'d1'"):
-        await rank_alone(stub, ingested)
-
-
-async def test_a_document_under_another_id_is_missing(stub: GatewayStub, ingested: RunFolder) -> None:
-    stub.documents["x"] = stub.documents.pop("d1").model_copy(update={"id": "x"})
-    with pytest.raises(EvaluationError, match=r"1 are missing and 0 differ.*'d1'"):
         await rank_alone(stub, ingested)
 
 
@@ -204,7 +176,7 @@ def test_a_sample_of_the_corpus_is_drawn_with_the_seed(tmp_path: Path) -> None:
     assert sampled_documents(dataset, 1) == sampled_documents(dataset, 1) != sampled_documents(dataset, 2)
 
 
-@pytest.mark.parametrize("after", [4, 5, 7, 9, 12, 13, 16, 19])  # of 4 before the first, 8 timed and 8 deep requests
+@pytest.mark.parametrize("after", [4, 7, 13, 19])  # of 4 before the first, 8 timed and 8 deep requests
 async def test_an_interrupted_rank_asks_what_is_left_and_leaves_the_same_run_files(
     stub: GatewayStub, experiment: Experiment, ingested: RunFolder, tmp_path: Path, after: int
 ) -> None:
@@ -239,13 +211,6 @@ async def test_an_interruption_is_told_and_latency_is_of_the_longest_segment(
     assert len(report.manifest.continued) == 1
 
 
-async def test_of_two_interruptions_in_the_warmup_nothing_is_told(stub: GatewayStub, ingested: RunFolder) -> None:
-    for _ in range(2):
-        await interrupted(stub, ingested, 3)
-    await rank_alone(stub, ingested)
-    assert report_of(ingested).warnings == ()
-
-
 async def test_a_torn_last_line_is_asked_again_wherever_it_was_torn(
     stub: GatewayStub, experiment: Experiment, ingested: RunFolder, tmp_path: Path
 ) -> None:
@@ -275,14 +240,6 @@ async def test_a_line_in_the_middle_that_is_no_answer_is_named(stub: GatewayStub
     file.write_bytes(b"{\n" + file.read_bytes())
     with pytest.raises(EvaluationError, match=r"bm25\.jsonl:1: .*/answers"):
         await rank_alone(stub, ingested)
-
-
-async def test_a_rank_that_ended_begins_anew(stub: GatewayStub, ingested: RunFolder) -> None:
-    await rank_alone(stub, ingested)
-    await rank_alone(stub, ingested)
-    records = list(read_answers(ingested.answers("bm25")))
-    assert len([record for record in records if record.phase == "measured"]) == 4
-    assert report_of(ingested).warnings == ()
 
 
 async def test_answers_of_another_collection_are_not_gone_on_with(

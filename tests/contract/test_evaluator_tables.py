@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import connected
 from evaluator.datasets.reader import read_dataset
 from evaluator.steps.ingest import ingest

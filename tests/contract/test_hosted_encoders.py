@@ -88,7 +88,7 @@ async def service(settings: DenseSettings) -> AsyncIterator[httpx.AsyncClient]:
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://dense/v1/collections/c@1") as client,
     ):
-        assert (await client.put("", json={})).status_code == 200
+        assert (await client.put("http://dense/v1/collections/c@1", json={})).status_code == 200
         yield client
 
 
@@ -298,7 +298,7 @@ async def test_a_wrong_answer_is_said_and_nothing_is_stored(tmp_path: Path, wron
             documents = [{"id": "a", "text": "oil"}, {"id": "b", "text": "chain"}]
             answer = await client.post("/documents", json={"documents": documents})
             assert (answer.status_code, "DENSE_API_URL" in answer.json()["detail"]) == (502, True)
-            assert (await client.get("")).json()["documents"] == 0
+            assert (await client.get("http://dense/v1/collections/c@1")).json()["documents"] == 0
             assert (await client.post("/documents", json={"documents": documents})).json()["indexed"] == 2
 
 

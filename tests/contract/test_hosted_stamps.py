@@ -89,7 +89,8 @@ async def test_a_collection_of_another_dialect_at_the_same_host_has_to_be_built_
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://dense/v1/collections/c@1") as client,
     ):
-        for answer in (await client.post("/search", json={"query": QUERY}), await client.put("", json={})):
+        again = await client.put("http://dense/v1/collections/c@1", json={})
+        for answer in (await client.post("/search", json={"query": QUERY}), again):
             assert answer.status_code == 409
             assert (
                 f"made with api={hashing}/v1/embeddings, asked for is api={hashing}/embed;" in answer.json()["detail"]

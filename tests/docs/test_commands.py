@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from tests.docs.test_documents import DOCUMENTS, ROOT
 
 # Where `python` is ours: inside our images.

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from evaluator.client.client import GatewayClient, connected
 from evaluator.comparison.comparing import ComparisonSettings, compare
-from evaluator.evaluation import evaluate, ingest_step
 from evaluator.experiments.experiment import Experiment, experiment_path, read_experiment
+from evaluator.report.evaluation import evaluate, ingest_step
 from evaluator.report.report_page import render_report_markdown
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder

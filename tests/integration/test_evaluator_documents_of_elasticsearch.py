@@ -10,7 +10,7 @@ from elasticsearch import AsyncElasticsearch
 from elasticsearch.helpers import async_bulk
 from typer.testing import CliRunner, Result
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.datasets.elasticsearch_index import PAGE
 from evaluator.datasets.reader import read_dataset
 from services.lexical.settings import LexicalSettings

@@ -6,9 +6,9 @@ import httpx
 
 from evaluator.attribution.attributing import attribute_step
 from evaluator.client.client import connected
-from evaluator.evaluation import evaluate
 from evaluator.experiments.experiment import Experiment
 from evaluator.replay.tuning import replay_step
+from evaluator.report.evaluation import evaluate
 from evaluator.runs.run_folder import RunFolder
 from tests.support.backends import opened_stack
 

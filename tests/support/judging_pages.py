@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from evaluator.evaluation import quality_step
+from evaluator.report.evaluation import quality_step
 from evaluator.report.report_step import report_step
 from evaluator.steps.run_import import import_runs
 from tests.support.simulated_runs import BAD, GOOD, write_collection, write_rankings

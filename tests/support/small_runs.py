@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 
 from evaluator.client.client import GatewayClient, connected
-from evaluator.evaluation import evaluate
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.evaluation import evaluate
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub, write_shop

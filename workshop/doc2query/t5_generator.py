@@ -82,7 +82,7 @@ def _opened(path: Path) -> ort.InferenceSession:
     # With more, sums may be added in another order, and a draw near a bound differs.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    if (inputs := {one.name for one in session.get_inputs()}) != _INPUTS[path.name]:
+    if (inputs := {each.name for each in session.get_inputs()}) != _INPUTS[path.name]:
         raise ValueError(f"{path.name} takes {', '.join(sorted(inputs))}, not {', '.join(sorted(_INPUTS[path.name]))}")
     return session
 

@@ -1,4 +1,4 @@
-"""Models of the wire, generated from the contracts by `.venv/bin/python -m workshop.client_wire`: do not edit.
+"""Models of the wire. `.venv/bin/python -m workshop.client_wire` generates them from the contracts: do not edit.
 
 Where the wire has a choice of words, an answer has any text: a later gateway may have more.
 """

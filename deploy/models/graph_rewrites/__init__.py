@@ -2,10 +2,9 @@
 
 import onnx
 
-from deploy.models.graph_rewrites.attention import fuse_attention
+from deploy.models.graph_rewrites.attention import fuse_attention, move_mask_into_keys
 from deploy.models.graph_rewrites.first_token import prune_to_first_token
 from deploy.models.graph_rewrites.int8_products import fuse_int8_bias
-from deploy.models.graph_rewrites.mask_in_keys import move_mask_into_keys
 
 
 def rewrite_graph(graph: bytes, *, onnxruntime_cpu: bool) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from deploy.models.graph_rewrites.graph_facts import (
+from deploy.models.graph_rewrites.graph_nodes import (
     Shape,
     Small,
     count_uses,

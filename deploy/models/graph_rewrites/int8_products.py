@@ -8,8 +8,13 @@ from collections.abc import Mapping
 import onnx
 from onnx import helper, numpy_helper
 
-from deploy.models.graph_rewrites.graph_facts import count_uses, integer_attribute, producers_of
-from deploy.models.graph_rewrites.node_replacement import MICROSOFT, replace_nodes
+from deploy.models.graph_rewrites.graph_nodes import (
+    MICROSOFT,
+    count_uses,
+    integer_attribute,
+    producers_of,
+    replace_nodes,
+)
 
 Stored = Mapping[str, onnx.TensorProto]
 

@@ -15,10 +15,9 @@ from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.load.sending.samples import LoadSample
 from evaluator.metrics.quality import Grades, measure
-from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Timed, percentile
-from evaluator.runs.order_statistics import Interval, percentile_interval
-from evaluator.steps.reranked_candidates import candidates_scored, mean_scored, share_scored
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Interval, Timed, percentile, percentile_interval
 from services.contracts.base import Count, Wire
+from services.contracts.query import Degradation
 from services.files.disk_writes import whole_file
 
 # The same rule a nine further (about 7,000 samples).
@@ -210,3 +209,34 @@ def request_values(judgments: Grades, samples: Sequence[LoadSample]) -> list[flo
         (METRIC,),
     )[METRIC]
     return [values[names[key]] or 0.0 for key in shown]
+
+
+def candidates_scored(degraded: Sequence[Degradation], hits: int, reranks: Mapping[str, int], asked: int) -> int | None:
+    """Returns the candidates that all rerank stages scored; None where the answer does not show it.
+
+    `hits`: of the answer, of `asked`. `reranks`: the most candidates of each stage. A degradation names the number.
+    Otherwise every candidate was scored, and the answer shows them all where it has fewer hits than were asked for, or
+    where no more than its hits may be re-ranked.
+    """
+    flagged = {one.stage: one.done for one in degraded}
+    total = 0
+    for stage, top in reranks.items():
+        if stage in flagged:
+            total += flagged[stage]
+        elif top <= hits or hits < asked:
+            total += min(top, hits)
+        else:
+            return None
+    return total
+
+
+def share_scored(degraded: Sequence[Degradation], reranks: Mapping[str, int]) -> float:
+    """Returns the share of their candidates that the rerank stages scored, as a mean over the stages."""
+    shares = {one.stage: one.done / one.of if one.of else 1.0 for one in degraded}
+    return sum(shares.get(stage, 1.0) for stage in reranks) / len(reranks)
+
+
+def mean_scored(numbers: Sequence[int | None]) -> float | None:
+    """Returns the mean over answers; None without one, and where one of them does not show its number."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) / len(known) if known and len(known) == len(numbers) else None

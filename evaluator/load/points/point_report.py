@@ -35,10 +35,10 @@ from evaluator.runs.breakdown import (
     StageTime,
     failed_requests,
     gap_time,
+    mean_path,
     slowest_answers,
     stage_times,
 )
-from evaluator.runs.critical_path import mean_path
 from evaluator.runs.latency import carry_validity
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm
@@ -70,7 +70,7 @@ class LoadPointReport(Wire):
     # They are of all answers, late ones too, as `PipelineReport` has them.
     stages_ms: dict[str, StageTime] = {}
     gap_ms: StageTime | None = None
-    path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (critical_path.py)
+    path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (runs/breakdown.py)
     slowest: tuple[SlowAnswer, ...] = ()
     failed: tuple[FailedRequest, ...] = ()  # the first of each kind of error
     cost: PipelineCost | None = None  # of one request; null: no process was named

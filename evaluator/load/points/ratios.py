@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, percentile
-from evaluator.runs.order_statistics import CONFIDENCE, Interval, median_interval
+from evaluator.runs.latency import CONFIDENCE, MIN_SAMPLES_FOR_P99, Interval, median_interval, percentile
 from services.contracts.base import Count, Wire
 
 if TYPE_CHECKING:

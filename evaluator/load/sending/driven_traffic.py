@@ -18,12 +18,11 @@ from evaluator.load.sending.samples import write_samples
 from evaluator.load.sending.traffic import LoadTarget, PlannedSlice, Traffic, load_target, open_slices, slice_count
 from evaluator.machine.process_costs import Reader, costs_between
 from evaluator.metrics.quality import Grades
-from evaluator.progress import progress, say
+from evaluator.progress import in_thread, progress, say
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.steps.arms import Arm
 from evaluator.steps.prepared_run import prepare_run
-from evaluator.thread_work import in_thread
 
 Pids = tuple[int, ...] | None
 

@@ -25,7 +25,7 @@ from evaluator.load.sending.samples import LoadSample, read_sample
 from evaluator.load.sending.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
 from evaluator.machine.machine_conditions import MachineConditions, metered
 from evaluator.machine.process_costs import ProcessCost
-from evaluator.thread_work import in_thread
+from evaluator.progress import in_thread
 from services.files.disk_writes import naming
 
 # A late answer is still read for so long, so that it is known how late it was.

@@ -17,15 +17,6 @@ def test_a_listener_is_told_of_the_beginning_and_of_every_advance() -> None:
     ]
 
 
-def test_a_progress_after_the_listener_left_tells_nobody() -> None:
-    told: list[StepProgress] = []
-    with following(told.append):
-        pass
-    with progress("Ranking", 1, "queries") as advance:
-        advance(1)
-    assert told == []
-
-
 @pytest.mark.parametrize(("done", "left"), [(0, None), (10, 45.0), (55, 0.0)])
 def test_the_time_left_is_that_of_the_pace_so_far(done: int, left: float | None) -> None:
     assert step_progress("Ranking", done, 55, "queries", 0, 10.0).seconds_left == left

@@ -11,19 +11,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evaluator.attribution.candidates import ArmCandidates, QueryCandidates, read_candidates
+from evaluator.commands.exchange import export_run
 from evaluator.datasets.ids import plain_id
 from evaluator.datasets.judgments import read_judgments
-from evaluator.evaluation import quality_step
 from evaluator.judging.export import export_judgments
 from evaluator.judging.judgment_log import JudgmentLog
 from evaluator.judging.new_session import create_session
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import JUDGES
 from evaluator.load.sending.samples import LoadSample, read_samples, write_samples
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.answers import AnswerRecord, read_answers
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.trec_runs import read_run, run_lines
-from evaluator.steps.run_export import export_run
 from evaluator.steps.run_import import import_runs
 from evaluator.steps.run_judgments import judgments_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import evaluator
-from evaluator.thread_work import in_thread
+from evaluator.progress import in_thread
 
 # No steps of a run: a check before it begins, and a process that is killed. Routes only read.
 NO_STEPS = {"jobs.py"}
@@ -41,23 +41,7 @@ async def test_a_cancelled_caller_ends_when_its_thread_has_ended(cancellations: 
     assert ended.is_set()
 
 
-async def test_an_error_of_the_thread_of_a_cancelled_caller_is_dropped_with_its_result() -> None:
-    began, may_end = threading.Event(), threading.Event()
-
-    def work() -> None:
-        began.set()
-        may_end.wait(10)
-        raise OSError
-
-    task = asyncio.create_task(in_thread(work))
-    await asyncio.to_thread(began.wait, 10)
-    task.cancel()
-    may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
 def test_no_step_computes_in_a_thread_that_a_cancellation_would_leave_behind() -> None:
     sources = Path(evaluator.__file__).parent.rglob("*.py")
     found = {path.name for path in sources if re.search(r"to_thread|run_in_executor", path.read_text("utf-8"))}
-    assert {name for name in found if not name.endswith("routes.py")} == NO_STEPS | {"thread_work.py"}
+    assert {name for name in found if not name.endswith("routes.py")} == NO_STEPS | {"progress.py"}

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from deploy.local.choices import Choices, choose
 from deploy.local.paper_demo import METRICS, collection_of, paper_options
 from deploy.local.problem import StackProblem
+from evaluator.__main__ import app
 from evaluator.analyses.paper_systems import paper_pipelines
-from evaluator.cli import app
 from evaluator.datasets.catalogue import LocatedSet
 from gateway.families import STARTABLE
 from gateway.search.catalog import read_pipelines

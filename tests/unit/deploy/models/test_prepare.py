@@ -91,7 +91,7 @@ def test_each_change_of_the_code_or_of_onnx_changes_the_rewrite_sha256(tmp_path:
     copy = tmp_path / "graph_rewrites"
     shutil.copytree(REWRITE_CODE, copy)
     assert rewrite_sha256(copy, "1.19") == rewrite_sha256(REWRITE_CODE, "1.19") != rewrite_sha256(REWRITE_CODE, "1.20")
-    with (copy / "graph_facts.py").open("a") as changed:
+    with (copy / "graph_nodes.py").open("a") as changed:
         changed.write("\n")
     assert rewrite_sha256(copy, "1.19") != rewrite_sha256(REWRITE_CODE, "1.19")
 

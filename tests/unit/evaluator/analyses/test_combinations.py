@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from evaluator.analyses.combinations import best_fusions, compared_pairs
-from evaluator.comparison.verdict import ScoredPair, compare_pairs
+from evaluator.metrics.verdict import ScoredPair, compare_pairs
 
 QUERIES = [f"q{n}" for n in range(20)]
 GRADES = {query: {"r": 1} for query in QUERIES}

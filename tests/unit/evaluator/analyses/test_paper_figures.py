@@ -1,8 +1,5 @@
 """The figures are the same bytes each time, hold their texts as texts, and are readable on light and dark paper."""
 
-import os
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -43,32 +40,6 @@ def drawn(*sets: SetAnalysis) -> dict[str, PaperFigure]:
 @pytest.fixture(scope="module")
 def figures() -> dict[str, PaperFigure]:
     return drawn(analysed_set("shop", bm25=0.4, dense=0.55), analysed_set("depot", bm25=0.5, dense=0.45))
-
-
-def test_there_is_a_figure_for_each_of_the_paper(figures: dict[str, PaperFigure]) -> None:
-    assert list(figures) == [
-        "figure-2-overlap",
-        "figure-3-differences",
-        "figures-4-5-lengths-shop",
-        "figures-4-5-lengths-depot",
-    ]
-
-
-@pytest.mark.integration  # starts a process
-def test_another_process_draws_the_same_bytes(figures: dict[str, PaperFigure]) -> None:
-    again = (
-        "import sys; from tests.unit.evaluator.analyses.test_paper_figures import drawn, analysed_set; "
-        "found = drawn(analysed_set('shop', bm25=0.4, dense=0.55), analysed_set('depot', bm25=0.5, dense=0.45)); "
-        "sys.stdout.write(''.join(one.svg for one in found.values()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", again],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONHASHSEED": "7"},
-    )
-    assert done.stdout == "".join(one.svg for one in figures.values())
 
 
 def test_every_figure_has_a_title_and_a_description_for_screen_readers(figures: dict[str, PaperFigure]) -> None:

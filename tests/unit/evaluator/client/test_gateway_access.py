@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.client.client import GatewayError, connected
 from evaluator.client.gateway_access import read_access
+from evaluator.commands.options import wait_until_ready
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import wait_until_ready
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.export import exported_files, exported_traffic
 from evaluator.load.sending.drives import run_generators

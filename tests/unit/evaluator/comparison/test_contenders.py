@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluator.comparison.contenders import contenders
-from evaluator.comparison.paired_tests import differences, sign_flip_p
+from evaluator.metrics.paired_tests import differences, sign_flip_p
 
 SEED = 20_261_126
 

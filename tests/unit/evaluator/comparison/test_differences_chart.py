@@ -3,8 +3,8 @@
 import random
 
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
-from evaluator.comparison.paired_tests import sorted_differences
-from evaluator.comparison.verdict import PairedComparison, ScoredPair, compare_pairs
+from evaluator.metrics.paired_tests import sorted_differences
+from evaluator.metrics.verdict import PairedComparison, ScoredPair, compare_pairs
 from tests.support.svg_reading import texts
 
 

@@ -1,6 +1,5 @@
 """Markdown as Obsidian, Hugo and others write it becomes documents without its marks, and no word is joined or lost."""
 
-import unicodedata
 from pathlib import Path
 
 import pytest
@@ -33,23 +32,17 @@ def title_and_text(folder: Path, content: str) -> tuple[object, object]:
     ("front", "title"),
     [
         ("---\ntitle: >-\n  Over two\n  lines\n---\n", "Over two lines"),
-        ("---\ntitle: |\n  Over two\n  lines\n---\n", "Over two lines"),
         ("---\ntitle: 'It''s here'\n---\n", "It's here"),
         ('---\ntitle: "A \\"quoted\\" one: \\u00e9"\n---\n', 'A "quoted" one: é'),
-        ("---\ntitle: Plain # a comment\n---\n", "Plain"),
-        ("---\ndate created: 2024-05-31\ntitle: Second\n---\n", "Second"),
         ("---\n# a comment first\ntitle: Behind it\n---\n", "Behind it"),
         ("---\n\n'quoted key': x\nTitle: In capitals\n...\n", "In capitals"),
         ("---\r\ntitle: Of Windows\r\n---\r\n", "Of Windows"),
         ("\ufeff---\ntitle: Behind a mark\n--- \n", "Behind a mark"),
-        ("---\ntitle: yes\n---\n", "yes"),
         ("---\ntitle: 02139\n---\n", "02139"),
         ("---\ntitle: &name Anchored\nalias: *name\n---\n", "Anchored"),
-        ("---\n{title: In braces, tags: [a]}\n---\n", "In braces"),
         ("---\ntags:\n- a\ntext: >\n  ---\n  is no end\ntitle: Last\n---\n", "Last"),
         ('+++\ntitle = "Of Hugo"\ndate = 2024-05-31\n[params]\nweight = 3\n+++\n', "Of Hugo"),
         ("---\n---\n", "Heading"),
-        ("---\n# only a comment\n---\n", "Heading"),
         ("---\ntitle:\n---\n", "Heading"),
         ("---\ntitle: [a, b]\n---\n", "Heading"),
     ],
@@ -57,10 +50,6 @@ def title_and_text(folder: Path, content: str) -> tuple[object, object]:
 def test_front_matter_is_read_as_its_language_and_is_no_text(tmp_path: Path, front: str, title: str) -> None:
     found = title_and_text(tmp_path, f"{front}# Heading\n\nBody.\n")
     assert found == (title, "Body." if title == "Heading" else "Heading\n\nBody.")
-
-
-def test_a_file_of_front_matter_alone_has_its_title(tmp_path: Path) -> None:
-    assert title_and_text(tmp_path, "---\ntitle: Alone\n---") == ("Alone", "")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +72,6 @@ def test_a_rule_at_the_start_of_a_file_begins_no_front_matter(
     [
         "---\ntitle: Tea: a guide\ntags: [a]\n---",
         "---\ntitle: Tea\ntitle: Coffee\n---",
-        "---\n\tkey: tab\n---",
         "---\na: 'open\n---",
         f"---\na: {'[' * 5000}\n---",
         "---\na: &a [*a]\n---",
@@ -141,7 +129,6 @@ def test_aliases_that_multiply_what_is_written_are_no_metadata(tmp_path: Path, b
         ("| a | b |\n|-|-|\n| stem bolts<br>seat clamp | x<br/>y |\n", "a b\n\nstem bolts seat clamp x y"),
         ("| a |\n|-|\n| <ul><li>one</li><li>two</li></ul> |\n", "a\n\none\n\ntwo"),
         ("| a | b | c |\n|-|-|-|\n| 1 | | 3 |\n", "a b c\n\n1 3"),
-        ("one<br>two<BR />\nthree", "one\ntwo\nthree"),
         ("H<sub>2</sub>O is <b>wa</b>ter<!-- no -->.", "H2O is water."),
         ("<p>H<sub>2</sub>O<br>is <b title='a > b'>wa</b>ter</p><div>a &lt; b</div>", "H2O\nis water\n\na < b"),
         ("The <script> and <textarea> tags, and <style> too.\n\nSeen.", "The and tags, and too.\n\nSeen."),
@@ -167,21 +154,9 @@ def test_html_that_is_left_open_takes_no_other_text_with_it(tmp_path: Path) -> N
     assert [part for part in str(text).split("\n\n") if "<" not in part] == ["Seen.", "Also.", "Then."]
 
 
-def test_a_heading_over_two_lines_is_one_line(tmp_path: Path) -> None:
-    assert title_and_text(tmp_path, "Green<br>and  \nblack\n===\n\nTea.") == ("Green and black", "Tea.")
-
-
 def test_a_file_that_is_nested_too_deeply_is_a_fault_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "deep.markdown").write_text("> " * 5_000 + "text")
     notes = ReadingNotes()
     assert list(text_documents(tmp_path, FieldNames(), notes, by_heading=False)) == []
     with pytest.raises(Exception, match=r"deep\.markdown"):
         notes.expect_nothing_wrong()
-
-
-def test_names_of_files_and_folders_are_composed_and_anchors_keep_their_marks(tmp_path: Path) -> None:
-    name = unicodedata.normalize("NFD", "Cafés/Crème.markdown")
-    heading = unicodedata.normalize("NFD", "Thé")
-    made, _ = read(tmp_path, {name: f"# {heading}\n\nA.\n\n# Thé\n\nB.\n\n# हिन्दी\n\nC.\n"}, by_heading=True)
-    assert list(made) == ["Cafés/Crème.markdown#thé", "Cafés/Crème.markdown#thé-1", "Cafés/Crème.markdown#हिन्दी"]
-    assert made["Cafés/Crème.markdown#thé"]["metadata"] == {"folder": "Cafés"}

@@ -50,9 +50,8 @@ async def test_a_report_marks_the_pipelines_whose_model_saw_the_dataset(tmp_path
     assert tables["models"][1:] == [[MINILM, "hybrid", trained_on(MINILM), "yes"]]
 
 
-@pytest.mark.parametrize(("model", "known"), [(MINILM, trained_on(MINILM)), ("another", UNLISTED)])
-async def test_a_report_on_another_dataset_marks_none(tmp_path: Path, model: str, known: str) -> None:
-    report = await report_on(tmp_path, "mine", model)
-    tables = {one.name: one.rows for one in tables_of(report_blocks(report))}
+async def test_a_report_on_another_dataset_marks_none(tmp_path: Path) -> None:
+    report = await report_on(tmp_path, "mine", "another")
+    tables = {table.name: table.rows for table in tables_of(report_blocks(report))}
     assert [row[0] for row in tables["pipelines"][1:]] == ["bm25", "hybrid"]
-    assert tables["models"][1:] == [[model, "hybrid", known, "not listed"]]
+    assert tables["models"][1:] == [["another", "hybrid", UNLISTED, "not listed"]]

@@ -4,7 +4,7 @@ import pytest
 import typer
 from pydantic import ValidationError
 
-from evaluator.commands.exit_status import end_status
+from evaluator.commands.steps import end_status
 from evaluator.experiments.gates import GatedFigures, Gates, judge_gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.load_report import gated_point, unjudged_gates

@@ -44,10 +44,6 @@ def test_the_time_of_this_process_of_the_service_and_of_its_children_is_not_fore
     assert (found.seconds, found.cores) == (100.0, 2)
 
 
-def test_a_process_that_is_not_named_as_measured_is_foreign(machine: CountedMachine) -> None:
-    assert during(machine, measured=(), service=0.5).foreign == pytest.approx(0.5, abs=1e-3)
-
-
 def test_nothing_counts_as_foreign_where_nobody_knows_the_processes_of_the_service(machine: CountedMachine) -> None:
     assert during(machine, measured=None, service=0.5, other=0.4).foreign is None
 
@@ -119,13 +115,6 @@ def test_each_condition_beyond_its_limit_is_a_fault_in_every_case(
         assert said in fault
 
 
-def test_clean_counters_are_a_fault_in_no_case(tmp_path: Path) -> None:
-    for case in range(0, 20, 4):
-        machine = CountedMachine(tmp_path / str(case))
-        busy = during(machine, own=case / 40, service=(20 - case) / 40, other=0.09, steal=0.005)
-        assert not list(condition_faults(busy))
-
-
 def test_the_time_of_a_child_counts_as_own_on_this_machine_while_it_runs_and_when_it_has_ended() -> None:
     before = read_conditions()
     spin = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
@@ -159,10 +148,6 @@ def test_a_busy_twelfth_of_the_time_is_found(counter: str, tmp_path: Path) -> No
     assert "5 of 60 windows" in fault or "limit 10%" in fault or "limit 1%" in fault
 
 
-def test_a_busy_sixtieth_of_the_time_is_none(tmp_path: Path) -> None:
-    assert measured_minutes(CountedMachine(tmp_path), BUSY["foreign"], 1) == []
-
-
 def part(seconds: float, foreign: float = 0.0, windows: int = 0, busy: int = 0) -> MachineConditions:
     return MachineConditions(
         seconds=seconds, cores=2, foreign=foreign, steal=0.0, throttled=None,
@@ -180,13 +165,6 @@ def test_the_limits_are_as_strict_in_many_slices_as_in_one(slices: int) -> None:
     more = [part(5.0 * windows, windows=windows, busy=3 if number == 0 else 0) for number in range(slices - 1)]
     more.append(part(5.0 * windows, windows=windows, busy=4 if slices == 1 else 1))
     assert "in 4 of 60 windows" in next(iter(window_faults(joined_conditions(more))))
-
-
-def test_a_slice_shorter_than_a_window_is_one() -> None:
-    slices = [part(2.0, foreign=0.5 if number < 2 else 0.0) for number in range(20)]
-    joined = joined_conditions(slices)
-    assert (joined.windows, joined.busy_windows, joined.foreign) == (20, 2, pytest.approx(0.05))
-    assert len(list(window_faults(joined))) == 1
 
 
 async def test_work_is_metered_and_its_error_is_raised(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from fastapi import FastAPI, Response
 
 from evaluator.client.client import connected
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import evaluate, rank_step
 from evaluator.machine.process_costs import (
     STARTED_ANEW,
     ProcessCost,
@@ -20,6 +19,7 @@ from evaluator.machine.process_costs import (
     process_reader,
     summed_costs,
 )
+from evaluator.report.evaluation import evaluate, rank_step
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.pipeline_costs import CostReport, index_bytes
 from services.chassis.instruments import Instruments

@@ -6,13 +6,10 @@ from itertools import permutations, product
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from evaluator.metrics.metric_formulas import TiedRanking
 from evaluator.metrics.metric_table import FAMILIES
-from evaluator.metrics.quality import means, measure
-from evaluator.metrics.tie_intervals import Bounds, bounds_of_ties, mean_bounds, tied_groups
+from evaluator.metrics.quality import Bounds, bounds_of_ties, mean_bounds, means, measure, tied_groups
 from tests.support.rankings import adversarial_cases
 
 METRICS = sorted(
@@ -67,24 +64,6 @@ def test_the_bounds_are_those_of_every_order_and_the_expectation_is_its_mean(gro
         assert expected == pytest.approx(fmean(values), abs=1e-12), metric
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    grades=st.dictionaries(st.sampled_from("abcdef"), st.integers(-1, 3), min_size=1),
-    scores=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2), max_size=5),
-)
-def test_no_order_of_tied_documents_leaves_the_bounds(grades: dict[str, int], scores: dict[str, int]) -> None:
-    groups = tied_groups(sorted(((name, float(score)) for name, score in scores.items()), key=lambda hit: -hit[1]))
-    orders = {f"q{number}": ranking for number, ranking in enumerate(every_order([tuple(group) for group in groups]))}
-    figures = measure(dict.fromkeys(orders, grades), orders, list(orders), METRICS)
-    for metric, found in bounds({"q": grades}, groups, METRICS).items():
-        if found is None:
-            assert set(figures[metric].values()) == {None}
-            continue
-        values = [value for value in figures[metric].values() if value is not None]
-        assert min(found) <= min(values) <= max(values) <= max(found), metric
-        assert found[1] == pytest.approx(fmean(values), abs=1e-12), metric
-
-
 @pytest.mark.parametrize("what", adversarial_cases())
 def test_the_order_that_was_measured_lies_within_the_bounds_of_any_ranking(what: str) -> None:
     judgments, scored = adversarial_cases()[what]
@@ -121,8 +100,3 @@ def test_a_query_that_shows_nothing_has_no_bounds_where_it_has_no_value() -> Non
     found = bounds({"q": {"a": 1}}, (), ["judged@10", "P@10"])
     assert found == {"judged@10": None, "P@10": (0.0, 0.0, 0.0)}
     assert mean_bounds({"q": None}) is None
-
-
-def test_scores_make_groups_only_where_they_follow_one_another() -> None:
-    assert tied_groups([("a", 2.0), ("b", 1.0), ("c", 1.0), ("d", 2.0)]) == (("a",), ("b", "c"), ("d",))
-    assert tied_groups([]) == ()

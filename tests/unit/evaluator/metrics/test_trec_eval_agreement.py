@@ -20,12 +20,6 @@ CASES = {
 }
 
 
-def test_trec_eval_has_eight_forms_of_the_table() -> None:
-    assert set(KNOWN_TO_TREC_EVAL) == {
-        "nDCG@k", "MRR@k", "MAP", "MAP@k", "P@k", "Recall@k", "success@k", "bpref",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("what", CASES)
 def test_figures_equal_those_of_trec_eval_on_the_exported_run_file(what: str, tmp_path: Path) -> None:
     judgments, rankings = CASES[what]

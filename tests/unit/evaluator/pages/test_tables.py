@@ -6,7 +6,7 @@ from evaluator.pages.html_page import cell_html
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.pages.markdown_table import aligned
 from evaluator.pages.page_blocks import Bullets, Sentence, Table
-from evaluator.printable import shown
+from evaluator.progress import shown
 
 
 def test_a_column_holds_figures_words_or_labels() -> None:

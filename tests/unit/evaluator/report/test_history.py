@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.command_line import command_line
-from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step
+from evaluator.errors import EvaluationError, command_line
+from evaluator.report.evaluation import quality_step
 from evaluator.report.history import HistoryEntry, HistoryReport, PipelineHistory, history, render_history
 from evaluator.report.report_step import report_step
 from evaluator.steps.run_import import import_runs

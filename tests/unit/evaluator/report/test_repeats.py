@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.datasets.text_files import sha256
-from evaluator.evaluation import quality_step
+from evaluator.report.evaluation import quality_step
 from evaluator.report.repeats import RepeatReport, Spread, render_repeats, render_repeats_page, repeats_step
 from evaluator.report.report_step import report_step
 from evaluator.steps.run_import import import_runs

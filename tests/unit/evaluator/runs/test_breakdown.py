@@ -45,11 +45,6 @@ def test_a_part_is_told_from_a_stage_whose_id_has_a_dot() -> None:
     assert stage_times(answers, ["a"])["a.b"].part_of == "a"
 
 
-def test_without_a_reported_total_there_is_no_gap() -> None:
-    assert gap_time([answered("q", 9.0)]) is None
-    assert gap_time([]) is None
-
-
 def test_the_slowest_hundredth_is_listed_slowest_first_with_the_id_that_finds_it() -> None:
     answers = [answered(f"q{number}", float(number % 150), total=1.0) for number in range(150)]
     assert [(one.query, one.request_id) for one in slowest_answers(answers)] == [

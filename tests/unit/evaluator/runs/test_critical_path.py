@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.runs.critical_path import answer_path, mean_path
+from evaluator.runs.breakdown import answer_path, mean_path
 from tests.support.load_points import two_input_pipeline
 from tests.support.load_samples import load_sample
 

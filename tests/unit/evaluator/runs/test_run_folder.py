@@ -7,11 +7,12 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
+from evaluator.commands.exchange import export_run
 from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step
 from evaluator.experiments.experiment import Experiment
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.answers import read_answers
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
@@ -19,7 +20,6 @@ from evaluator.service.jobs import Jobs
 from evaluator.service.served_files import MessagePaths, ServedDatasets
 from evaluator.steps.prepared_run import dataset_of
 from evaluator.steps.rank import RankReport
-from evaluator.steps.run_export import export_run
 from evaluator.steps.run_import import import_runs
 from services.contracts.base import Wire
 from tests.support.gateway_stub import write_shop
@@ -46,26 +46,6 @@ def imported() -> RunFolder:
     return import_runs(Path(".runs"), {"arm": Path("arm.trec")}, Path("shop"), split="test", name=None, depth=100)
 
 
-def test_a_run_can_lie_in_a_relative_folder() -> None:
-    folder = imported()
-    assert quality_step(folder).arms["arm"]["MRR@10"] is not None
-    assert folder.path.is_absolute()
-
-
-def test_asking_for_the_place_of_a_file_creates_nothing() -> None:
-    folder = RunFolder.create(Path(".runs"), imported().experiment)
-    for place in (folder.answers("arm"), folder.run_file("arm"), folder.per_query("arm")):
-        assert not place.parent.exists()
-
-
-def test_a_file_that_another_process_has_half_written_is_left_alone() -> None:
-    folder = imported()
-    half = folder.path / ".report.md.part"
-    half.write_text("half")
-    folder.write_text("report.md", "whole")
-    assert (half.read_text(), (folder.path / "report.md").read_text()) == ("half", "whole")
-
-
 def test_a_folder_in_the_place_of_a_file_is_said_in_a_sentence() -> None:
     folder = imported()
     (folder.path / "rank.json").unlink()
@@ -87,11 +67,6 @@ def test_damaged_files_of_an_imported_run_are_to_be_imported_again() -> None:
     shutil.rmtree(folder.path / "answers")
     with pytest.raises(EvaluationError, match=r"answers/arm\.jsonl .*evaluator import shop FILE"):
         quality_step(folder)
-
-
-def test_rank_refuses_an_imported_run_before_it_waits_for_a_gateway() -> None:
-    asked = ("rank", "--run", str(imported().path), "--gateway", "http://127.0.0.1:9", "--wait", "0")
-    assert "was imported" in CliRunner().invoke(app, asked).stderr
 
 
 def test_a_query_that_rank_json_alone_knows_is_named_at_export() -> None:

@@ -30,11 +30,6 @@ def test_what_was_written_is_read_back_ids_with_spaces_too(rankings: dict[str, l
         assert read_run(path) == {query: tuple(ranking) for query, ranking in rankings.items()}
 
 
-def test_other_tools_files_are_ordered_by_score_then_id_whatever_their_ranks_say(tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("q Q0 b 0 1.5 x\nq Q0 a 0 1.5 x\nq Q0 c 0 2.5 x\n")
-    assert read_run(tmp_path / "run") == {"q": ("c", "a", "b")}
-
-
 def test_the_files_own_scores_are_kept_beside_the_order(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("q Q0 b 0 1.5 x\nq Q0 a 0 1.5 x\nq Q0 c 0 -2e1 x\n")
     assert list(read_scores(tmp_path / "run")["q"].items()) == [("a", 1.5), ("b", 1.5), ("c", -20.0)]
@@ -81,11 +76,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_querys_id(tmp_path: Path, end
 def test_ids_equal_those_of_a_dataset_whatever_stands_around_them(tmp_path: Path) -> None:
     (tmp_path / "run").write_text('"q 1"\tQ0\t d1 \t1\t2\tx\n')
     assert read_run(tmp_path / "run") == {"q 1": ("d1",)}
-
-
-def test_ids_of_other_tools_are_composed_as_those_of_a_dataset(tmp_path: Path) -> None:
-    (tmp_path / "a.trec").write_text("the\u0301 Q0 cafe\u0301 1 2 x\n", encoding="utf-8")
-    assert read_run(tmp_path / "a.trec") == {"th\u00e9": ("caf\u00e9",)}
 
 
 def test_a_compressed_file_is_read_as_it_is(tmp_path: Path) -> None:

@@ -71,10 +71,5 @@ def test_an_experiment_that_is_none_says_which_field(given: dict[str, object], m
         read_experiment(experiment_path("demo"), **given)
 
 
-@pytest.mark.parametrize("name", ["demo", "scifact", "scifact-load", "nfcorpus", "rerank-depths"])
-def test_bundled_experiments_read(name: str) -> None:
-    assert read_experiment(experiment_path(name)).name == name
-
-
 def test_a_collection_is_named_after_its_directory() -> None:
     assert collection_name(Path("/data/BEIR/TREC COVID v1.0/")) == "trec-covid-v1-0"

@@ -8,7 +8,7 @@ import pytest
 
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step
+from evaluator.report.evaluation import quality_step
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
@@ -45,11 +45,6 @@ def imported(tmp_path: Path, depth: int | None = 100, **texts: str) -> RunFolder
 def reported(folder: RunFolder) -> Report:
     quality_step(folder)
     return report_step(folder)
-
-
-def test_the_order_is_that_of_the_scores_and_equal_ones_are_by_id(shop: Path, tmp_path: Path) -> None:
-    folder = imported(tmp_path, solr=SOLR)
-    assert read_run(folder.run_file("solr"))["q1"] == ("d1", "d2", "d3")
 
 
 def test_the_files_own_scores_are_kept_so_that_ties_are_known(shop: Path, tmp_path: Path) -> None:
@@ -130,11 +125,6 @@ def test_without_a_depth_all_files_are_cut_to_the_shallowest(shop: Path, tmp_pat
     report = reported(folder)
     assert report.pipelines["solr"].quality["nDCG@10"] is None  # of the first two, nobody knows the first ten
     assert [one.imported and one.imported.queries_cut for one in report.pipelines.values()] == [1, 0]
-
-
-def test_the_steps_quality_and_report_can_be_repeated(shop: Path, tmp_path: Path) -> None:
-    folder = imported(tmp_path, solr=SOLR)
-    assert reported(folder) == reported(RunFolder.open(folder.path))
 
 
 @pytest.mark.parametrize(

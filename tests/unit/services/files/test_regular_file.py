@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.__main__ import exclusive
-from evaluator.client.elasticsearch_access import ElasticsearchAccess
+from evaluator.datasets.elasticsearch_access import ElasticsearchAccess
 from evaluator.datasets.text_files import HashedLines, sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import read_settings

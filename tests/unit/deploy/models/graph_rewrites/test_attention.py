@@ -6,8 +6,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from deploy.models.graph_rewrites.attention import fuse_attention
-from deploy.models.graph_rewrites.mask_in_keys import move_mask_into_keys
+from deploy.models.graph_rewrites.attention import fuse_attention, move_mask_into_keys
 from services.inference.profiles import GRAPH
 from tests.support.graphs import answer, changed, how_many, run, scaled_otherwise, session_of, small_bert
 from tests.support.models import CROSS_ENCODER, fetched

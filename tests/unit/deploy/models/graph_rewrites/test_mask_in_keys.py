@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.models.graph_rewrites.mask_in_keys import move_mask_into_keys
+from deploy.models.graph_rewrites.attention import move_mask_into_keys
 from services.inference.profiles import GRAPH
 from tests.support.graphs import answer, changed, run, scaled_otherwise, session_of, small_bert
 from tests.support.models import CROSS_ENCODER, fetched

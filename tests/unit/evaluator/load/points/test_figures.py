@@ -17,8 +17,7 @@ from evaluator.load.points.figures import (
     request_counts,
     write_hlog,
 )
-from evaluator.runs.latency import percentile
-from evaluator.runs.order_statistics import percentile_interval
+from evaluator.runs.latency import percentile, percentile_interval
 from services.contracts.query import Degradation
 from tests.support.load_samples import load_sample
 

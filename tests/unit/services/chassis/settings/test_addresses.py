@@ -6,7 +6,7 @@ import pytest
 from pydantic_settings import BaseSettings
 from typer.testing import CliRunner
 
-from evaluator.cli import app
+from evaluator.__main__ import app
 from evaluator.settings import EvaluatorSettings
 from gateway.settings import GatewaySettings
 from services.chassis.settings.addresses import server_address

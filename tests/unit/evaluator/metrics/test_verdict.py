@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from evaluator.comparison.verdict import NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
+from evaluator.metrics.verdict import NoWorseGate, PairedComparison, ScoredPair, compare_pairs, no_worse_gate
 
 NUMBER = r"[+-]\d\.\d{4}"
 P = r"p (= \d\.\d{4}|< 0\.0001)"

@@ -1,4 +1,4 @@
-"""Analyses an ONNX graph without running it: shapes, small constants, producers and uses of values. Changes nothing."""
+"""Analyses an ONNX graph without running it, and replaces nodes of it in place. The rewrites decide which."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 Shape = Sequence[int | None]  # None: not known before a run
 Small = Mapping[str, NDArray[np.generic]]
 
+# The domain of ONNX Runtime's own operators (github.com/microsoft/onnxruntime, docs/ContribOperators.md).
+MICROSOFT = "com.microsoft"
 # Shapes, axes and factors are smaller; anything larger is a weight, whose values no rewrite reads.
 _MAX_SMALL = 64
 
@@ -27,7 +29,7 @@ class ScaledProduct:
     @property
     def names(self) -> list[str]:
         """Output names of the product and of the division."""
-        return [one.output[0] for one in (self.node, self.scaled) if one is not None]
+        return [node.output[0] for node in (self.node, self.scaled) if node is not None]
 
 
 def find_product(name: str, producers: Mapping[str, onnx.NodeProto], small: Small) -> ScaledProduct | None:
@@ -49,7 +51,9 @@ def producers_of(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
 
 def small_constants(model: onnx.ModelProto) -> Small:
     """Returns the values of small constants (shapes, axes, factors) by name."""
-    stored = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer if _size(one) <= _MAX_SMALL}
+    stored = {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if _size(tensor) <= _MAX_SMALL
+    }
     return stored | {node.output[0]: _value(node) for node in model.graph.node if node.op_type == "Constant"}
 
 
@@ -74,12 +78,42 @@ def infer_shapes(model: onnx.ModelProto) -> dict[str, Shape]:
 def count_uses(model: onnx.ModelProto) -> Counter[str]:
     """Counts how often each value is read, by nodes and as an output of the graph."""
     read = Counter(name for node in model.graph.node for name in node.input)
-    return read + Counter(one.name for one in model.graph.output)
+    return read + Counter(output.name for output in model.graph.output)
 
 
 def integer_attribute(node: onnx.NodeProto, name: str, default: int) -> int:
     """Returns an integer attribute of `node`, or `default` when it is not set."""
-    return next((int(one.i) for one in node.attribute if one.name == name), default)
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name == name), default)
+
+
+def replace_nodes(
+    model: onnx.ModelProto,
+    new_nodes: Mapping[str, Sequence[onnx.NodeProto]],
+    constants: Mapping[str, NDArray[np.generic]],
+) -> None:
+    """Replaces the node that computes each key of `new_nodes`, adds `constants`, and removes nodes that become unused.
+
+    Changes nothing when `new_nodes` is empty.
+    """
+    if not new_nodes:
+        return
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        names = [name for name in node.output if name in new_nodes]
+        nodes += [new for name in names for new in new_nodes[name]] if names else [node]
+    read = {output.name for output in model.graph.output}
+    kept: list[onnx.NodeProto] = []
+    for node in reversed(nodes):
+        if read.intersection(node.output):
+            read.update(node.input)
+            kept.append(node)
+    stored = [*model.graph.initializer, *(numpy_helper.from_array(value, name) for name, value in constants.items())]
+    del model.graph.node[:], model.graph.initializer[:]
+    model.graph.node.extend(reversed(kept))
+    model.graph.initializer.extend(tensor for tensor in stored if tensor.name in read)
+    known = {opset.domain for opset in model.opset_import}
+    if MICROSOFT not in known and any(node.domain == MICROSOFT for node in kept):
+        model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
 
 
 def _size(tensor: onnx.TensorProto) -> int:
@@ -87,4 +121,6 @@ def _size(tensor: onnx.TensorProto) -> int:
 
 
 def _value(node: onnx.NodeProto) -> NDArray[np.generic]:
-    return numpy_helper.to_array(next((one.t for one in node.attribute if one.name == "value"), TensorProto()))
+    return numpy_helper.to_array(
+        next((attribute.t for attribute in node.attribute if attribute.name == "value"), TensorProto())
+    )

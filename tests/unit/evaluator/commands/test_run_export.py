@@ -8,10 +8,10 @@ import pytest
 import pytrec_eval
 
 from evaluator.analyses.analysing import analyse
+from evaluator.commands.exchange import Exported, export_run
 from evaluator.errors import EvaluationError
-from evaluator.evaluation import quality_step
+from evaluator.report.evaluation import quality_step
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.run_export import Exported, export_run
 from evaluator.steps.run_import import import_runs
 
 IDS = ["plain", "50%20", "two words", "no-break\u00a0space", "line\u2028end"]
@@ -52,35 +52,6 @@ def test_trec_eval_computes_the_reports_figures(tmp_path: Path, ids: list[str]) 
     assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=5e-5)
 
 
-SHAPES = {
-    "constant scores": {"a": "bcd", "b": "dca", "c": "abd", "d": "cab"},
-    "single hits": {"a": "c", "b": "d", "c": "a", "d": "a"},
-    "only unjudged": {"a": "bd", "b": "ca", "c": "bd", "d": "ca"},
-    "queries missing": {"a": "bc"},
-    "strangers": {"a": "xcy", "b": "yxd", "stranger": "abcd"},
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_trec_eval_agrees_on_adversarial_files(tmp_path: Path, shape: str) -> None:
-    written_run(tmp_path, ["a", "b", "c", "d"])  # of query a, document c is relevant, of b d, of c a, of d b
-    ranked = SHAPES[shape].items()
-    flat = shape == "constant scores"
-    lines = [f"{q} Q0 {d} 0 {1 if flat else -at} x\n" for q, hits in ranked for at, d in enumerate(hits)]
-    path = tmp_path / "adversarial.trec"
-    path.write_text("".join(lines))
-    folder = import_runs(tmp_path / "runs", {"arm": path}, tmp_path / "odd", split="test", name="odd2", depth=1000)
-    ours = quality_step(folder).arms["arm"]
-    theirs = trec_eval(export_run(folder, tmp_path / "out"))
-    assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=5e-5)
-
-
-def test_ids_without_white_space_are_written_as_they_are(tmp_path: Path) -> None:
-    exported = export_run(written_run(tmp_path, ["a", "b", "c%20", "d"]), tmp_path / "out")
-    assert not exported.escaped
-    assert "a 0 c%20 1\n" in exported.qrels.read_text()
-
-
 def test_ids_with_white_space_are_escaped_in_all_files_and_can_be_read_back(tmp_path: Path) -> None:
     exported = export_run(written_run(tmp_path, IDS), tmp_path / "out")
     assert exported.escaped
@@ -108,10 +79,3 @@ def test_a_relative_dataset_that_is_not_here_is_told_with_the_folder_where_its_p
         quality_step(folder)
     with pytest.raises(EvaluationError, match=f"{tmp_path}"):
         analyse([str(folder.path)], folder.runs, "arm")
-
-
-def test_judgments_that_changed_since_are_refused(tmp_path: Path) -> None:
-    folder = written_run(tmp_path, ["a", "b", "c"])
-    (tmp_path / "odd" / "qrels" / "test.tsv").write_text("a\tb\t1\n")
-    with pytest.raises(EvaluationError, match="changed"):
-        export_run(folder, tmp_path / "out")

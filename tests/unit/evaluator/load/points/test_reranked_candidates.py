@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluator.steps.reranked_candidates import candidates_scored, share_scored
+from evaluator.load.points.figures import candidates_scored, share_scored
 from services.contracts.query import Degradation
 
 RERANKS = {"rerank": 100}

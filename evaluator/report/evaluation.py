@@ -1,80 +1,42 @@
 """Runs the steps of an evaluation, each from the files of the step before, for command line and service."""
 
-import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.attribution.attributing import attribution
 from evaluator.attribution.attribution_report import ATTRIBUTION
-from evaluator.client.client import GatewayClient, GatewayError
+from evaluator.client.client import GatewayClient
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.load_step import load_step
 from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.process_costs import NO_PROCESSES, costs_between, process_reader
 from evaluator.metrics.quality import means, within_depth
-from evaluator.progress import say
+from evaluator.progress import in_thread, say
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
-from evaluator.runs.resume import continue_or_begin
+from evaluator.runs.interruptions import continue_or_begin
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.ingest import IngestReport, ingest
 from evaluator.steps.pipeline_costs import COSTS, pipeline_costs
 from evaluator.steps.prepared_run import dataset_of, prepare_run
-from evaluator.steps.quality_figures import arm_answers, measure_answers, quality_figures
-from evaluator.steps.quality_report import CHANGE_METRICS, JudgmentChange, QualityReport, QueryFigures
+from evaluator.steps.quality_figures import (
+    CHANGE_METRICS,
+    JudgmentChange,
+    QualityReport,
+    QueryFigures,
+    arm_answers,
+    measure_answers,
+    quality_figures,
+)
 from evaluator.steps.rank import RankedArm, RankReport, rank, write_rank_report
 from evaluator.steps.run_judgments import judgments_of, judgments_with_added
 from evaluator.steps.vector_recall import vector_recall
-from evaluator.thread_work import in_thread
-from services.chassis.settings.trust import scheme_fault
 from services.files.disk_writes import whole_file
 
 OnStep = Callable[[str], None]
-_NAME_IT = "name one by --gateway or GATEWAY_URL, without a path unless a proxy adds it"
-
-
-async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
-    """Waits until the gateway is ready, and prints that it waits. Raises EvaluationError after `seconds`."""
-    until, last, announced = time.monotonic() + seconds, "it did not answer", False
-    while True:
-        try:
-            health = await client.health()
-        except GatewayError as error:
-            await _expect_gateway(client.url, error)
-            last = str(error)
-        else:
-            if health.service != "gateway":
-                raise EvaluationError(f"at {client.url} is no gateway but the service {health.service}; {_NAME_IT}")
-            if health.status == "ready":
-                return
-            failed = [check for check in health.checks if not check.ok]
-            last = "; ".join(f"{one.name}: {one.detail or 'its log says why'}" for one in failed) or health.status
-        if time.monotonic() >= until:
-            raise EvaluationError(
-                f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last} (another one: --gateway or "
-                "GATEWAY_URL)"
-            )
-        if not announced:
-            say(
-                f"Waiting at most {seconds:.0f} s for the gateway at {client.url} (another one: --gateway or "
-                f"GATEWAY_URL): {last}"
-            )
-            announced = True
-        await asyncio.sleep(0.5)
-
-
-async def _expect_gateway(url: str, error: GatewayError) -> None:
-    """Raises EvaluationError where waiting does not change that a gateway cannot be asked."""
-    if error.kind == "untrusted" or error.status in (401, 403):
-        raise error
-    if error.kind == "bad_answer" or (300 <= error.status < 500 and error.status not in (408, 425, 429)):
-        raise EvaluationError(f"what answers at {url} is no gateway ({error}); {_NAME_IT}") from error
-    if error.kind == "unreachable" and (fault := await in_thread(scheme_fault, url, error)) is not None:
-        raise EvaluationError(f"the gateway at {url} cannot be asked: {fault} in --gateway or GATEWAY_URL") from error
 
 
 async def ingest_step(
@@ -103,7 +65,7 @@ async def rank_step(
 ) -> RankReport:
     """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
 
-    Goes on where an interrupted call stood (`evaluator.runs.resume`). `counters`: of the machine, of tests.
+    Goes on where an interrupted call stood (`evaluator.runs.interruptions`). `counters`: of the machine, of tests.
     `processes`: URLs by name, whose cost is written to costs.json beside the sizes of the indexes.
     """
     with folder.locked():

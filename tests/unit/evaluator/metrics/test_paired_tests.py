@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.comparison.paired_tests import (
+from evaluator.metrics.paired_tests import (
     above_p,
     bca_interval,
     differences,

@@ -23,7 +23,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from evaluator.comparison.paired_tests import (
+from evaluator.metrics.paired_tests import (
     ALPHA,
     above_p,
     differences,
