@@ -70,8 +70,8 @@ logs: $(VENV)/.installed ## follow the logs of `make up` [STACK=]
 	@$(BIN)/python -m deploy.local logs
 
 .PHONY: elasticsearch
-elasticsearch: $(VENV)/.installed ## start a real Elasticsearch without Docker, print its URL [PORT= SECURE=1 NODES=3]
-	@$(BIN)/python -m deploy.elasticsearch start $(if $(PORT),--port $(PORT)) $(if $(SECURE),--secure) $(if $(NODES),--nodes $(NODES))
+elasticsearch: $(VENV)/.installed ## start a real Elasticsearch without Docker, print its URL [PORT= SECURE=1]
+	@$(BIN)/python -m deploy.elasticsearch start $(if $(PORT),--port $(PORT)) $(if $(SECURE),--secure)
 
 .PHONY: elasticsearch-stop
 elasticsearch-stop: $(VENV)/.installed ## end what `make elasticsearch` started

@@ -5,16 +5,14 @@ import os
 import signal
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 from deploy.elasticsearch.account import make_directory
 from deploy.elasticsearch.data_lock import is_locked, read_record
 from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.install import ROOT, install
-from deploy.elasticsearch.nodes import all_directories, memberships, node_directories
 from deploy.elasticsearch.problem import SetupProblem
-from deploy.elasticsearch.server import ElasticsearchServer, say, start_server
+from deploy.elasticsearch.server import say, start_server
 from services.files.disk_writes import end_command
 
 DATA = ROOT / ".data" / "elasticsearch"
@@ -37,21 +35,12 @@ def run(data: Path, port: int | None, secured: bool) -> int:
         server.stop()
 
 
-def start(data: Path, port: int | None, secured: bool, nodes: int) -> int:
-    """Starts in the background unless it runs; prints the lines to export, with the address of the first node."""
-    if secured and nodes > 1:
-        raise SetupProblem("--secure is for one node: leave it or --nodes out; nothing was started.")
-    wanted = node_directories(data, nodes)
-    running = {place: record for place in all_directories(data) if (record := read_record(place)) is not None}
-    if not running:
-        endpoint = _start_nodes(wanted, port, secured)
-    elif set(running) != set(wanted):
-        raise SetupProblem(
-            f"Elasticsearch already runs on {data}, with {len(running)} of the {nodes} nodes asked for or as another "
-            "cluster: stop it first to change that."
-        )
+def start(data: Path, port: int | None, secured: bool) -> int:
+    """Starts in the background unless it runs; prints the lines to export."""
+    if (running := read_record(data)) is None:
+        endpoint = _start(data, port, secured)
     else:
-        endpoint = running[wanted[0]].endpoint
+        endpoint = running.endpoint
         other_port = port is not None and not endpoint.url.endswith(f":{port}")
         if other_port or secured != (endpoint.ca_file is not None):
             raise SetupProblem(f"Elasticsearch already runs on {data} at {endpoint.url}: stop it first to change that.")
@@ -59,51 +48,33 @@ def start(data: Path, port: int | None, secured: bool, nodes: int) -> int:
     return 0
 
 
-def _start_nodes(places: list[Path], port: int | None, secured: bool) -> Endpoint:
-    """Starts a server on each directory, the first on `port`; returns the endpoint of the first. All or none run."""
+def _start(data: Path, port: int | None, secured: bool) -> Endpoint:
     installation = install(say)
-    with ExitStack() as started:
-        servers: list[tuple[ElasticsearchServer, Path]] = []
-        for place, membership in zip(places, memberships(len(places)), strict=True):
-            log = make_directory(place, installation.account) / "server.log"
-            say(f"Starting Elasticsearch (its output: {log}) ...")
-            with log.open("ab") as output:
-                server = start_server(
-                    installation,
-                    place,
-                    port=None if servers else port,
-                    secured=secured,
-                    output=output,
-                    detached=True,
-                    membership=membership,
-                )
-            started.callback(server.stop)
-            servers.append((server, log))
-        endpoints = []
-        for server, log in servers:
-            try:
-                endpoints.append(server.wait_until_healthy())
-            except SetupProblem as problem:
-                raise SetupProblem(f"{problem} It is in {log}; nothing was left running.") from None
-        started.pop_all()
-        return endpoints[0]
+    log = make_directory(data, installation.account) / "server.log"
+    say(f"Starting Elasticsearch (its output: {log}) ...")
+    with log.open("ab") as output:
+        server = start_server(installation, data, port=port, secured=secured, output=output, detached=True)
+    try:
+        return server.wait_until_healthy()
+    except BaseException as problem:
+        server.stop()
+        if isinstance(problem, SetupProblem):
+            raise SetupProblem(f"{problem} It is in {log}; nothing was left running.") from None
+        raise
 
 
 def stop(data: Path) -> int:
-    """Stops the servers of this data directory and waits for their end."""
-    places = all_directories(data)
-    running = [record for place in places if (record := read_record(place)) is not None]
-    if not running:
-        if any(is_locked(place) for place in places):
+    """Stops the server of this data directory and waits for its end."""
+    running = read_record(data)
+    if running is None:
+        if is_locked(data):
             raise SetupProblem(f"The Elasticsearch on {data} is still starting: try again when it is healthy.")
         say(f"No Elasticsearch runs on {data}.")
         return 0
-    for one in running:
-        os.kill(one.pid, signal.SIGTERM)
-    while any(is_locked(place) for place in places):
+    os.kill(running.pid, signal.SIGTERM)
+    while is_locked(data):
         time.sleep(0.1)
-    urls = ", ".join(one.endpoint.url for one in running)
-    say(f"Elasticsearch at {urls} has stopped; its data stays in {data}.")
+    say(f"Elasticsearch at {running.endpoint.url} has stopped; its data stays in {data}.")
     return 0
 
 
@@ -117,12 +88,7 @@ def main() -> int:
     how.add_argument("--port", type=int, help="of 127.0.0.1 (default: any free one)")
     how.add_argument("--secure", action="store_true", help="with TLS and an API key")
     commands.add_parser("run", parents=[where, how], help="serve in the foreground")
-    background = commands.add_parser(
-        "start", parents=[where, how], help="serve in the background; prints the URL when healthy"
-    )
-    background.add_argument(
-        "--nodes", type=int, choices=range(1, 10), default=1, metavar="N", help="servers of one cluster, 1 to 9"
-    )
+    commands.add_parser("start", parents=[where, how], help="serve in the background; prints the URL when healthy")
     commands.add_parser("stop", parents=[where], help="end what `start` or `run` started on this directory")
     asked = parser.parse_args()
     try:
@@ -133,7 +99,7 @@ def main() -> int:
             case "run":
                 return run(asked.data.absolute(), asked.port, asked.secure)
             case "start":
-                return start(asked.data.absolute(), asked.port, asked.secure, asked.nodes)
+                return start(asked.data.absolute(), asked.port, asked.secure)
             case _:
                 return stop(asked.data.absolute())
     except SetupProblem as problem:

@@ -12,12 +12,13 @@ from deploy.elasticsearch.install import Installation
 from services.files.disk_writes import write_whole
 
 HOST = "127.0.0.1"
+# A value of elasticsearch.yml.
+Setting = str | int | bool | list[str]
 # Where its configuration has the keystore with its certificate.
 CERTIFICATES = "tls"
 KEYSTORE = "http.p12"
 AUTHORITY = "ca.pem"
 _HEAP = "1g"
-_HEAP_OF_NODES = "512m"
 
 _LOGGING = """\
 status = error
@@ -46,26 +47,6 @@ class ServerDirectories:
         return self.logs / "http.ports"
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """The place of a server among those of its cluster: its number, from 1, and the transport port of each."""
-
-    number: int
-    transport_ports: tuple[int, ...]
-
-    def settings(self) -> dict[str, str | bool | list[str]]:
-        """Returns what elasticsearch.yml has for it in place of a single node's."""
-        names = [f"node-{number}" for number in range(1, len(self.transport_ports) + 1)]
-        return {
-            "discovery.type": "multi-node",
-            "node.name": names[self.number - 1],
-            "transport.port": str(self.transport_ports[self.number - 1]),
-            "discovery.seed_hosts": [f"{HOST}:{port}" for port in self.transport_ports],
-            # Read at the first start alone.
-            "cluster.initial_master_nodes": names,
-        }
-
-
 def make_server_directories(asked: Path, installation: Installation) -> ServerDirectories:
     """Makes a server's directories under `asked` or its substitute (account.private_directory)."""
     account = installation.account
@@ -90,9 +71,8 @@ def configure(
     places: ServerDirectories,
     installation: Installation,
     port: int | None,
-    extra: Mapping[str, str | bool | list[str]],
+    extra: Mapping[str, Setting],
     certificate: Path | None = None,
-    membership: Membership | None = None,
 ) -> None:
     """Rewrites the configuration from the distribution's and ours, and gives it to the server's user at the end.
 
@@ -101,7 +81,7 @@ def configure(
     places.ports.unlink(missing_ok=True)
     shutil.rmtree(places.config)
     shutil.copytree(installation.home / "config", places.config)
-    settings: dict[str, str | int | bool | list[str]] = {
+    settings: dict[str, Setting] = {
         "cluster.name": "retrieval-stack",
         "discovery.type": "single-node",
         "network.host": HOST,
@@ -114,13 +94,12 @@ def configure(
         # other files. Writes to a full disk still fail.
         "cluster.routing.allocation.disk.threshold_enabled": False,
         **extra,
-        **({} if membership is None else membership.settings()),
     }
     # JSON is YAML, and quotes any character of a path.
     lines = (f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
     write_whole(places.config / "elasticsearch.yml", "".join(lines))
     write_whole(places.config / "log4j2.properties", _LOGGING)
-    write_whole(places.config / "jvm.options", _jvm_options(places, _HEAP if membership is None else _HEAP_OF_NODES))
+    write_whole(places.config / "jvm.options", _jvm_options(places))
     if certificate is not None:
         # Elasticsearch reads files only below its configuration.
         (places.config / CERTIFICATES).mkdir()
@@ -129,12 +108,12 @@ def configure(
     make_private_directory(places.config, installation.account)
 
 
-def _jvm_options(places: ServerDirectories, heap: str) -> str:
+def _jvm_options(places: ServerDirectories) -> str:
     """Returns the distribution's options and ours, without its GC log, whose folder is read only."""
     theirs = (places.config / "jvm.options").read_text(encoding="utf-8").splitlines()
     ours = [
-        f"-Xms{heap}",
-        f"-Xmx{heap}",
+        f"-Xms{_HEAP}",
+        f"-Xmx{_HEAP}",
         "-XX:-HeapDumpOnOutOfMemoryError",
         f"-XX:ErrorFile={places.logs}/hs_err_pid%p.log",
     ]

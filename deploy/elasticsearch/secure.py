@@ -1,12 +1,11 @@
 """Sets up TLS and a password for one server, with a self-signed certificate made by the JDK's keytool."""
 
-import os
 import secrets
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.elasticsearch.account import identity, make_private_directory, remove_tree
+from deploy.elasticsearch.account import identity, make_private_directory
 from deploy.elasticsearch.configuration import AUTHORITY, CERTIFICATES, KEYSTORE, ServerDirectories, environment
 from deploy.elasticsearch.install import Installation
 from deploy.elasticsearch.problem import SetupProblem
@@ -42,8 +41,6 @@ def make_certificate(places: ServerDirectories, installation: Installation) -> P
     It belongs to us, not to the server's user, who could otherwise put a link there that we would follow.
     """
     kept = places.config.parent / "tls"
-    if kept.exists() and kept.lstat().st_uid != os.geteuid():  # a release before gave it away
-        remove_tree(kept)
     make_private_directory(kept, None)
     store, password_file = kept / KEYSTORE, kept / _PASSWORD
     if not store.exists():

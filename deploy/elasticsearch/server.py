@@ -8,15 +8,15 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
 from deploy.elasticsearch.account import identity
 from deploy.elasticsearch.configuration import (
     HOST,
-    Membership,
     ServerDirectories,
+    Setting,
     configure,
     environment,
     make_server_directories,
@@ -32,6 +32,7 @@ _HEALTHY_WITHIN_S = 180.0
 # It closes its indices first; after this it is killed, and recovers from its translog at the next start.
 _STOPPED_WITHIN_S = 30.0
 _POLL_S = 0.2
+ALONE: Mapping[str, Setting] = {}
 _MOST_BYTES_OF_PORTS = 4_096  # a line for each address of the host
 
 
@@ -123,13 +124,15 @@ def start_server(
     secured: bool = False,
     output: IO[bytes] | None = None,
     detached: bool = False,
-    membership: Membership | None = None,
+    cluster: Mapping[str, Setting] = ALONE,
+    nodes: int = 1,
 ) -> ElasticsearchServer:
     """Starts a server on `data`, which it then uses exclusively, and returns at once.
 
-    `port` None means any free one; `secured` means TLS and API keys; `output` None means our own; `membership`
-    None means a cluster of one. Unless `detached`, the kernel ends it when the calling thread dies, by SIGKILL too
-    (Linux only). Raises SetupProblem when the port or the data directory is in use.
+    `port` None means any free one; `secured` means TLS and API keys; `output` None means our own; `cluster`: settings
+    by which a server without TLS joins others, of which there are `nodes` in all. Unless `detached`, the kernel ends it
+    when the calling thread dies, by SIGKILL too (Linux only). Raises SetupProblem when the port or the data directory
+    is in use.
     """
     if port is not None:
         _require_free(port)
@@ -142,7 +145,7 @@ def start_server(
             configure(places, installation, port, SETTINGS, certificate)
             security = secure(places, installation, certificate)
         else:
-            configure(places, installation, port, {"xpack.security.enabled": False}, membership=membership)
+            configure(places, installation, port, {"xpack.security.enabled": False, **cluster})
         who = identity(installation.account)
         process = subprocess.Popen(
             [str(installation.home / "bin" / "elasticsearch")],
@@ -160,7 +163,6 @@ def start_server(
         )
     finally:
         os.close(lock)
-    nodes = 1 if membership is None else len(membership.transport_ports)
     return ElasticsearchServer(process, places, security, nodes)
 
 

@@ -112,8 +112,14 @@ async def test_matches_are_counted_and_documents_listed_without_a_query(shop: Su
     assert [hit.metadata["number"] for hit in last.hits] == [299, 298]
 
 
-async def test_all_documents_are_read_over_several_pages(shop: Subject) -> None:
-    assert {document.id for document in await shop.documents("shop")} == {one["id"] for one in numbered(300)}
+async def test_all_documents_are_read_sent_again_and_deleted_by_a_filter(shop: Subject) -> None:
+    read = await shop.documents("shop")
+    assert {document.id for document in read} == {document["id"] for document in numbered(300)}
+    assert (await shop.call("load", "shop", read)).documents == 300
+    older = {"any": [{"field": "number", "op": "lt", "value": 290}]}
+    report = await shop.call("delete_documents", "shop", filter=older)
+    assert (report.complete, report.documents, report.more) == (True, 290, False)
+    assert len(await shop.documents("shop")) == 10
 
 
 async def test_one_document_is_read_changed_and_deleted_whatever_its_id_holds(shop: Subject) -> None:
@@ -125,20 +131,6 @@ async def test_one_document_is_read_changed_and_deleted_whatever_its_id_holds(sh
     found = await shop.call("get_documents", "shop", [identity, "d/001?#%."])
     assert (found.missing, [one.text for one in found.documents]) == ((identity,), ["word 1"])
     assert (await failure(shop, "get_document", "shop", "..")).kind == "not-found"
-
-
-async def test_documents_are_deleted_by_a_filter(shop: Subject) -> None:
-    report = await shop.call(
-        "delete_documents", "shop", filter={"any": [{"field": "number", "op": "lt", "value": 290}]}
-    )
-    assert (report.complete, report.documents, report.more) == (True, 290, False)
-    assert len(await shop.documents("shop")) == 10
-
-
-async def test_a_document_that_was_read_can_be_sent_again(shop: Subject) -> None:
-    read = await shop.documents("shop")
-    report = await shop.call("load", "shop", read)
-    assert report.documents == 300
 
 
 async def test_an_error_has_the_kind_the_detail_and_the_faulty_fields_of_its_problem(shop: Subject) -> None:
@@ -209,11 +201,6 @@ async def test_a_batch_that_takes_too_long_is_sent_again_in_smaller_calls(
     async with subject(kind, httpx.MockTransport(slow)) as loader:
         report = await loader.call("load", "shop", numbered(20), build="b")
     assert (report.documents, report.repetitions) == (20, 1)
-
-
-async def test_a_load_sent_to_no_gateway_ends_at_once(kind: ClientKind) -> None:
-    async with subject(kind, httpx.MockTransport(lambda _: httpx.Response(200, json={}))) as loader:
-        assert (await failure(loader, "load", "shop", numbered(1))).kind == "bad-answer"
 
 
 async def test_a_generation_is_begun_after_a_lost_answer_where_its_build_is_named(

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from evaluator.client.client import connected
 from evaluator.client.gateway_access import GatewayAccess
-from retrieval_client import AsyncClient, AsyncReranker, Client, Reranker, RetrievalError
+from retrieval_client import AsyncClient, Client, RetrievalError
 from tests.support.proxies import Recorder, recording
 
 KEY = "rsk_0123456789ab_secret"
@@ -45,16 +45,6 @@ async def by_async_client(url: str) -> None:
         await client.collections()
 
 
-async def by_reranker(url: str) -> None:
-    with Reranker(url, key=KEY) as reranker:
-        await asyncio.to_thread(reranker.rerank, "tea", ["a kettle"])
-
-
-async def by_async_reranker(url: str) -> None:
-    async with AsyncReranker(url, key=KEY) as reranker:
-        await reranker.rerank("tea", ["a kettle"])
-
-
 async def by_evaluator(url: str) -> None:
     async with connected(url, access=GatewayAccess(SecretStr(KEY))) as client:
         await client.collections()
@@ -62,7 +52,7 @@ async def by_evaluator(url: str) -> None:
 
 
 Call = Callable[[str], Awaitable[None]]
-OURS: list[Call] = [by_client, by_async_client, by_reranker, by_async_reranker]
+OURS: list[Call] = [by_client, by_async_client]
 
 
 @pytest.mark.parametrize("call", [*OURS, by_evaluator])

@@ -3,8 +3,6 @@ all of them restarted."""
 
 import asyncio
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,12 +14,12 @@ import psutil
 import pytest
 from elasticsearch import AsyncElasticsearch
 
-from deploy.elasticsearch.account import substitute_directory
-from deploy.elasticsearch.configuration import Membership
-from deploy.elasticsearch.data_lock import is_locked, read_record
+from deploy.elasticsearch.account import make_directory, substitute_directory
+from deploy.elasticsearch.configuration import Setting
+from deploy.elasticsearch.data_lock import is_locked
 from deploy.elasticsearch.install import install
-from deploy.elasticsearch.nodes import all_directories, node_directories
-from deploy.elasticsearch.server import say, start_server
+from deploy.elasticsearch.server import ElasticsearchServer, say, start_server
+from deploy.local.ports import free_ports
 from services.chassis.deadlines import Deadline, set_deadline
 from services.lexical.app import build_app, open_engine
 from services.lexical.settings import LexicalSettings
@@ -37,42 +35,73 @@ from tests.support.lexical_notes import (
 
 # Three servers start at once.
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(900)]
-COMMAND = [sys.executable, "-m", "deploy.elasticsearch"]
 
 
-def started(data: Path, nodes: int, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "start", "--data", str(data), "--nodes", str(nodes), *more]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+class ThreeNodes:
+    """Three servers of one cluster below a directory, and the ports by which they find each other."""
 
+    def __init__(self, data: Path) -> None:
+        self.data, self.transport_ports = data, free_ports(3)
+        self.servers: dict[int, ElasticsearchServer] = {}
 
-def restarted(data: Path, url: str) -> subprocess.CompletedProcess[str]:
-    """Ends the three nodes and starts them on their data, the first on its port."""
-    subprocess.run([*COMMAND, "stop", "--data", str(data)], check=True)
-    return started(data, 3, "--port", url.rsplit(":", 1)[1])
+    def directory(self, number: int) -> Path:
+        return self.data / f"node-{number}"
+
+    def start(self, number: int, port: int | None = None) -> None:
+        installation = install(say)
+        directory = make_directory(self.directory(number), installation.account)
+        names = [f"node-{other}" for other in (1, 2, 3)]
+        cluster: dict[str, Setting] = {
+            "discovery.type": "multi-node",
+            "node.name": names[number - 1],
+            "transport.port": self.transport_ports[number - 1],
+            "discovery.seed_hosts": [f"127.0.0.1:{other}" for other in self.transport_ports],
+            "cluster.initial_master_nodes": names,  # read at the first start alone
+        }
+        with (directory / "server.log").open("ab") as output:
+            self.servers[number] = start_server(
+                installation, directory, port=port, output=output, detached=True, cluster=cluster, nodes=3
+            )
+
+    def start_all(self, port: int | None = None) -> str:
+        """Returns the URL of the first server, once all are healthy."""
+        for number in (1, 2, 3):
+            self.start(number, port if number == 1 else None)
+        first, *_ = [self.servers[number].wait_until_healthy().url for number in (1, 2, 3)]
+        return first
+
+    def stop(self) -> None:
+        for server in self.servers.values():
+            server.stop()
+
+    def rejoin(self, number: int) -> None:
+        """Starts a node again on its directory, once its process has ended."""
+        while is_locked(self.directory(number)):
+            time.sleep(0.1)
+        self.start(number)
+        self.servers[number].wait_until_healthy()
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    data = tmp_path_factory.mktemp("three nodes")
-    yield data
-    subprocess.run([*COMMAND, "stop", "--data", str(data)], check=True)
-    for place in all_directories(data):
-        shutil.rmtree(substitute_directory(place), ignore_errors=True)
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes(tmp_path_factory.mktemp("three nodes"))
+    yield nodes
+    nodes.stop()
+    for number in (1, 2, 3):
+        shutil.rmtree(substitute_directory(nodes.directory(number)), ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
-def url(data: Path) -> str:
-    answer = started(data, 3)
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout.strip().removeprefix("export ELASTICSEARCH_URL=")
+def url(nodes: ThreeNodes) -> str:
+    return nodes.start_all()
 
 
 async def test_three_nodes_are_a_green_cluster_on_loopback(url: str) -> None:
     async with AsyncElasticsearch(url) as client:
         health = await client.cluster.health()
-        nodes = (await client.nodes.info(metric="transport,http"))["nodes"].values()
+        members = (await client.nodes.info(metric="transport,http"))["nodes"].values()
     assert (health["status"], health["number_of_nodes"]) == ("green", 3)
-    bound = [address for node in nodes for port in ("transport", "http") for address in node[port]["bound_address"]]
+    bound = [address for node in members for port in ("transport", "http") for address in node[port]["bound_address"]]
     assert len(bound) == 6
     assert all(address.startswith("127.0.0.1:") for address in bound)
 
@@ -123,17 +152,9 @@ async def test_three_shards_on_three_nodes_rank_and_score_as_one_does(url: str) 
     assert rankings[3] == rankings[1]
 
 
-def rejoin(victim: Path, number: int, ports: tuple[int, ...]) -> None:
-    """Starts a node again on its directory and port, once its process has ended."""
-    while is_locked(victim):
-        time.sleep(0.1)
-    with (victim / "server.log").open("ab") as output:
-        membership = Membership(number, ports)
-        server = start_server(install(say), victim, output=output, detached=True, membership=membership)
-    server.wait_until_healthy()
-
-
-async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_back(data: Path, url: str) -> None:
+async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_back(
+    nodes: ThreeNodes, url: str
+) -> None:
     settings = LexicalSettings(
         engine="elasticsearch", elasticsearch_url=url, index_prefix="killed-", shards=3, replicas=1
     )
@@ -175,21 +196,16 @@ async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_
             await search(number)
         expected = [answer.json() for _, answer in answers]
 
-        nodes = (await elasticsearch.nodes.info(metric="transport"))["nodes"]
-        ports = {one["name"]: int(one["transport"]["publish_address"].rsplit(":", 1)[1]) for one in nodes.values()}
         copies: Any = await elasticsearch.cat.shards(index="killed-*", format="json")
         held_by = {copy["node"] for copy in copies}
         number = next(place for place in (2, 3) if f"node-{place}" in held_by)  # we ask the first one
-        victim = node_directories(data, 3)[number - 1]
-        record = read_record(victim)
-        assert record is not None
 
         over = asyncio.Event()
         searching = asyncio.create_task(keep_searching(over))
         await asyncio.sleep(1.0)
-        for process in psutil.Process(record.pid).children():  # Java itself, below its launcher
+        for process in psutil.Process(nodes.servers[number].pid).children():  # Java itself, below its launcher
             process.kill()
-        await asyncio.to_thread(rejoin, victim, number, tuple(ports[name] for name in sorted(ports)))
+        await asyncio.to_thread(nodes.rejoin, number)
         assert await is_green()
         await asyncio.sleep(1.0)
         over.set()
@@ -203,7 +219,7 @@ async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_
     assert len(found) > 100
 
 
-async def test_a_cluster_that_is_restarted_has_what_it_had(data: Path, url: str) -> None:
+async def test_a_cluster_that_is_restarted_has_what_it_had(nodes: ThreeNodes, url: str) -> None:
     set_deadline(Deadline.after_ms(600_000))
     settings = LexicalSettings(
         engine="elasticsearch", elasticsearch_url=url, index_prefix="kept-", shards=3, replicas=1
@@ -213,25 +229,11 @@ async def test_a_cluster_that_is_restarted_has_what_it_had(data: Path, url: str)
     await engine.publish(generation)
     before = await engine.digest(generation), await engine.search(generation, request_for("brake cable"))
     await engine.close()
-    again = await asyncio.to_thread(restarted, data, url)
-    assert again.stdout == f"export ELASTICSEARCH_URL={url}\n"
+    nodes.stop()
+    assert await asyncio.to_thread(nodes.start_all, int(url.rsplit(":", 1)[1])) == url
     async with AsyncElasticsearch(url, request_timeout=90) as client:
         assert (await client.cluster.health(wait_for_status="green", timeout="60s"))["status"] == "green"
     engine = open_engine(settings)
     assert (await engine.state(generation)).published
     assert before == (await engine.digest(generation), await engine.search(generation, request_for("brake cable")))
     await engine.close()
-
-
-def test_a_cluster_is_started_once(data: Path, url: str) -> None:
-    assert started(data, 3).stdout == f"export ELASTICSEARCH_URL={url}\n"
-    other = started(data, 1)
-    assert other.returncode == 1
-    assert "stop it first" in other.stderr
-
-
-def test_several_nodes_with_tls_are_refused(tmp_path: Path) -> None:
-    command = [*COMMAND, "start", "--data", str(tmp_path), "--nodes", "2", "--secure"]
-    answer = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert answer.returncode == 1
-    assert "--secure is for one node" in answer.stderr

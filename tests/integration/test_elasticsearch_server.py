@@ -18,7 +18,6 @@ from elasticsearch.helpers import async_bulk
 
 from deploy.elasticsearch.account import (
     SUBSTITUTE_ROOT,
-    make_private_directory,
     private_directory,
     server_account,
     substitute_directory,
@@ -245,20 +244,4 @@ def test_a_certificate_is_made_once_out_of_reach_of_the_server_that_gets_a_copy(
     server = os.geteuid() if installation.account is None else installation.account.uid
     copied = places.config / "tls"
     assert {(path.name, path.stat().st_uid) for path in copied.iterdir()} == {("ca.pem", server), ("http.p12", server)}
-    shutil.rmtree(substitute_directory(tmp_path), ignore_errors=True)
-
-
-def test_a_certificate_folder_that_the_server_owned_before_is_made_anew(tmp_path: Path) -> None:
-    installation = install(say)
-    account = installation.account
-    if account is None:
-        pytest.skip("only root runs the server as somebody else")
-    places = make_server_directories(tmp_path, installation)
-    before = make_private_directory(places.config.parent / "tls", account)
-    secret = tmp_path / "secret"
-    secret.write_text("root's", encoding="utf-8")
-    (before / "http.p12").symlink_to(secret)
-    kept = make_certificate(places, installation)
-    assert not (kept / "http.p12").is_symlink()
-    assert secret.read_text(encoding="utf-8") == "root's"
     shutil.rmtree(substitute_directory(tmp_path), ignore_errors=True)

@@ -55,13 +55,6 @@ def test_a_machine_without_browser_and_npm_is_told_what_to_install(tmp_path: Pat
         provide({"PATH": str(tmp_path)}, silent, tmp_path / "cache")
 
 
-def test_an_npm_that_fetches_nothing_is_quoted(tmp_path: Path) -> None:
-    put(tmp_path, "npm", "echo npm error code ENOTFOUND >&2; exit 1")
-    put(tmp_path, "node", "exit 0")
-    with pytest.raises(BrowserProblem, match="ENOTFOUND"):
-        provide({"PATH": str(tmp_path)}, silent, tmp_path / "cache")
-
-
 def test_an_archive_with_another_digest_is_refused_and_nothing_of_it_stays(tmp_path: Path) -> None:
     archive = tmp_path / "other.tgz"
     with tarfile.open(archive, "w:gz") as package:

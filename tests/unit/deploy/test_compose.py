@@ -64,17 +64,6 @@ def test_the_file_follows_the_specification(environment: Mapping[str, str]) -> N
     assert [f"{'.'.join(map(str, problem.path))}: {problem.message}" for problem in problems] == []
 
 
-def test_the_schema_refuses_a_misspelled_key() -> None:
-    schema = json.loads((ROOT / "tests" / "data" / "compose-spec.json").read_text(encoding="utf-8"))
-    wrong = compose({})
-    wrong["services"]["gateway"]["helthcheck"] = {}
-    assert not Draft202012Validator(schema).is_valid(wrong)
-
-
-def test_the_services_are_ours_the_two_stores_and_what_makes_keys(services: Yaml) -> None:
-    assert services.keys() == {*DEPLOYABLES, *STORES, KEY_MAKER}
-
-
 def test_the_versions_of_the_stores_are_those_of_versions_env(services: Yaml) -> None:
     assert services["elasticsearch"]["image"].endswith(f"/elasticsearch:{versions()['ELASTICSEARCH_VERSION']}")
     assert services["qdrant"]["image"] == f"qdrant/qdrant:v{versions()['QDRANT_VERSION']}-unprivileged"

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -120,10 +118,3 @@ def test_a_pinned_tool_comes_with_its_hashes() -> None:
     assert re.match(r"uv==[0-9.]+ \\\n    --hash=sha256:[0-9a-f]{64}", locked_requirement("uv"))
     with pytest.raises(SystemExit, match=r"requirements\.lock"):
         locked_requirement("nothing")
-
-
-def test_a_probe_of_a_port_where_nobody_listens_fails_and_says_so() -> None:
-    probe = [sys.executable, str(ROOT / "deploy" / "probe.py"), "/livez"]
-    done = subprocess.run(probe, env={"PROBE_PORT": "9"}, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "/livez on port 9" in done.stderr

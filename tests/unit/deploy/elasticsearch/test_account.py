@@ -103,16 +103,6 @@ def test_a_hard_link_to_a_file_of_root_is_refused(tmp_path: Path) -> None:
     assert secret.stat().st_uid == 0
 
 
-def test_a_hard_link_between_files_of_the_user_is_fine(tmp_path: Path) -> None:
-    given = tmp_path / "given"
-    given.mkdir()
-    (given / "one").touch()
-    os.chown(given / "one", NOBODY.uid, NOBODY.gid)
-    (given / "two").hardlink_to(given / "one")
-    make_private_directory(given, NOBODY)
-    assert (given / "two").stat().st_uid == NOBODY.uid
-
-
 def test_links_and_pipes_inside_are_left_alone(tmp_path: Path) -> None:
     given, secret = tmp_path / "given", tmp_path / "secret"
     given.mkdir()

@@ -57,13 +57,6 @@ def test_engine_server_means_both_servers(tmp_path: Path) -> None:
     assert choices.environment()["ELASTICSEARCH_URL"] == choices.url("elasticsearch")
 
 
-def test_a_named_elasticsearch_is_used_and_none_is_started(tmp_path: Path) -> None:
-    named = {"LEXICAL": "elasticsearch", "ELASTICSEARCH_URL": "http://127.0.0.1:9200"}
-    choices = choose(named, tmp_path, own_ports=False)
-    assert not choices.starts_elasticsearch
-    assert "elasticsearch" not in dict(processes(choices))
-
-
 @pytest.mark.parametrize("wrong", [{"LEXICAL": "solr"}, {"ENGINE": "cloud"}, {"GATEWAY_PORT": "http"}])
 def test_a_choice_that_is_none_is_refused_by_name(tmp_path: Path, wrong: dict[str, str]) -> None:
     with pytest.raises(StackProblem, match=next(iter(wrong))):
@@ -124,7 +117,7 @@ def test_the_line_of_the_example_with_one_more_adds_that_one_alone(tmp_path: Pat
     assert set(choices.ports) == set(USUAL_PORTS)
 
 
-@pytest.mark.parametrize("given", ["{", "[]", '{"x": {"family": "graph", "url": "http://x"}}', '{"X": {}}'])
+@pytest.mark.parametrize("given", ["{", '{"x": {"family": "graph", "url": "http://x"}}'])
 def test_backends_that_are_none_are_refused_by_the_variables_name(tmp_path: Path, given: str) -> None:
     with pytest.raises(StackProblem, match="GATEWAY_BACKENDS"):
         choose({"GATEWAY_BACKENDS": given}, tmp_path, own_ports=False)
@@ -168,9 +161,7 @@ def test_a_stack_says_which_settings_it_decides_by_itself(tmp_path: Path) -> Non
     ("given", "chosen"),
     [
         ({"LEXICAL_ENGINE": "elasticsearch"}, ("elasticsearch", "edge")),
-        ({"DENSE_STORE": "qdrant"}, ("edge", "qdrant")),
         ({"ENGINE": "server", "LEXICAL_ENGINE": "edge"}, ("edge", "qdrant")),
-        ({"LEXICAL": "elasticsearch", "LEXICAL_ENGINE": "elasticsearch"}, ("elasticsearch", "edge")),
     ],
 )
 def test_an_engine_may_be_chosen_by_the_services_own_setting(
@@ -184,7 +175,6 @@ def test_an_engine_may_be_chosen_by_the_services_own_setting(
     ("given", "said"),
     [
         ({"LEXICAL": "edge", "LEXICAL_ENGINE": "elasticsearch"}, "LEXICAL=edge and LEXICAL_ENGINE=elasticsearch"),
-        ({"DENSE": "edge", "DENSE_STORE": "qdrant"}, "DENSE=edge and DENSE_STORE=qdrant"),
         ({"QDRANT_URL": "http://h:633333"}, r"QDRANT_URL: .* port"),
     ],
 )

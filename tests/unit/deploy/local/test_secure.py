@@ -21,11 +21,8 @@ from deploy.local.problem import StackProblem
 from deploy.local.readiness import not_ready
 from deploy.local.secure import SecureFiles
 from deploy.local.supervision import configuration, processes
-from services.chassis.settings.service_settings import ServiceSettings
 from tests.support.certificates import Certificates
-from tests.support.chassis_app import small_app
 from tests.support.recorded_requests import recording
-from tests.support.served import on_a_port
 
 SECURE = {"SECURE": "1"}
 
@@ -169,18 +166,3 @@ async def test_a_process_whose_certificate_or_scheme_is_wrong_is_told_at_once(tm
         plain = process.url.replace("https://", "http://")
         with pytest.raises(StackProblem, match=f"{plain} .*https://"):
             await asyncio.to_thread(not_ready, plain, ssl.create_default_context())
-
-
-@pytest.mark.parametrize("told", [True, False], ids=["with a certificate", "without one"])
-async def test_a_container_is_probed_over_tls_where_it_has_a_certificate_whatever_its_name(
-    tmp_path: Path, told: bool
-) -> None:
-    pair = Certificates(tmp_path).issue("lexical")
-    settings = ServiceSettings(port=0, **pair.settings)
-    app = small_app(settings)
-    async with app.router.lifespan_context(app), on_a_port(app, settings) as url:
-        environment = {"PROBE_PORT": url.rpartition(":")[2]} | (pair.variables("LEXICAL") if told else {})
-        probe = await asyncio.create_subprocess_exec(
-            sys.executable, str(ROOT / "deploy" / "probe.py"), "/readyz", env=environment
-        )
-        assert await asyncio.wait_for(probe.wait(), 20) == (0 if told else 1)

@@ -85,12 +85,6 @@ def test_vectors_of_other_models_and_of_each_precision_leave_the_choice_open(tmp
     assert models(chosen({"PRECISION": "fp32"}, tmp_path)) == FP32
 
 
-def test_a_record_that_cannot_be_read_is_left_to_the_service(tmp_path: Path) -> None:
-    load(tmp_path, "notes@1", FP32["DENSE_MODEL"])
-    (tmp_path / "dense" / "notes@1" / "collection.json").write_text("{")
-    assert models(chosen({}, tmp_path)) == INT8
-
-
 def test_a_model_that_is_named_goes_first_and_the_other_follows_the_cpu(tmp_path: Path) -> None:
     load(tmp_path, "notes@1", FP32["DENSE_MODEL"])
     assert models(chosen({"DENSE_MODEL": "e5-small-v2"}, tmp_path)) == {"RERANKER_MODEL": INT8["RERANKER_MODEL"]}
@@ -100,11 +94,6 @@ def test_a_model_that_is_named_goes_first_and_the_other_follows_the_cpu(tmp_path
 
 def test_a_gpu_keeps_the_model_of_the_settings(tmp_path: Path) -> None:
     assert models(chosen({"RERANKER_DEVICE": "cuda"}, tmp_path)) == {"DENSE_MODEL": INT8["DENSE_MODEL"]}
-
-
-def test_a_service_of_another_stack_gets_no_model_from_this_one(tmp_path: Path) -> None:
-    given = {"GATEWAY_BACKENDS": '{"dense": {"family": "dense", "url": "http://dense.internal"}}'}
-    assert models(chosen(given, tmp_path)) == {"RERANKER_MODEL": INT8["RERANKER_MODEL"]}
 
 
 def test_a_second_start_takes_the_models_of_the_first_whatever_the_variable_was(tmp_path: Path) -> None:

@@ -172,12 +172,6 @@ def test_a_jar_gives_the_files_that_it_has_and_the_repository_the_others(tmp_pat
     ]
 
 
-def test_one_line_names_the_source_that_delivered(tmp_path, origin, profile, lines):
-    wanted = from_sources(profile, *ABSENT, DirectorySource(kind="directory", path="origin"))
-    folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path, "http://hub", GONE), lines.append)
-    assert lines == [f"tiny: fetched from directory origin into {folder}"]
-
-
 def test_the_reason_of_each_source_is_reported_only_when_all_failed(tmp_path, origin, profile, lines):
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "config.json").write_bytes((origin / "config.json").read_bytes())
@@ -213,15 +207,6 @@ def test_a_file_with_another_sha256_is_refused_and_both_are_named(tmp_path, orig
     assert [path for path in (tmp_path / "models").iterdir() if path.is_dir()] == []
 
 
-def test_an_unreachable_hub_fails_with_its_error(tmp_path, profile, lines):
-    def refused(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("Name or service not known")
-
-    options = FetchOptions(tmp_path, "http://hub", httpx.MockTransport(refused))
-    with pytest.raises(ModelError, match="Name or service not known"):
-        fetch(from_sources(profile, HUB), tmp_path / "models", options, lines.append)
-
-
 def test_a_hub_that_never_answers_costs_seconds_and_not_minutes(tmp_path, profile, lines):
     def hung(request: httpx.Request) -> httpx.Response:
         time.sleep(3)
@@ -242,14 +227,6 @@ def test_a_present_model_is_verified_without_any_request(tmp_path, origin, profi
     assert fetch(from_sources(profile, HUB), tmp_path / "models", again, lines.append) == folder
     assert lines[-1] == f"tiny: present and verified in {folder}"
     assert (folder / "model.onnx").stat().st_mtime_ns == before
-
-
-def test_a_damaged_model_is_replaced(tmp_path, origin, profile, lines):
-    wanted = from_sources(profile, DirectorySource(kind="directory", path="origin"))
-    folder = fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
-    (folder / "model.onnx").write_bytes(b"half of it")
-    fetch(wanted, tmp_path / "models", FetchOptions(tmp_path), lines.append)
-    assert folder_mismatch(profile, folder) is None
 
 
 def test_a_failed_fetch_leaves_the_old_folder_and_no_other(tmp_path, origin, profile, lines):

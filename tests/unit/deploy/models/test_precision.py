@@ -28,14 +28,10 @@ def arm(*cores: str) -> str:
     [
         (x86("avx2 avx512f avx512_vnni"), "avx512_vnni"),
         (x86("avx2 avx_vnni", "avx2 avx_vnni"), "avx_vnni"),
-        (x86("avx512_vnni amx_tile amx_int8"), "amx_int8"),
         (x86("avx2 avx512f avx512_bf16 amx_bf16"), None),
-        (x86("avx2 avx_vnni_int8"), None),
         (x86("avx2 avx_vnni", "avx2"), None),
-        (x86("avx2"), None),
         (arm("aes crc32 atomics asimddp"), "asimddp"),
         (arm("aes crc32"), None),
-        (arm("asimddp", "crc32"), None),
         ("processor\t: 0\ncpu\t\t: POWER9, altivec supported\n", None),
         ("", None),
     ],
@@ -49,9 +45,7 @@ def test_int8_takes_instructions_that_every_core_has(cpuinfo: str, found: str | 
     [
         ({}, "avx512_vnni", "int8"),
         ({}, "avx2", "fp32"),
-        ({"PRECISION": ""}, "avx2", "fp32"),
         ({"PRECISION": "fp32"}, "avx512_vnni", "fp32"),
-        ({"PRECISION": "int8"}, "avx512_vnni", "int8"),
         ({"PRECISION": "int8"}, "avx2", "int8"),
     ],
 )

@@ -1,10 +1,10 @@
-"""Checks that fused attention gives the same results, and that ONNX Runtime needs no transposition for it."""
+"""Checks that fused attention gives the same results with the mask in the keys, and needs no transposition."""
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from deploy.models.graph_rewrites.attention import fuse_attention, move_mask_into_keys
 from services.inference.profiles import GRAPH
@@ -16,9 +16,14 @@ def fused(model):
     return changed(model, move_mask_into_keys, fuse_attention)
 
 
+def adds_of_masks(model: onnx.ModelProto) -> int:
+    return sum(node.op_type == "Add" and "mask.added" in node.input for node in model.graph.node)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (2, 12), (3, 7)])
 def test_padding_stays_masked(shape):
     model = small_bert()
+    assert (adds_of_masks(model), adds_of_masks(changed(model, move_mask_into_keys))) == (2, 0)
     assert [how_many(fused(model), kind) for kind in ("MultiHeadAttention", "Softmax")] == [2, 0]
     np.testing.assert_allclose(run(fused(model), shape), run(model, shape), atol=1e-6)
 
@@ -55,3 +60,17 @@ def test_a_value_that_another_node_reads_stays():
         helper.make_tensor_value_info("encoder.layer.1.attention.shares", TensorProto.FLOAT, None)
     )
     assert [how_many(fused(model), kind) for kind in ("MultiHeadAttention", "Softmax")] == [1, 1]
+
+
+def test_a_mask_that_is_read_elsewhere_or_differs_by_query_token_stays():
+    model = small_bert()
+    model.graph.output.append(
+        helper.make_tensor_value_info("encoder.layer.1.attention.likeness", TensorProto.FLOAT, None)
+    )
+    assert adds_of_masks(changed(model, move_mask_into_keys)) == 1
+    by_token = small_bert()
+    for node in by_token.graph.node:
+        if "mask.added" in node.input:
+            node.input[1] = "by_token"
+    by_token.graph.initializer.append(numpy_helper.from_array(np.zeros((1, 1, 5, 5), dtype=np.float32), "by_token"))
+    assert changed(by_token, move_mask_into_keys) == by_token
