@@ -157,21 +157,6 @@ async def test_pipelines_baseline_and_metric_of_a_comparison_are_chosen_on_its_p
     assert missing.status_code == 404
 
 
-async def test_no_comparison_is_begun_while_an_experiment_is_measured(body: dict[str, object], tmp_path: Path) -> None:
-    stub = GatewayStub()
-    async with evaluator(stub, tmp_path / "runs") as client:
-        run = await finished(client, body)
-        await compared(client, f"runs={run}")
-        stub.hangs_after = 0
-        measured = (await client.post("/v1/experiments", json=body)).json()["id"]
-        await hanging(stub)
-        known = await client.get(f"/compare?runs={run}")
-        other = await client.get(f"/compare?runs={run}&metric=P@10")
-    assert known.status_code == 200
-    assert (other.status_code, f"{measured} is running in " in other.text) == (503, True)
-    assert int(other.headers["retry-after"]) > 0
-
-
 @pytest.mark.parametrize("query", ["", "runs=../x", "runs=latest", "runs=20260101T000000Z-small-0123abcd"])
 async def test_only_runs_that_are_here_are_compared(query: str, tmp_path: Path) -> None:
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
@@ -248,13 +233,6 @@ async def test_a_form_that_cannot_start_comes_back_with_the_reason_and_what_was_
     assert f'value="{fields.get("pipelines", "")}"' in answer.text
     assert "<script>alert" not in answer.text
     assert not (tmp_path / "runs").exists()
-
-
-async def test_a_form_is_taken_by_the_pages_alone(tmp_path: Path) -> None:
-    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
-        answer = await client.post("/v1/experiments", data={"name": "x"})
-        as_json = await client.post("/v1/experiments", json={"name": "x"})
-    assert (answer.status_code, as_json.status_code) == (415, 422)
 
 
 async def test_texts_of_a_dataset_are_shown_and_not_run_on_any_page(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from evaluator.attribution.attribution_page import attribution_page
 from evaluator.attribution.attribution_report import AttributionReport
@@ -18,7 +17,6 @@ from evaluator.replay.tuning_report import ReplayReport
 from evaluator.report.evaluation import quality_step
 from evaluator.runs.run_folder import RunFolder
 from services.chassis.page_headers import PAGE_HEADERS
-from services.contracts.pipelines import Pipeline
 from tests.support.attributed_runs import replayed_run
 from tests.support.charted_blocks import tables_of
 from tests.support.evaluator_service import evaluator
@@ -78,15 +76,6 @@ async def test_a_page_shows_charts_and_every_cell_of_its_tables(folder: RunFolde
     for table in tables_of(expected.blocks):
         assert all(cell in html.unescape(page.text) for cell in cells(table))
     assert all(page.headers[name] == value for name, value in PAGE_HEADERS.items())
-
-
-async def test_the_winner_is_shown_as_a_pipeline_that_can_be_copied(folder: RunFolder) -> None:
-    async with evaluator(GatewayStub(), folder.runs) as client:
-        page = await client.get(f"/replay/{folder.name}")
-    found = re.search(r"<pre[^>]*><code>(.*?)</code></pre>", page.text, re.DOTALL)
-    assert found is not None
-    winner = Pipeline.model_validate(yaml.safe_load(html.unescape(found[1])))
-    assert winner.stages == folder.read("replay.json", ReplayReport).choice.pipeline.stages
 
 
 @pytest.mark.parametrize(("step", "command"), [("attribution", "attribute"), ("replay", "replay")])

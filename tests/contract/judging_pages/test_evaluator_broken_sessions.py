@@ -62,7 +62,6 @@ async def test_files_of_editors_and_systems_beside_those_of_judges_are_left_alon
         ("bob.jsonl", None, "bob.jsonl: is no file of a judge: "),
         ("bob.jsonl", '{"action":"skip",\r\n', "bob.jsonl:1: not a judgment: "),
         ("bob.jsonl", SKIPPED.format("nope", "bob"), "bob.jsonl: q0 nope is not in this pool"),
-        ("ann copy.jsonl", SKIPPED.format("f0", "ann"), "ann copy.jsonl:1: of the judge ann, in the file of ann copy"),
     ],
 )
 async def test_a_file_that_is_no_judges_is_named_with_what_to_do_and_judging_goes_on(
@@ -88,15 +87,6 @@ async def test_a_file_that_is_no_judges_is_named_with_what_to_do_and_judging_goe
     assert all("move the file out of the folder" in one.text for one in answers)
     assert listed.status_code == 200
     assert "ann: 3 graded" in pair.text
-
-
-async def test_lines_that_only_a_carriage_return_separates_are_named_and_not_dropped(
-    client: httpx.AsyncClient, path: str, session: Path
-) -> None:
-    file = session / "judges" / "ann.jsonl"
-    file.write_bytes(file.read_bytes().replace(b"\n", b"\r", 1))
-    page = await client.get(f"/judge/{session.name}")
-    assert (page.status_code, "ann.jsonl:1: not a judgment" in page.text) == (409, True)
 
 
 async def test_a_session_whose_judges_folder_is_gone_says_so_in_place_of_no_grades(

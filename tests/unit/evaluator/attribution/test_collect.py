@@ -33,10 +33,6 @@ def test_scores_of_passages_are_asked_beside_those_of_whole_documents() -> None:
     assert [reranker_name(one) for one in found.values() if isinstance(one, Rerank)] == list(found)
 
 
-def test_names_of_legs_may_be_longer_than_an_id_of_a_stage() -> None:
-    assert len(probed("x" * 64, "y" * 64)) == 3
-
-
 def test_backends_may_be_called_as_a_stage_or_a_timing() -> None:
     names = ("all", "probe", "total", "exact", "include")
     legs = [{"kind": "retrieve", "id": f"leg-{name}", "backend": name} for name in names]

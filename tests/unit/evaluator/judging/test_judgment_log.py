@@ -114,6 +114,7 @@ def test_a_grade_out_of_range_is_refused_and_leaves_no_line(log: JudgmentLog, gr
     ("line", "why"),
     [
         ("{}", "not a judgment"),
+        ('{"action":"skip","query":"q1","document":"a","judge":"ann","utc":""}\r{}', "not a judgment"),
         ('{"action":"undo","query":"q1","document":"a","judge":"ann","utc":""}', "not the last action of ann"),
         ('{"action":"skip","query":"q1","document":"a","judge":"bob","utc":""}', "in the file of ann"),
         ('{"action":"skip","grade":1,"query":"q1","document":"a","judge":"ann","utc":""}', "belongs to the action"),
