@@ -11,7 +11,7 @@ from evaluator.machine.machine_conditions import ConditionsMeter, MachineConditi
 from evaluator.runs.answers import AnswerOutcome, drop_torn_line
 from evaluator.runs.interruptions import LatencySource, warmup_remarks
 from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, summarise
-from evaluator.runs.run_folder import CONDITIONS, StepFile
+from evaluator.runs.run_folder import CONDITIONS
 from services.contracts.base import Count, Wire
 from services.files.disk_writes import naming
 from services.files.regular_file import read_regular
@@ -26,12 +26,6 @@ class SegmentConditions(Wire):
 
     segment: Count
     conditions: MachineConditions
-
-
-class ReportedTimes(StepFile):
-    """Of report.json, whether the times hold, for steps that need nothing else of it."""
-
-    timing_valid: bool | None = None  # null: of a release that did not record it
 
 
 class ConditionsLog:
