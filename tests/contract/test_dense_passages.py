@@ -60,18 +60,12 @@ async def search(client: httpx.AsyncClient, query: str, **asked: object) -> list
     return [(hit["id"], hit["score"]) for hit in answer.json()["hits"]]
 
 
-async def vectors(client: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
-    answer = await client.post(f"{PATH}/vectors", json={"ids": [one["id"] for one in DOCUMENTS]})
-    return {one["id"]: one["vector"] for one in answer.json()["vectors"]}
-
-
 @pytest.mark.parametrize("query_cache_mb", [0, 1])
 async def test_a_sentence_behind_the_models_cut_is_found_and_short_documents_score_as_without(
     tmp_path: Path, query_cache_mb: int
 ) -> None:
     model = {"encoder": "onnx", "models": fetched(ENCODER).parent, "query_cache_mb": query_cache_mb}
     found: dict[bool, dict[str, float]] = {}
-    held: dict[bool, dict[str, dict[str, Any]]] = {}
     for cut in (True, False):
         async with service(tmp_path / str(cut), **model, passages=PASSAGES if cut else None) as client:
             await client.put("/v1/collections/notes@1", json={})
@@ -79,11 +73,8 @@ async def test_a_sentence_behind_the_models_cut_is_found_and_short_documents_sco
             for exact in (True, False):
                 found[cut] = dict(await search(client, "why do volcanoes erupt?", exact=exact))
                 assert next(iter(found[cut])) == ("long" if cut else "short")
-            held[cut] = await vectors(client)
-    assert len(held[True]["long"]["tokens"]) > 5
     for one in ("short", "chain", "empty"):
         assert found[True][one] == pytest.approx(found[False][one], abs=1e-6)
-        assert held[True][one]["tokens"] == [pytest.approx(held[False][one]["dense"], abs=1e-6)]
 
 
 async def test_unchanged_documents_are_not_encoded_again_and_changed_ones_are_replaced(
@@ -101,18 +92,12 @@ async def test_unchanged_documents_are_not_encoded_again_and_changed_ones_are_re
     assert "long" not in dict(await search(client, "magma"))
 
 
-async def test_vectors_are_read_and_sent_as_a_row_a_passage(client: httpx.AsyncClient, tmp_path: Path) -> None:
-    held = await vectors(client)
-    given = [{**one, "vectors": {"dense": held[str(one["id"])]}} for one in DOCUMENTS]
-    one_vector = {"model": "hashing", "dense": held["chain"]["tokens"][0]}
-    async with service(tmp_path / "given") as other:
-        await other.put("/v1/collections/notes@1", json={})
-        report = await index(other, [*given, {"id": "one", "text": "one", "vectors": {"dense": one_vector}}])
-        assert (report["indexed"], report["encoded"]) == (4, 0)
-        (error,) = report["errors"]
-        assert error["id"] == "one"
-        assert "multi-vectors of 256 dimensions" in error["reason"]
-        assert await search(other, "magma") == await search(client, "magma")
+async def test_vectors_of_passages_are_neither_given_nor_read(client: httpx.AsyncClient) -> None:
+    answer = await client.post(f"{PATH}/vectors", json={"ids": ["chain"]})
+    assert answer.status_code == 422, answer.text
+    given = {"id": "one", "text": "one", "vectors": {"dense": {"model": "hashing", "dense": [1.0] * 256}}}
+    (error,) = (await index(client, [given]))["errors"]
+    assert (error["id"], "vector" in error["reason"]) == ("one", True)
 
 
 async def test_a_generation_of_another_cut_has_to_be_built_anew(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def starting() -> Iterator[Forks]:
 
 def refusal(starting: Forks, module: tuple[str, ...], given: dict[str, str]) -> str:
     """Starts a process with these settings; its standard error. It must end by itself, with status 1."""
-    imports = "evaluator.__main__" if module == EVALUATOR else f"{module[0]}.app"
+    imports = "evaluator.service.app" if module == EVALUATOR else f"{module[0]}.app"
     done = starting.run(module, [imports], os.environ | given)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
