@@ -1,4 +1,4 @@
-# `make` lists the targets in groups. CI calls only these.
+# `make` lists the targets in groups..
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # The interpreter of .venv; empty: the newest that fits (deploy/environment.sh).

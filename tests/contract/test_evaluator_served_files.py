@@ -320,7 +320,7 @@ async def test_a_session_that_is_no_folder_of_the_runs_is_none(
     (top / "outside" / "session" / "session.json").write_text("{}")
     (top / "runs" / "judging" / "linked").symlink_to(top / "outside" / "session")
     measured = await client.post(f"/measure/{run}", data={"session": name})
-    opened = await client.get(f"/judge/{name}/outlook")
+    opened = await client.get(f"/judge/{name}/pair?judge=ann")
     assert "/judge/linked" not in (await client.get("/judge")).text
     assert (measured.status_code, opened.status_code) == (404, 404)
     assert str(top) not in measured.text + opened.text
