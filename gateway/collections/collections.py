@@ -236,7 +236,8 @@ def _existing_generation(history: History, wanted: BeginCollection, declaration:
     generation = _continuable(history, wanted)
     if generation is None or not history.declared_as(generation, declaration):
         return None
-    if not history.backends(generation).issuperset(declaration.backends or ()):
+    # One that lives on a backend which this gateway no longer has is continued by requests that name no backends alone.
+    if declaration.backends and not {*declaration.backends} <= history.backends(generation) <= {*history.by_backend}:
         return None
     # An incomplete build is completed. A live generation that a backend lacks (its engine was replaced) is not:
     # searches would see it half-built.
@@ -247,13 +248,13 @@ def _new_declaration(
     history: History, wanted: BeginCollection, declaration: CollectionDeclaration
 ) -> CollectionDeclaration:
     """Returns the declaration of a new generation: beside the backends that a request names it has those of the live
-    one, if that lacks only backends."""
+    one that this gateway has, if the two differ in backends only."""
     live = history.live
     if declaration.backends is None or live is None or _continuable(history, wanted) != live:
         return declaration
     if not history.declared_as(live, declaration):
         return declaration
-    backends = tuple(sorted(history.backends(live).union(declaration.backends)))
+    backends = tuple(sorted((history.backends(live) & {*history.by_backend}).union(declaration.backends)))
     return declaration.model_copy(update={"backends": backends})
 
 

@@ -261,8 +261,10 @@ async def test_a_deadline_that_has_passed_in_elasticsearch_is_a_504_and_the_next
         async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
             await client.put("/v1/collections/notes@1", json={})
             path = "/v1/collections/notes@1/search"
-            late = await client.post(path, json={"query": "brake"}, headers={"x-deadline-ms": "1"})
-            assert late.status_code == 504
+            # An empty index may answer within the millisecond; of twenty searches one does not.
+            deadline = {"x-deadline-ms": "1"}
+            late = [await client.post(path, json={"query": f"brake {at}"}, headers=deadline) for at in range(20)]
+            assert 504 in {answer.status_code for answer in late} <= {200, 504}
             assert (await client.post(path, json={"query": "brake"})).status_code == 200
             assert (await client.get("/readyz")).status_code == 200
 
