@@ -64,7 +64,10 @@ def sending_generator() -> int | None:
     """Returns the id of the generator, a child of this process, once it has opened its clock."""
     for folder in PROC.glob("[0-9]*"):
         if parent(folder) == os.getpid() and b"evaluator.load.sending.generator" in (folder / "cmdline").read_bytes():
-            opened = [os.readlink(file) for file in (folder / "fd").iterdir()]
+            opened = []
+            for file in (folder / "fd").iterdir():
+                with suppress(FileNotFoundError):  # closed meanwhile
+                    opened.append(os.readlink(file))
             return int(folder.name) if "anon_inode:[timerfd]" in opened else None
     return None
 
