@@ -97,11 +97,11 @@ def _statuses(route: APIRoute, handling: Handling) -> list[int]:
 
 def _kinds() -> dict[int, dict[str, str]]:
     """Returns by status the kinds of problems that have it, with their titles."""
-    found: dict[int, dict[str, str]] = {}
+    kinds: dict[int, dict[str, str]] = {}
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, errors.ProblemError):
-            found.setdefault(error.status, {})[error.kind] = error.title
-    return {status: found[status] for status in sorted((*ANYWHERE, *WITH_A_KEY, *OF_SOMETHING_NAMED))}
+            kinds.setdefault(error.status, {})[error.kind] = error.title
+    return {status: kinds[status] for status in sorted((*ANYWHERE, *WITH_A_KEY, *OF_SOMETHING_NAMED))}
 
 
 def _name(status: int) -> str:

@@ -250,8 +250,8 @@ class RequestPath:
             refused.headers[VERSION_HEADER] = VERSION
             await refused(scope, receive, answer.send)
             error.__traceback__ = None  # its frames hold the body, as do those of what a validator has raised
-            for one in error.errors() if isinstance(error, RequestValidationError) else ():
-                release_frames(one.get("ctx", {}).get("error"))
+            for fault in error.errors() if isinstance(error, RequestValidationError) else ():
+                release_frames(fault.get("ctx", {}).get("error"))
 
     def _report(self, scope: Scope, handling: Handling, answer: Answer) -> None:
         seconds = time.monotonic() - answer.started

@@ -98,8 +98,8 @@ class CollectionDeclaration(Wire):
 
     def language_of(self, preset: str | None) -> Language:
         """Returns the language of the preset of this name; of the first one without a name."""
-        for one in self.presets:
-            name, language = (one, "english") if isinstance(one, str) else (one.name, one.language)
+        for declared in self.presets:
+            name, language = (declared, "english") if isinstance(declared, str) else (declared.name, declared.language)
             if preset in (None, name):
                 return language
         return "english"
@@ -194,7 +194,7 @@ class MetadataRequest(Wire):
 
     @model_validator(mode="after")
     def _has_each_once(self) -> Self:
-        if len({one.id for one in self.documents}) < len(self.documents):
+        if len({document.id for document in self.documents}) < len(self.documents):
             raise ValueError("documents: an id is there twice; send all fields of a document at once")
         return self
 

@@ -242,7 +242,7 @@ class FetchRequest(IdsRequest):
 
     include: Annotated[tuple[StoredPart, ...], Field(min_length=1, max_length=4)] = ALL_PARTS
     cut_to_bytes: Annotated[int, Field(strict=True, ge=1_000, le=MOST_ANSWER_BYTES)] | None = None
-    highlight: Annotated[HighlightRequest | None, Field(exclude_if=lambda asked: asked is None)] = None
+    highlight: Annotated[HighlightRequest | None, Field(exclude_if=lambda request: request is None)] = None
 
     @model_validator(mode="after")
     def _metadata_is_whole(self) -> Self:

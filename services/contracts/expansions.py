@@ -77,9 +77,9 @@ class Expansions(Wire):
     @property
     def models(self) -> Mapping[ExpansionMethod, str]:
         """The model of each expansion."""
-        found: dict[ExpansionMethod, str] = {}
+        models: dict[ExpansionMethod, str] = {}
         if self.doc2query is not None:
-            found["doc2query"] = self.doc2query.model
+            models["doc2query"] = self.doc2query.model
         if self.deepct is not None:
-            found["deepct"] = self.deepct.model
-        return found
+            models["deepct"] = self.deepct.model
+        return models

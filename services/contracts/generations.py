@@ -38,4 +38,4 @@ def number_of(generation: str) -> int:
 
 def in_order(generations: Iterable[str]) -> tuple[str, ...]:
     """Sorts by name, then by number: `a@2` comes before `a@10`."""
-    return tuple(sorted(generations, key=lambda one: (name_of(one), number_of(one))))
+    return tuple(sorted(generations, key=lambda generation: (name_of(generation), number_of(generation))))

@@ -118,8 +118,8 @@ class IdentifiedStage(Generic[AnyStage]):
 
     def inputs_first(self) -> Iterator["IdentifiedStage[SourceStage | AnyStage]"]:
         """Yields the inputs at every depth, each before its fuse, then this stage."""
-        for one in self.inputs:
-            yield from one.inputs_first()
+        for source in self.inputs:
+            yield from source.inputs_first()
         yield self
 
 
@@ -166,7 +166,7 @@ class Pipeline(Wire):
                 raise ValueError("stages: retrieve and fuse stand first; to combine them, make them inputs of a fuse")
             later.append(IdentifiedStage(_id(stage, str(place)), stage))
         self._identified = IdentifiedStages(_identified(source, "1"), tuple(later))
-        ids = [one.id for one in self._identified]
+        ids = [stage.id for stage in self._identified]
         if len(set(ids)) < len(ids):
             twice = sorted(name for name, count in Counter(ids).items() if count > 1)
             raise ValueError(f"stages: ids must be unique, these are not: {', '.join(twice)}")
@@ -182,7 +182,7 @@ class Pipeline(Wire):
     @property
     def backends(self) -> tuple[str, ...]:
         """The backends of all stages, each once. A collection has to live on those that store collections."""
-        stages = (one.stage for one in self._identified)
+        stages = (identified.stage for identified in self._identified)
         return tuple(dict.fromkeys(stage.backend for stage in stages if isinstance(stage, Retrieve | Rerank)))
 
     @property
@@ -197,7 +197,7 @@ def _identified(stage: SourceStage, place: str) -> IdentifiedStage[SourceStage]:
         case Retrieve():
             return IdentifiedStage(_id(stage, place), stage)
         case Fuse(inputs=inputs):
-            below = tuple(_identified(one, f"{place}.{number}") for number, one in enumerate(inputs, start=1))
+            below = tuple(_identified(source, f"{place}.{number}") for number, source in enumerate(inputs, start=1))
             return IdentifiedStage(_id(stage, place), stage, below)
         case _:
             assert_never(stage)

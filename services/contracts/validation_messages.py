@@ -27,14 +27,14 @@ def validation_message(fault: Mapping[str, Any], model: object = None) -> str:
 
 def known_fields(model: object, place: Place) -> list[str]:
     """Returns the fields of every model that is allowed at a place."""
-    here = list(_models(model))
+    models = list(_models(model))
     for part in place:
-        named = [(one, one.model_fields[part]) for one in here if part in one.model_fields]
+        named = [(model, model.model_fields[part]) for model in models if part in model.model_fields]
         if named:
-            here = [below for one, field in named for below in _models(field.annotation, one.__module__)]
+            models = [below for model, field in named for below in _models(field.annotation, model.__module__)]
         elif isinstance(part, str):  # the tag of a union's member; the index of an item narrows nothing down
-            here = [one for one in here if part in _kinds(one)] or here
-    fields = ((name, field.validation_alias) for one in here for name, field in one.model_fields.items())
+            models = [model for model in models if part in _kinds(model)] or models
+    fields = ((name, field.validation_alias) for model in models for name, field in model.model_fields.items())
     return list(dict.fromkeys(alias if isinstance(alias, str) else name for name, alias in fields))
 
 

@@ -18,13 +18,13 @@ _SINGLE = rf"[\p{{Han}}\p{{Hiragana}}--[{_LETTER}]]"  # 々 is a letter
 _LATER = "¸˥-˫՚՟֊\u0600-\u0605\u06dd\u070f\u08e2"
 _BEGIN = f"[{_LETTER}{_NUMBER}--[{_LATER}]]"
 _REST = f"[{_LETTER}{_NUMBER}{_LOW_LINE}{_MARK}--[{_LATER}]]*+"
-_IN_LETTERS, _IN_NUMBERS = (rf"[\p{{WB={one}}}\p{{WB=MidNumLet}}'--[{_LATER}]]" for one in ("MidLetter", "MidNum"))
+_IN_LETTERS, _IN_NUMBERS = (rf"[\p{{WB={joint}}}\p{{WB=MidNumLet}}'--[{_LATER}]]" for joint in ("MidLetter", "MidNum"))
 _JOINT = (
     rf"(?:(?<=[{_LETTER}][{_MARK}]*+){_IN_LETTERS}[{_MARK}]*+(?=[{_LETTER}])"
     rf"|(?<=[{_NUMBER}][{_MARK}]*+){_IN_NUMBERS}[{_MARK}]*+(?=[{_NUMBER}])"
     rf"|(?<={_HEBREW}[{_MARK}]*+)(?:'|\"(?=[{_MARK}]*+{_HEBREW})))"
 )
-_LOW_LINES, _KANA = (f"{one}[{one}{_MARK}]*+" for one in (_LOW_LINE, _KATAKANA))
+_LOW_LINES, _KANA = (f"{characters}[{characters}{_MARK}]*+" for characters in (_LOW_LINE, _KATAKANA))
 _PART = rf"(?:{_BEGIN}{_REST}(?:{_JOINT}{_REST})*+|{_KANA}(?:{_LOW_LINES})?+)"
 _PARTS = rf"{_PART}(?:(?<={_LOW_LINE}[{_MARK}]*+){_PART})*+"
 # Lucene 9 has the emoji of Unicode 11, which had more symbols (★, ♪).

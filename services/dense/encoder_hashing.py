@@ -44,7 +44,7 @@ class HashingEncoder:
         self, documents: Sequence[tuple[str, str]], passages: Passages, deadline: Deadline
     ) -> list[list[str]]:
         """Cuts documents, each a title and a text, into passages of so many words."""
-        return await asyncio.to_thread(lambda: [cut_words(*one, passages) for one in documents])
+        return await asyncio.to_thread(lambda: [cut_words(*document, passages) for document in documents])
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of each text."""

@@ -81,7 +81,7 @@ class HostedEncoder:
         self, documents: Sequence[tuple[str, str]], passages: Passages, deadline: Deadline
     ) -> list[list[str]]:
         """Cuts documents, each a title and a text, into passages of so many words."""
-        return await asyncio.to_thread(lambda: [cut_words(*one, passages) for one in documents])
+        return await asyncio.to_thread(lambda: [cut_words(*document, passages) for document in documents])
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of each text."""
@@ -99,11 +99,12 @@ class HostedEncoder:
         places = [place for place, text in enumerate(texts) if text.strip()]
 
         async def fill(part: Sequence[int]) -> None:
+            prefixed = [self._prefixes[role] + texts[place] for place in part]
             async with slots:
-                found = await self._vectors(self._http, [self._prefixes[role] + texts[one] for one in part], deadline)
-            if found.shape[1] != dimension:
-                raise UpstreamFailed(f"{self._api} answered with {found.shape[1]} dimensions instead of {dimension}.")
-            vectors[part] = normalised(found)
+                rows = await self._vectors(self._http, prefixed, deadline)
+            if rows.shape[1] != dimension:
+                raise UpstreamFailed(f"{self._api} answered with {rows.shape[1]} dimensions instead of {dimension}.")
+            vectors[part] = normalised(rows)
 
         batch = self._settings.api_batch
         tasks = [asyncio.create_task(fill(places[at : at + batch])) for at in range(0, len(places), batch)]
@@ -154,12 +155,12 @@ class HostedEncoder:
 
     def _read(self, content: bytes, texts: int) -> Vectors:
         try:
-            found = orjson.loads(content)
+            answer = orjson.loads(content)
             if self._settings.encoder == "openai":
-                items = sorted(found["data"], key=itemgetter("index"))
-                found = [one["embedding"] for place, one in enumerate(items) if one["index"] == place]
+                items = sorted(answer["data"], key=itemgetter("index"))
+                answer = [item["embedding"] for place, item in enumerate(items) if item["index"] == place]
             with np.errstate(over="ignore"):
-                vectors = np.asarray(found, dtype=np.float32)
+                vectors = np.asarray(answer, dtype=np.float32)
         except (KeyError, TypeError, ValueError) as error:
             raise UpstreamFailed(f"{self._api} answered with something else than a vector a text.") from error
         if vectors.ndim != 2 or len(vectors) != texts or not vectors.size or not np.isfinite(vectors).all():

@@ -35,11 +35,12 @@ class PassageEncoder:
     async def encode_documents(self, documents: Sequence[Document], deadline: Deadline) -> list[TokenVectors]:
         """Encodes the passages of each document: fp32 [passages, dimension]. Raises BadInput for one of more passages
         than a store takes."""
-        cut = await self._inner.cut([(one.title, one.text) for one in documents], self._passages, deadline)
+        texts = [(document.title, document.text) for document in documents]
+        cut = await self._inner.cut(texts, self._passages, deadline)
         most = MOST_COMPONENTS // self.representation.dimension
         if (longest := max(map(len, cut), default=0)) > most:
             raise BadInput(f"Its text has {longest} passages, and at most {most} are stored; send it in parts.")
-        rows = iter(await self._inner.encode_passages([one for passages in cut for one in passages], deadline))
+        rows = iter(await self._inner.encode_passages([passage for passages in cut for passage in passages], deadline))
         return [np.stack(list(islice(rows, len(passages)))) for passages in cut]
 
     async def close(self) -> None:

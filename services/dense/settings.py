@@ -85,7 +85,7 @@ class DenseSettings(VectorServiceSettings):
         if self.passages is not None:
             for field, refused in (("store", "elasticsearch"), ("quantisation", "int8")):
                 if getattr(self, field) == refused:
-                    passages, name = (variable(type(self), one) for one in ("passages", field))
+                    passages, name = (variable(type(self), setting) for setting in ("passages", field))
                     raise ValueError(f"{passages}: not for {name}={refused}; leave one of them out.")
         return self
 

@@ -12,15 +12,15 @@ from services.contracts.lists import Items
 MODEL_HEADER = "x-model"
 
 
-def check_requested_model(asked: str | None, served: str) -> None:
+def check_requested_model(requested: str | None, served: str) -> None:
     """Raises UnknownModel if the requested name pins other weights than those `served` (`name@hash`)."""
-    if asked is not None and "@" in asked and asked != served:
+    if requested is not None and "@" in requested and requested != served:
         raise UnknownModel(f"model: this process serves {served} and nothing else; send that name, or one without @.")
 
 
-def is_served(asked: str | None, served: str) -> bool:
+def is_served(requested: str | None, served: str) -> bool:
     """Returns whether the requested name, if any, is that of the served model."""
-    return asked is None or asked in (served, served.partition("@")[0])
+    return requested is None or requested in (served, served.partition("@")[0])
 
 
 def _as_texts(value: object) -> object:
@@ -29,7 +29,7 @@ def _as_texts(value: object) -> object:
 
 def _as_text(value: object) -> object:
     ids = value if isinstance(value, list) and value else [value]
-    if all(type(one) is int for one in ids):
+    if all(type(token) is int for token in ids):
         raise ValueError("token ids are another tokenizer's than this model's; send texts")
     if not isinstance(value, str):
         raise ValueError("must be a text")

@@ -28,9 +28,9 @@ def open_regular(path: Path, most: int | None = None) -> BufferedReader:
     expect_regular(path)  # before it is opened: that alone does something to a device
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
-        found = os.fstat(opened)
-        expect_regular(path, found)
-        if most is not None and found.st_size > most:
+        status = os.fstat(opened)
+        expect_regular(path, status)
+        if most is not None and status.st_size > most:
             raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
     except OSError:
         os.close(opened)
@@ -63,20 +63,20 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def expect_regular(path: Path, found: os.stat_result | None = None) -> None:
+def expect_regular(path: Path, status: os.stat_result | None = None) -> None:
     """Raises OSError, which names the path, for what is no regular file. `found`: what is open there, if it is."""
-    found = found or path.stat()
-    if stat.S_ISDIR(found.st_mode):
+    status = status or path.stat()
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
         raise OSError(errno.EINVAL, f"{kind}, no file", str(path))
 
 
 def file_signature(file: Path) -> FileSignature | None:
     """Returns what differs once a file was replaced or changed; None where there is none, or none to be seen."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

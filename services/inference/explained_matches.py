@@ -27,12 +27,12 @@ def _matches(query: SparseVector, document: Vector, name_of: Callable[[int], str
         raise BadInput("This collection holds no weights of terms; only those of a sparse encoder are explained.")
     terms, of_query, of_document = np.intersect1d(query.terms, document.terms, assume_unique=True, return_indices=True)
     weights = zip(query.weights[of_query].tolist(), document.weights[of_document].tolist(), strict=True)
-    found = [
-        Match(query=name, document=name, query_weight=asked, document_weight=held, score=asked * held)
-        for term, (asked, held) in zip(terms.tolist(), weights, strict=True)
+    matches = [
+        Match(query=name, document=name, query_weight=wanted, document_weight=held, score=wanted * held)
+        for term, (wanted, held) in zip(terms.tolist(), weights, strict=True)
         for name in [name_of(term)]
     ]
-    return tuple(sorted(found, key=lambda match: -match.score))
+    return tuple(sorted(matches, key=lambda match: -match.score))
 
 
 def best_matches(
@@ -51,7 +51,7 @@ def best_matches(
         raise BadInput("This collection does not hold the token vectors of this text; load it again.")
     products = query @ passage.T
     best, largest = products.argmax(axis=1).tolist(), products.max(axis=1).tolist()
-    found = [
+    matches = [
         Match(
             query=token,
             document=passage_tokens[place],
@@ -61,4 +61,4 @@ def best_matches(
         )
         for token, weight, place, product in zip(query_tokens, query_weights.tolist(), best, largest, strict=True)
     ]
-    return tuple(sorted(found, key=lambda match: -match.score))
+    return tuple(sorted(matches, key=lambda match: -match.score))

@@ -61,7 +61,7 @@ class ModelTokenizer:
         self.special_ids = {
             *self._single.before.ids,
             *self._single.after.ids,
-            *(one for one, it in added if it.special),
+            *(identity for identity, token in added if token.special),
         }
 
     def piece(self, identity: int) -> str:
@@ -117,10 +117,10 @@ class ModelTokenizer:
 
     def token_id(self, token: str) -> int:
         """Returns the id of a token of the vocabulary. Raises ModelError if it has none."""
-        found = self._tokenizer.token_to_id(token)
-        if found is None:
+        identity = self._tokenizer.token_to_id(token)
+        if identity is None:
             raise ModelError(f"{self._file} has no token {token}.")
-        return found
+        return identity
 
     def single_length(self, ids: list[int]) -> int:
         """Counts the tokens of one text with its special tokens, before truncation."""

@@ -165,10 +165,10 @@ class OpenModel:
         urgent: bool,
     ) -> Float32:
         """Returns what `map_texts` and `infer` give for one text, in one turn of a thread instead of two."""
-        (found,) = await self._workers.run(
+        (results,) = await self._workers.run(
             [lambda: self._run_batch(convert([text]), postprocess)], deadline, urgent=urgent
         )
-        return found[0]
+        return results[0]
 
     async def infer(
         self,
@@ -238,11 +238,11 @@ class OpenModel:
             return self._run_batch([rows[place] for place in batch], postprocess)
 
         results = await self._workers.run_until([partial(task, batch) for batch in batches], deadline)
-        found: list[Float32 | None] = [None] * len(rows)
+        outputs: list[Float32 | None] = [None] * len(rows)
         for batch, of_batch in zip(batches, results, strict=True):
             for place, result in zip(batch, of_batch or (), strict=False):
-                found[place] = result
-        return found
+                outputs[place] = result
+        return outputs
 
     def _run_batch(self, rows: list[Row], postprocess: Postprocess) -> list[Float32]:
         """Runs one micro-batch in the calling thread, and records how long it took."""

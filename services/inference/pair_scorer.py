@@ -151,9 +151,9 @@ class PairScorer:
         if reachable >= least:
             with suppress(DeadlineExceeded):
                 parts = await self._parts(query, passages[:reachable], split and split.of(range(reachable)), deadline)
-                rows, sizes = [*chain(*parts)], [len(one) for one in parts]
-                found = iter(await self._model.infer_until(rows, self._postprocess, sizes, deadline, trial=trial))
-                scores[:reachable] = [_best(tuple(islice(found, size))) for size in sizes]
+                rows, sizes = [*chain(*parts)], [len(part) for part in parts]
+                part_scores = iter(await self._model.infer_until(rows, self._postprocess, sizes, deadline, trial=trial))
+                scores[:reachable] = [_best(tuple(islice(part_scores, size))) for size in sizes]
         if len(scores) - scores.count(None) >= least:
             return PartialScores(tuple(scores))
         needed = self._tokens(query, passages[:least], CHARACTERS_PER_TOKEN, split)
@@ -182,7 +182,7 @@ class PairScorer:
             cut_tokens(len(passage) // characters, title // characters, size, overlap, MOST_PASSAGES)
             for passage, title in zip(passages, split.titles, strict=True)
         )
-        return [[of_query + cut.front + len(one) for one in cut.ranges] for cut in cuts]
+        return [[of_query + cut.front + len(tokens) for tokens in cut.ranges] for cut in cuts]
 
     async def _parts(
         self, query: str, passages: Sequence[str], split: Split | None, deadline: Deadline | None
@@ -200,13 +200,13 @@ class PairScorer:
         tokenizer = self._model.tokenizer
         query_ids, *titles = tokenizer.ids([query, *(text[:title] for text, title in titled)])
         size = min(passages.tokens, tokenizer.pair_room(query_ids))
-        found = []
+        rows = []
         every = self._passages.token_ids([text for text, _ in titled], MOST_PASSAGES * self.max_tokens)
         for ids, title in zip(every, titles, strict=True):
             cut = cut_tokens(len(ids), len(title), size, passages.overlap, MOST_PASSAGES)
-            parts = ([*ids[: cut.front], *ids[one.start : one.stop]] for one in cut.ranges)
-            found.append([tokenizer.pair(query_ids, part) for part in parts])
-        return found
+            parts = ([*ids[: cut.front], *ids[tokens.start : tokens.stop]] for tokens in cut.ranges)
+            rows.append([tokenizer.pair(query_ids, part) for part in parts])
+        return rows
 
     def _rows(self, query: str, passages: list[str]) -> list[Row]:
         (query_ids,) = self._model.tokenizer.ids([query])

@@ -15,12 +15,12 @@ _WORD = re.compile(r"\w+")
 
 def lowercase_words(text: str) -> Iterator[str]:
     """Yields the words in lower case, one by one: a list of all words of 8 MB would hold the GIL for 0.4 s."""
-    return (found[0] for found in _WORD.finditer(text.lower()))
+    return (match[0] for match in _WORD.finditer(text.lower()))
 
 
 def word_offsets(text: str) -> list[tuple[int, int]]:
     """Returns the first character of each word, and the one behind its last."""
-    return [found.span() for found in _WORD.finditer(text)]
+    return [match.span() for match in _WORD.finditer(text)]
 
 
 def count_words(text: str) -> int:
@@ -91,7 +91,7 @@ def cut_text(text: str, offsets: Offsets, title: int, size: int, overlap: int) -
     if len(cut.ranges) == 1:
         return [text]
     front = passage_text(text, offsets, range(cut.front))
-    return [f"{front} {passage_text(text, offsets, one)}".strip() for one in cut.ranges]
+    return [f"{front} {passage_text(text, offsets, tokens)}".strip() for tokens in cut.ranges]
 
 
 def cut_words(title: str, text: str, passages: Passages) -> list[str]:

@@ -139,12 +139,12 @@ def read_config(config_file: Path) -> dict[str, object]:
 
 def pad_id(config: dict[str, object], config_file: Path) -> int:
     """Returns the padding id of config.json, or the default of the model's family; raises ModelError."""
-    found = config.get("pad_token_id")
-    if found is None:
-        found = _PAD_ID_OF_FAMILY.get(str(config.get("model_type")), 0)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise ModelError(f"{config_file} names {found!r} as its pad_token_id, and a token id is needed.")
-    return found
+    padding = config.get("pad_token_id")
+    if padding is None:
+        padding = _PAD_ID_OF_FAMILY.get(str(config.get("model_type")), 0)
+    if not isinstance(padding, int) or isinstance(padding, bool) or padding < 0:
+        raise ModelError(f"{config_file} names {padding!r} as its pad_token_id, and a token id is needed.")
+    return padding
 
 
 def expect_positions(profile: ModelProfile, config: dict[str, object], padding: int) -> None:

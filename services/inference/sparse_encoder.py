@@ -71,8 +71,8 @@ class SparseTextEncoder:
         if self._profile.method == "splade":
             select = partial(self._heaviest, most=self._limits.query)
             return _vector(await self._model.infer_text(text, self._rows, select, deadline, urgent=True))
-        (found,) = await self._model.map_texts([text], self._bags, deadline, urgent=True)
-        return found
+        (vector,) = await self._model.map_texts([text], self._bags, deadline, urgent=True)
+        return vector
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> list[SparseVector]:
         """Encodes each passage, in their order; raises like encode_query."""
@@ -80,7 +80,7 @@ class SparseTextEncoder:
             return []
         rows = await self._model.map_texts(texts, self._rows, deadline, urgent=False)
         select = partial(self._heaviest, most=self._limits.document)
-        return [_vector(one) for one in await self._model.infer(rows, select, deadline, urgent=False)]
+        return [_vector(row) for row in await self._model.infer(rows, select, deadline, urgent=False)]
 
     async def explain(
         self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline | None = None
@@ -89,8 +89,8 @@ class SparseTextEncoder:
 
         The passages are not read: a term number names its word piece.
         """
-        asked = await self.encode_query(query, deadline)
-        return await matches_of_all(asked, vectors, self._model.tokenizer.piece)
+        query_vector = await self.encode_query(query, deadline)
+        return await matches_of_all(query_vector, vectors, self._model.tokenizer.piece)
 
     async def lengths(self, texts: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
         """Counts the tokens of each text before truncation, with special tokens; raises like encode_query."""
@@ -161,6 +161,6 @@ def sparse_stamp(
     }
 
 
-def _vector(found: Float32) -> SparseVector:
-    terms, weights = found
+def _vector(row: Float32) -> SparseVector:
+    terms, weights = row
     return SparseVector(terms.astype(np.uint32), weights)

@@ -57,8 +57,8 @@ class TokenEncoder:
             [tokenizer.token_id(marker)] if marker else [] for marker in (profile.query_marker, profile.passage_marker)
         )
         self._mask_id = tokenizer.token_id(MASK) if profile.fill_queries else None
-        found = tokenizer.ids(tuple(string.punctuation))
-        self._punctuation = np.unique([ids[0] for ids in found if len(ids) == 1])
+        punctuation = tokenizer.ids(tuple(string.punctuation))
+        self._punctuation = np.unique([ids[0] for ids in punctuation if len(ids) == 1])
         table = read_idf(idf, tokenizer) if idf is not None else None
         if table is not None and not table.weights[tokenizer.single([]).ids].any():
             raise ModelError(
@@ -104,13 +104,14 @@ class TokenEncoder:
         Of a passage, the largest comes first, equal ones in the query's order. A token of the query has its IDF as
         weight, or 1 without a table, that of the passage the dot product. Raises like encode_query.
         """
-        asked = await self._model.infer_text(query, self._query_rows, _all_tokens, deadline, urgent=True)
+        query_vectors = await self._model.infer_text(query, self._query_rows, _all_tokens, deadline, urgent=True)
         (query_row,) = await self._model.map_texts([query], self._query_rows, deadline, urgent=True)
         weights = self._query_weights(query_row)
         rows = await self._model.map_texts(passages, self._passage_rows, deadline, urgent=True)
         names = [self._names(query_row.ids)] + [self._names(row.ids, self._kept(row)) for row in rows]
+        pairs = zip(vectors, names[1:], strict=True)
         return await asyncio.to_thread(
-            lambda: [best_matches(asked, names[0], weights, *one) for one in zip(vectors, names[1:], strict=True)]
+            lambda: [best_matches(query_vectors, names[0], weights, *pair) for pair in pairs]
         )
 
     async def close(self) -> None:
@@ -118,8 +119,8 @@ class TokenEncoder:
         self._model.close()
 
     def _weighted(self, hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:
-        found = zip(_all_tokens(hidden, rows), rows, strict=True)
-        return [vectors * self._query_weights(row)[:, np.newaxis] for vectors, row in found]
+        pairs = zip(_all_tokens(hidden, rows), rows, strict=True)
+        return [vectors * self._query_weights(row)[:, np.newaxis] for vectors, row in pairs]
 
     def _query_weights(self, row: Row) -> Float32:
         """Returns the weight of each token of a query: [tokens]."""
@@ -151,7 +152,7 @@ class TokenEncoder:
         return np.isin(row.ids, self._punctuation, invert=True)
 
     def _names(self, ids: Sequence[int], kept: NDArray[np.bool_] | None = None) -> list[str]:
-        return [self._model.tokenizer.piece(one) for one in (ids if kept is None else np.compress(kept, ids).tolist())]
+        return list(map(self._model.tokenizer.piece, ids if kept is None else np.compress(kept, ids).tolist()))
 
 
 def _all_tokens(hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:

@@ -225,7 +225,7 @@ class Workers:
             self._turns_taken += 1
             # Ordered by last turn: the head was served least recently, and of equal sizes `min` takes the first.
             aging, turns = self._turns_taken % AGING_INTERVAL == 0, self._last_turns
-            request = queue[0] if aging else min(queue, key=lambda one: (turns.get(one.client, 0), one.size))
+            request = queue[0] if aging else min(queue, key=lambda other: (turns.get(other.client, 0), other.size))
             turns[request.client] = self._turns_taken
             if len(turns) > MOST_ABSENT:
                 turns.clear()
@@ -241,10 +241,10 @@ class Workers:
             os.nice(self._niceness)
         timeout_s: float | None = None
         while not self._closed:
-            found = self._next_task(timeout_s, only_urgent=only_urgent)
-            if found is not None:
-                self._execute(*found)
-                timeout_s = timeout_s if found[0].urgent else self._idle_s
+            next_task = self._next_task(timeout_s, only_urgent=only_urgent)
+            if next_task is not None:
+                self._execute(*next_task)
+                timeout_s = timeout_s if next_task[0].urgent else self._idle_s
             elif timeout_s is not None and not self._closed:
                 try:
                     self._on_idle()

@@ -65,7 +65,7 @@ class Key(BaseModel):
 
     def may_touch(self, collection: str) -> bool:
         """Returns whether a collection is one of the key's."""
-        return self.collections is None or any(fnmatchcase(collection, one) for one in self.collections)
+        return self.collections is None or any(fnmatchcase(collection, pattern) for pattern in self.collections)
 
 
 def new_key(
@@ -101,10 +101,10 @@ def digest_of(text: str) -> str:
 
 def id_of(text: str) -> str | None:
     """Returns the id that a text names, if it has the form of a key."""
-    found = _KEY.fullmatch(text)
-    return None if found is None else found[1]
+    match = _KEY.fullmatch(text)
+    return None if match is None else match[1]
 
 
-def same_digest(one: str, other: str) -> bool:
+def same_digest(digest: str, other: str) -> bool:
     """Compares two digests in a time that does not reveal where they differ."""
-    return hmac.compare_digest(one.encode(), other.encode())
+    return hmac.compare_digest(digest.encode(), other.encode())

@@ -136,13 +136,13 @@ class KeyRing:
         if self._file is None or now - self._looked_at < LOOK_EVERY_S:
             return
         self._looked_at = now
-        found = file_signature(self._file)
-        if found == self._signature:
+        signature = file_signature(self._file)
+        if signature == self._signature:
             return
         try:
             self._take(read_keys(self._file))
         except FileNotFoundError:
-            self._signature, self._known = found, {}
+            self._signature, self._known = signature, {}
             logger.error("the file of keys is gone: no key is active", extra={"file": str(self._file)})
         except KeyFileError as error:
             # Tried again at the next look: what hindered may end without a change of the file.
@@ -150,7 +150,7 @@ class KeyRing:
                 logger.error("the file of keys cannot be read; the keys before stay active: %s", error)
             self._fault = str(error)
         else:
-            self._signature, self._fault = found, ""
+            self._signature, self._fault = signature, ""
             logger.info("keys read", extra={"file": str(self._file), "keys": len(self._known)})
 
     def _take(self, keys: Sequence[Key]) -> None:

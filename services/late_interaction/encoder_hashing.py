@@ -47,10 +47,10 @@ class HashingTokenEncoder:
         self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline
     ) -> list[tuple[Match, ...]]:
         """Returns the nearest word of each passage for each word of the query; the end of a text is `[END]`."""
-        asked = await self.encode_query(query, deadline)
+        query_vectors = await self.encode_query(query, deadline)
         pairs = zip(passages, vectors, strict=True)
-        words, weights = _tokens(query, END), np.ones(len(asked), dtype=np.float32)
-        return [best_matches(asked, words, weights, vector, _tokens(passage, END)) for passage, vector in pairs]
+        words, weights = _tokens(query, END), np.ones(len(query_vectors), dtype=np.float32)
+        return [best_matches(query_vectors, words, weights, vector, _tokens(passage, END)) for passage, vector in pairs]
 
     async def close(self) -> None:
         """Does nothing: it owns no threads."""

@@ -17,10 +17,10 @@ def score_router(store: VectorStore, encoder: Encoder) -> APIRouter:
 
     @routes.post("/v1/score", response_model_exclude_defaults=True)
     @handled(scope="internal")
-    async def score(asked: StoredScoreRequest) -> ScoreAnswer:
+    async def score(request: StoredScoreRequest) -> ScoreAnswer:
         deadline = current_deadline()
-        found = await scores(store, encoder, asked, FOR_SCORES.before(deadline) if asked.partial else deadline)
+        values = await scores(store, encoder, request, FOR_SCORES.before(deadline) if request.partial else deadline)
         model = f"{encoder.stamp['model']}@{encoder.stamp['weights_sha256'][:12]}"
-        return ScoreAnswer(model=model, weight=WEIGHT, scores=found)
+        return ScoreAnswer(model=model, weight=WEIGHT, scores=values)
 
     return routes

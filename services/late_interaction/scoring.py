@@ -22,46 +22,47 @@ CHUNK = 8
 
 
 async def scores(
-    store: VectorStore, encoder: Encoder, asked: StoredScoreRequest, deadline: Deadline
+    store: VectorStore, encoder: Encoder, request: StoredScoreRequest, deadline: Deadline
 ) -> tuple[float | None, ...]:
     """Returns the score of each id; None for those of which there is neither a stored vector nor a passage.
 
     If the request is `partial`, also for passages that the deadline leaves no time for: earlier ones are encoded first.
     Raises StampMismatch, UnknownCollection, and what the encoder raises.
     """
-    await require_own(store, encoder, asked.generation)
+    await require_own(store, encoder, request.generation)
     with timed("encode"):
-        query = await encoder.encode_query(asked.query, deadline)
+        query = await encoder.encode_query(request.query, deadline)
     with timed("score"):
-        found = await store.scores(asked.generation, asked.ids, query)
-    missing = {one: asked.passages[one] for one in asked.ids if one not in found and one in asked.passages}
+        by_id = await store.scores(request.generation, request.ids, query)
+    unscored = [identity for identity in request.ids if identity not in by_id]
+    missing = {identity: request.passages[identity] for identity in unscored if identity in request.passages}
     if missing:
         with timed("encode"):
-            found = {**found, **await _encoded_scores(encoder, query, missing, deadline, partial=asked.partial)}
-    return tuple(found.get(one) for one in asked.ids)
+            by_id = {**by_id, **await _encoded_scores(encoder, query, missing, deadline, partial=request.partial)}
+    return tuple(by_id.get(identity) for identity in request.ids)
 
 
 async def _encoded_scores(
     encoder: Encoder, query: Vector, passages: Mapping[str, str], deadline: Deadline, *, partial: bool
 ) -> Mapping[str, float]:
-    found: dict[str, float] = {}
+    by_id: dict[str, float] = {}
     ids = tuple(passages)
     for start in range(0, len(ids), CHUNK):
         chunk = ids[start : start + CHUNK]
         try:
-            encoded = await encoder.encode_passages([passages[one] for one in chunk], deadline)
+            encoded = await encoder.encode_passages([passages[identity] for identity in chunk], deadline)
         except DeadlineExceeded:
             if not partial:
                 raise
             break
-        found |= zip(chunk, await asyncio.to_thread(_max_sims, query, encoded, encoder.representation), strict=True)
-    return found
+        by_id |= zip(chunk, await asyncio.to_thread(_max_sims, query, encoded, encoder.representation), strict=True)
+    return by_id
 
 
 def _max_sims(query: Vector, passages: Iterable[Vector], representation: Representation) -> list[float]:
     """Rounds as exact searches of a store do, so that a passage has the same score with its vector stored."""
     rounded = kept_vector(query, representation)
-    return [max_sim(rounded, kept_vector(one, representation)) for one in passages]
+    return [max_sim(rounded, kept_vector(passage, representation)) for passage in passages]
 
 
 def max_sim(query: Vector, passage: Vector) -> float:

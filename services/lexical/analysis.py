@@ -89,8 +89,8 @@ def term_spans(text: str, language: Language) -> tuple[str, list[tuple[int, int,
     stemmer = _stemmer(rules)
     spans = [
         (start, end, term)
-        for found in word_pattern(composed, rules.bigrams).finditer(composed)
-        for start, end in _spans(*found.span(), found.group(), rules)
+        for match in word_pattern(composed, rules.bigrams).finditer(composed)
+        for start, end in _spans(*match.span(), match.group(), rules)
         for term in _terms([composed[start:end]], rules, stemmer)
     ]
     return composed, spans
@@ -129,8 +129,8 @@ def _pieces(text: str) -> Iterator[str]:
     while len(text) - start > PIECE:
         end = max(text.rfind(" ", start + 1, start + PIECE), text.rfind("\n", start + 1, start + PIECE))
         if end < 0:
-            found = _SPACE.search(text, start + PIECE)
-            end = found.start() if found else len(text)
+            space = _SPACE.search(text, start + PIECE)
+            end = space.start() if space else len(text)
         yield text[start:end]
         start = end
     yield text[start:]
@@ -145,11 +145,11 @@ def _words(text: str, runs: bool) -> Iterator[list[str]]:
     start = 0
     while start < len(text):
         end = min(start + PIECE, len(text))
-        found = [one.span() for one in pattern.finditer(text, start, end)]
+        spans = [match.span() for match in pattern.finditer(text, start, end)]
         # A word that ends this close to the cut may go on behind a joint: it moves on, unless it began this part.
-        if end < len(text) and found and found[-1][1] + LONGEST_WORD > end and found[-1][0] > start:
-            end = found.pop()[0]
-        yield [text[first:last] for first, last in found]
+        if end < len(text) and spans and spans[-1][1] + LONGEST_WORD > end and spans[-1][0] > start:
+            end = spans.pop()[0]
+        yield [text[first:last] for first, last in spans]
         start = end
 
 
@@ -177,7 +177,7 @@ def _terms(words: list[str], rules: LanguageRules, stemmer: "Stemmer.Stemmer | N
 
 def _bigrams(word: str) -> Iterator[str]:
     """Yields each two neighbours of a run, or its only character; another word as it is. All in the usual width."""
-    folded = _OTHER_WIDTH.sub(lambda found: unicodedata.normalize("NFKC", found.group()), word)
+    folded = _OTHER_WIDTH.sub(lambda match: unicodedata.normalize("NFKC", match.group()), word)
     if len(folded) > 2 and OF_RUN.fullmatch(word):
         yield from (folded[at : at + 2] for at in range(len(folded) - 1))
     else:
@@ -194,9 +194,9 @@ def _parts(word: str) -> Iterator[str]:
     """Cuts an overlong word as Lucene's standard tokenizer does."""
     start = 0
     while begun := WORD.search(word, start, start + LONGEST_WORD):
-        found = WORD.match(word, begun.start(), begun.start() + LONGEST_WORD) or begun
-        yield found.group()
-        start = found.end()
+        part = WORD.match(word, begun.start(), begun.start() + LONGEST_WORD) or begun
+        yield part.group()
+        start = part.end()
 
 
 def _composed(text: str) -> str:

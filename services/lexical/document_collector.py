@@ -60,7 +60,7 @@ class DocumentCollector:
         self.ids = tuple(dict.fromkeys(ids))
         self._cut_to_bytes = reading.cut_to_bytes
         self._most_bytes = reading.most_bytes
-        self._found: dict[str, Document] = {}
+        self._documents: dict[str, Document] = {}
         self._cut_ids: set[str] = set()
         self._bytes = 0
         self._values = 0
@@ -68,7 +68,7 @@ class DocumentCollector:
 
     def add(self, document: Document) -> None:
         """Adds a document. Raises AnswerTooLarge if the total exceeds one answer and must not be cut."""
-        self._found[document.id] = document
+        self._documents[document.id] = document
         self._bytes += wire_bytes(document)
         self._values += sum(len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
         if self._cut_to_bytes is None:
@@ -77,15 +77,15 @@ class DocumentCollector:
             self._cut(document)
         elif self._bytes > self._cut_to_bytes:
             self._share = max(1, self._cut_to_bytes // len(self.ids) // 4)  # a character has at most 4 bytes in UTF-8
-            for one in list(self._found.values()):
-                self._cut(one)
+            for collected in list(self._documents.values()):
+                self._cut(collected)
 
     def answer(self) -> FetchedDocuments:
         """Returns the documents in the order of the ids, each once."""
         return FetchedDocuments(
-            documents=tuple(self._found[one] for one in self.ids if one in self._found),
-            missing=tuple(one for one in self.ids if one not in self._found),
-            cut=tuple(one for one in self.ids if one in self._cut_ids),
+            documents=tuple(self._documents[identity] for identity in self.ids if identity in self._documents),
+            missing=tuple(identity for identity in self.ids if identity not in self._documents),
+            cut=tuple(identity for identity in self.ids if identity in self._cut_ids),
         )
 
     def _refuse_too_large(self) -> None:
@@ -93,11 +93,11 @@ class DocumentCollector:
             (self._bytes, self._most_bytes, "bytes"),
             (self._values, MOST_ANSWER_VALUES, "metadata values"),
         ):
-            if size > most and len(self._found) > 1:
+            if size > most and len(self._documents) > 1:
                 raise AnswerTooLarge(
-                    f"{len(self._found)} of the {len(self.ids)} documents have {size} {unit} already, and an answer "
-                    f"holds {most} at most: ask for fewer documents (fewer ids, a smaller top) or for less of each "
-                    "(include)."
+                    f"{len(self._documents)} of the {len(self.ids)} documents have {size} {unit} already, and an "
+                    f"answer holds {most} at most: ask for fewer documents (fewer ids, a smaller top) or for less of "
+                    "each (include)."
                 )
 
     def _cut(self, document: Document) -> None:
@@ -106,7 +106,7 @@ class DocumentCollector:
         title = document.title[: self._share]
         text = document.text[: max(0, self._share - len(title) - 1)]
         if (title, text) != (document.title, document.text):
-            self._found[document.id] = document.model_copy(update={"title": title, "text": text})
+            self._documents[document.id] = document.model_copy(update={"title": title, "text": text})
             self._cut_ids.add(document.id)
 
 

@@ -119,7 +119,9 @@ class EdgeDocuments:
             payload["id"]: (payload["hash"], payload.get("version", 0))
             for payload in self._payloads([document.id for document in documents], ["id", "hash", "version"])
         }
-        changed = [document for document in documents if held.get(document.id, ("", 0))[0] != document.content_hash]
+        contents = {document.id: document.content_hash for document in documents}
+        unchanged = {identity for identity, content in contents.items() if held.get(identity, ("", 0))[0] == content}
+        changed = [document for document in documents if document.id not in unchanged]
         newer = newer_versions(
             {document.id: held[document.id][1] for document in changed if document.id in held}, version
         )
@@ -132,15 +134,14 @@ class EdgeDocuments:
                 continue
             try:
                 points.append(self._point(document, version or 0, indexed))
-                written[document.id] = document.content_hash
+                written[document.id] = contents[document.id]
             except BadInput as refused:
                 errors.append(ItemError(id=document.id, reason=refused.detail))
         if points:
             self._shard.update(edge.UpdateOperation.upsert_points(points))
-            change.remove((one, held[one][0]) for one in written if one in held)
+            change.remove((identity, held[identity][0]) for identity in written if identity in held)
             change.add(written.items())
-        unchanged = [one.id for one in documents if held.get(one.id, ("", 0))[0] == one.content_hash]
-        if raised := [point_id(one) for one in unchanged if held[one][1] < (version or 0)]:
+        if raised := [point_id(identity) for identity in unchanged if held[identity][1] < (version or 0)]:
             self._shard.update(edge.UpdateOperation.set_payload(list(raised), {"version": version}))
         return IndexReport(
             indexed=len(points),
@@ -151,30 +152,30 @@ class EdgeDocuments:
 
     def delete(self, ids: Sequence[str], version: int | None, change: ContentDigest) -> DeleteReport:
         """Removes the documents of these ids, except those with a newer version. `change` gets what that changes."""
-        found = list(self._payloads(ids, ["id", "hash", "version"]))
-        newer = newer_versions({payload["id"]: payload.get("version", 0) for payload in found}, version)
-        gone = {payload["id"]: payload["hash"] for payload in found if payload["id"] not in newer}
+        payloads = list(self._payloads(ids, ["id", "hash", "version"]))
+        newer = newer_versions({payload["id"]: payload.get("version", 0) for payload in payloads}, version)
+        gone = {payload["id"]: payload["hash"] for payload in payloads if payload["id"] not in newer}
         if gone:
-            self._shard.update(edge.UpdateOperation.delete_points([point_id(one) for one in gone]))
+            self._shard.update(edge.UpdateOperation.delete_points([point_id(identity) for identity in gone]))
             change.remove(gone.items())
         return DeleteReport(
             deleted=len(gone),
-            errors=tuple(overtaken(one) for one in newer),
+            errors=tuple(overtaken(identity) for identity in newer),
             latest_version=max(newer.values(), default=None),
         )
 
     def read(self, ids: Sequence[str], include: Sequence[StoredPart]) -> list[Document]:
         """Returns the requested parts of documents as they were given, in any order."""
-        found: list[Document] = []
+        documents: list[Document] = []
         for payload in self._payloads(ids, ["id", *(f"document.{part}" for part in include)]):
             kept = payload.get("document", {})
             texts = {part: kept.get(part, "") for part in ("title", "text")}
             parts = {part: json.loads(kept[part]) for part in ("metadata", "expansions") if part in kept}
-            found.append(Document(id=payload["id"], **texts, **parts))
-        return found
+            documents.append(Document(id=payload["id"], **texts, **parts))
+        return documents
 
     def _payloads(self, ids: Sequence[str], keys: list[str]) -> Iterator["edge.Payload"]:  # a name of the stubs alone
-        points: list[edge.PointId] = [point_id(one) for one in dict.fromkeys(ids)]
+        points: list[edge.PointId] = [point_id(identity) for identity in dict.fromkeys(ids)]
         for record in self._shard.retrieve(points, with_payload=keys, with_vector=False):
             if record.payload is not None:
                 yield record.payload
@@ -219,10 +220,10 @@ def _terms(document: Document, indexed: TermFields) -> dict[str, str]:
     }
 
 
-def page_of_ids(shard: edge.EdgeShard, asked: IdPageRequest, where: edge.Filter | None) -> IdPage:
+def page_of_ids(shard: edge.EdgeShard, page: IdPageRequest, where: edge.Filter | None) -> IdPage:
     """Returns a page of the ids of all documents that pass a filter."""
-    first = None if asked.after is None else _point_of(asked.after)
-    request = edge.ScrollRequest(first, asked.most, where, with_payload=["id"], with_vector=False)
+    first = None if page.after is None else _point_of(page.after)
+    request = edge.ScrollRequest(first, page.most, where, with_payload=["id"], with_vector=False)
     records, following = shard.scroll(request)
     ids = tuple(record.payload["id"] for record in records if record.payload is not None)
     return IdPage(ids=ids, following=None if following is None else str(following))

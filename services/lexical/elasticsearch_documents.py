@@ -130,7 +130,7 @@ async def index_documents(
     """
     contents = {document.id: document.content_hash for document in documents}
     held = await _held(clients.reading, index, list(contents))
-    unchanged = {one for one, (there, _) in held.items() if there == contents[one]}
+    unchanged = {identity for identity, (content_hash, _) in held.items() if content_hash == contents[identity]}
     operations: list[Operation] = []
     errors: list[ItemError] = []
     for document in documents:
@@ -165,9 +165,8 @@ async def delete_documents(
     clients: ElasticsearchClients, index: str, ids: Sequence[str], *, version: int | None, refresh: bool
 ) -> DeleteReport:
     """Deletes documents, except newer ones. Raises Overloaded or UpstreamFailed if one could not be deleted."""
-    operations = [
-        Operation(one, ({"delete": {"_id": one, **version_parameters(version)}},)) for one in dict.fromkeys(ids)
-    ]
+    actions = {identity: {"_id": identity, **version_parameters(version)} for identity in ids}
+    operations = [Operation(identity, ({"delete": action},)) for identity, action in actions.items()]
     results = await send_bulk(clients.writing, index, operations, refresh=refresh)
     late = _overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
@@ -179,36 +178,36 @@ async def delete_documents(
             raise UpstreamFailed(f"{operation.id} could not be deleted; delete it again. {error_summary(result)}")
     return DeleteReport(
         deleted=sum(result.status != 404 and result.error is None for result in results),
-        errors=tuple(overtaken(one) for one in late),
+        errors=tuple(overtaken(identity) for identity in late),
         latest_version=await _latest_version(clients.reading, index, late),
     )
 
 
 async def page_of_ids(
-    client: ElasticsearchClient, index: str, generation: str, asked: IdPageRequest, query: Json
+    client: ElasticsearchClient, index: str, generation: str, page: IdPageRequest, query: Json
 ) -> IdPage:
     """Returns a page of the ids of all documents of a query that are visible to searches, in ascending order."""
-    after = {} if asked.after is None else {"search_after": [_id_before(asked.after)]}
-    ids = await _sorted_ids(client, index, generation, {"query": query, "size": asked.most, "sort": [_BY_ID], **after})
-    return IdPage(ids=ids, following=f"{_FOLLOWING}{ids[-1]}" if len(ids) == asked.most else None)
+    after = {} if page.after is None else {"search_after": [_id_before(page.after)]}
+    ids = await _sorted_ids(client, index, generation, {"query": query, "size": page.most, "sort": [_BY_ID], **after})
+    return IdPage(ids=ids, following=f"{_FOLLOWING}{ids[-1]}" if len(ids) == page.most else None)
 
 
 async def first_ids(
-    client: ElasticsearchClient, index: str, generation: str, asked: BrowseRequest, query: Json
+    client: ElasticsearchClient, index: str, generation: str, request: BrowseRequest, query: Json
 ) -> tuple[str, ...]:
     """Returns the ids of the first documents of a query that are visible to searches, in the order asked for."""
     sort: list[Json] = [_BY_ID]
-    if asked.sort is not None:
-        sort = [{f"fields.{asked.sort.field}": {"order": asked.sort.order, "missing": "_last"}}, _BY_ID]
-    return await _sorted_ids(client, index, generation, {"query": query, "size": asked.top, "sort": sort})
+    if request.sort is not None:
+        sort = [{f"fields.{request.sort.field}": {"order": request.sort.order, "missing": "_last"}}, _BY_ID]
+    return await _sorted_ids(client, index, generation, {"query": query, "size": request.top, "sort": sort})
 
 
-async def _sorted_ids(client: ElasticsearchClient, index: str, generation: str, asked: Json) -> tuple[str, ...]:
+async def _sorted_ids(client: ElasticsearchClient, index: str, generation: str, search: Json) -> tuple[str, ...]:
     """Returns the ids of a search whose last sort is the id."""
-    body = {**asked, "_source": False, "stored_fields": "_none_", "track_total_hits": False}
+    body = {**search, "_source": False, "stored_fields": "_none_", "track_total_hits": False}
     params = {"preference": copy_preference("")}
-    found = await search_all(client, index, generation, body, "hits.hits.sort", params, IdsAnswer)
-    return tuple(hit.id for hit in found.hits)
+    answer = await search_all(client, index, generation, body, "hits.hits.sort", params, IdsAnswer)
+    return tuple(hit.id for hit in answer.hits)
 
 
 def _id_before(after: str) -> str:
@@ -220,7 +219,7 @@ def _id_before(after: str) -> str:
 async def _held(client: ElasticsearchClient, index: str, ids: list[str]) -> dict[str, tuple[str, int]]:
     """Returns the content hash of each stored document, and the version of its last write."""
     fetched = await fetch_documents(client, index, ids, ["hash"], FetchedAnswer[HashOnly].model_validate_json)
-    return {one.id: (one.source.hash, one.version) for one in fetched if one.source is not None}
+    return {stored.id: (stored.source.hash, stored.version) for stored in fetched if stored.source is not None}
 
 
 def _overtaken_ids(operations: Sequence[Operation], results: Sequence[BulkItem]) -> list[str]:
@@ -284,12 +283,12 @@ async def get_documents(
         sizes = await _sizes(client, index, collector.ids)
     left = list(sizes)
     while left:
-        count = _part_length([sizes[one] for one in left])
+        count = _part_length([sizes[identity] for identity in left])
         part, left = left[:count], left[count:]
         fetched = await fetch_documents(client, index, part, reading.include, FetchedAnswer[Source].model_validate_json)
-        for one in fetched:
-            if one.source is not None:
-                collector.add(Document(id=one.id, **dict(one.source)))
+        for document in fetched:
+            if document.source is not None:
+                collector.add(Document(id=document.id, **dict(document.source)))
     return collector.answer()
 
 
@@ -298,17 +297,17 @@ async def ranked_documents(
     index: str,
     generation: str,
     query: Json,
-    asked: RetrievalRequest,
+    request: RetrievalRequest,
     params: Mapping[str, str],
 ) -> tuple[Ranking, tuple[Document, ...]]:
     """Returns the hits of a query and their documents, read in one request. Raises as `search_all`."""
-    body = {"query": query, "size": asked.top, "sort": ORDER, "_source": asked.include, "track_total_hits": False}
+    body = {"query": query, "size": request.top, "sort": ORDER, "_source": request.include, "track_total_hits": False}
     parts = "hits.hits.sort,hits.hits._source"
-    found = (await search_all(client, index, generation, body, parts, params, SourcesAnswer)).hits
-    hits = paired((hit.sort[1], hit.sort[0]) for hit in found)
-    collector = DocumentCollector((hit.sort[1] for hit in found), beside_hits(asked.include))
+    source_hits = (await search_all(client, index, generation, body, parts, params, SourcesAnswer)).hits
+    hits = paired((hit.sort[1], hit.sort[0]) for hit in source_hits)
+    collector = DocumentCollector((hit.sort[1] for hit in source_hits), beside_hits(request.include))
     try:
-        for hit in found:
+        for hit in source_hits:
             collector.add(Document(id=hit.sort[1], **dict(hit.source)))
     except AnswerTooLarge:
         return hits, ()
@@ -327,4 +326,4 @@ def _part_length(sizes: Sequence[int]) -> int:
 
 async def _sizes(client: ElasticsearchClient, index: str, ids: Sequence[str]) -> dict[str, int]:
     fetched = await fetch_documents(client, index, ids, ["size"], FetchedAnswer[SizeOnly].model_validate_json)
-    return {one.id: one.source.size for one in fetched if one.source is not None}
+    return {document.id: document.source.size for document in fetched if document.source is not None}

@@ -54,9 +54,10 @@ def has_several_shards(stamp: Mapping[str, str]) -> bool:
     return _SHARDS in stamp
 
 
-def stamp_beside(there: Mapping[str, str], declaration: CollectionDeclaration) -> dict[str, str]:
+def stamp_beside(existing: Mapping[str, str], declaration: CollectionDeclaration) -> dict[str, str]:
     """Returns the stamp that a declaration asks of an index with the stamp `there`, whatever its number of shards."""
-    return {**stamp_of(declaration, analysis_version), **{key: count for key, count in there.items() if key == _SHARDS}}
+    shards = {_SHARDS: existing[_SHARDS]} if has_several_shards(existing) else {}
+    return {**stamp_of(declaration, analysis_version), **shards}
 
 
 def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
@@ -70,8 +71,8 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
             "refresh_interval": "-1",
             "gc_deletes": VERSIONS_KEPT,
             # None of our fields uses the default similarity. k1 and b do not change the index itself.
-            "similarity": {_similarity(one): {"type": "BM25", "k1": one.k1, "b": one.b} for one in presets},
-            "analysis": analysis_settings([one.language for one in presets]),
+            "similarity": {_similarity(preset): {"type": "BM25", "k1": preset.k1, "b": preset.b} for preset in presets},
+            "analysis": analysis_settings([preset.language for preset in presets]),
         },
         "mappings": {
             "dynamic": False,
@@ -109,14 +110,14 @@ def scored_fields(preset: LexicalPreset) -> list[str]:
 def _text(presets: Sequence[LexicalPreset], field: str) -> Json:
     """Returns a field that is not indexed itself, with a sub-field for each preset that scores it."""
     subfields = {
-        one.name: {
+        preset.name: {
             "type": "text",
-            "analyzer": analyzer_of(one.language),
-            "similarity": _similarity(one),
+            "analyzer": analyzer_of(preset.language),
+            "similarity": _similarity(preset),
             "index_options": "freqs",  # phrase queries are not supported
         }
-        for one in presets
-        if field in preset_fields(one)
+        for preset in presets
+        if field in preset_fields(preset)
     }
     # Anserini's flat collections call title and text together `contents`. copy_to leaves the source unchanged.
     copied = {"copy_to": ["contents"]} if field in ("title", "text") else {}
@@ -140,7 +141,7 @@ def analysis_settings(languages: Collection[Language]) -> Json:
             analyzer_of(language): {"type": "custom", "tokenizer": "standard", "filter": [*named]}
             for language, named in filters.items()
         },
-        "filter": {name: one for named in filters.values() for name, one in named.items() if one},
+        "filter": {name: definition for named in filters.values() for name, definition in named.items() if definition},
     }
 
 

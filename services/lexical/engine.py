@@ -92,7 +92,7 @@ class LexicalEngine(Protocol):
         """
         ...
 
-    async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
+    async def ids(self, generation: str, request: IdPageRequest) -> IdPage:
         """Returns a page of the ids of all documents that searches see, or of those that pass the filter. A search sees
         nothing of a build, but its ids are listed.
 
@@ -115,28 +115,28 @@ class LexicalEngine(Protocol):
         published instead. Publishing the published one again changes nothing."""
         ...
 
-    async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
-        """Returns the best documents for `asked.query` by `asked.preset`, or by the first declared preset."""
+    async def search(self, generation: str, request: RetrievalRequest) -> Ranking:
+        """Returns the best documents for `request.query` by `request.preset`, or by the first declared preset."""
         ...
 
     async def search_with_documents(
-        self, generation: str, asked: RetrievalRequest
+        self, generation: str, request: RetrievalRequest
     ) -> tuple[Ranking, tuple[Document, ...]]:
-        """Returns the hits of `search`, and what `asked.include` names of their documents, in the same order.
+        """Returns the hits of `search`, and what `request.include` names of their documents, in the same order.
 
         There are no documents where all together have more than MOST_BESIDE_HITS_BYTES or MOST_ANSWER_VALUES, or could
         have or be late.
         """
         ...
 
-    async def browse(self, generation: str, asked: BrowseRequest) -> tuple[str, ...]:
+    async def browse(self, generation: str, request: BrowseRequest) -> tuple[str, ...]:
         """Returns the ids of the first documents that pass the filter, in the order that a BrowseRequest describes.
 
         Raises BadInput for a sort by anything but a declared number or date.
         """
         ...
 
-    async def count(self, generation: str, asked: CountRequest) -> Matches:
+    async def count(self, generation: str, request: CountRequest) -> Matches:
         """Counts, exactly, those documents that a search without a cut would return; without a query, all that pass
         the filter. Values come by count descending, then by value, at the cut too.
 

@@ -68,9 +68,9 @@ class EdgeEngine:
         """Creates a folder and writes its record last."""
         stamp = stamp_of(declaration, known_version)
         wanted = GenerationRecord(generation=generation, declaration=declaration, stamp=stamp, build=build, owner=owner)
-        there = await self._held.begin(wanted)
-        refuse_other_stamp(generation, there.stamp, stamp)
-        refuse_other_build(generation, there.build, build)
+        existing = await self._held.begin(wanted)
+        refuse_other_stamp(generation, existing.stamp, stamp)
+        refuse_other_build(generation, existing.build, build)
         return await self.state(generation)
 
     async def states(self) -> tuple[CollectionState, ...]:
@@ -140,11 +140,11 @@ class EdgeEngine:
             await held.read(partial(_collect, held.record, turn, reading, collector))
         return collector.answer()
 
-    async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
+    async def ids(self, generation: str, request: IdPageRequest) -> IdPage:
         """Reads payloads in the order of point ids."""
         held = self._usable(generation)
-        where = edge_filter(requirements_of(asked.filter, held.record.declaration.metadata), ())
-        return await held.read(lambda shard: page_of_ids(shard, asked, where))
+        where = edge_filter(requirements_of(request.filter, held.record.declaration.metadata), ())
+        return await held.read(lambda shard: page_of_ids(shard, request, where))
 
     async def finish(self, generation: str) -> CollectionState:
         """Flushes, and merges after many deletions. Indexed documents are searchable before."""
@@ -162,62 +162,62 @@ class EdgeEngine:
         await self._held.publish(generation, publication)
         return await self.state(generation)
 
-    async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
+    async def search(self, generation: str, request: RetrievalRequest) -> Ranking:
         """Scores the query's terms by BM25 and orders ties by id."""
         held = self._usable(generation)
         declaration = held.record.declaration
-        preset = chosen_preset(declaration, asked.preset)
-        where = edge_filter(requirements_of(asked.filter, declaration.metadata), asked.exclude_ids)
-        words = words_of(asked.query, preset.language)
+        preset = chosen_preset(declaration, request.preset)
+        where = edge_filter(requirements_of(request.filter, declaration.metadata), request.exclude_ids)
+        words = words_of(request.query, preset.language)
         if not words:
             return ()
 
         async def fetch(limit: int) -> Sequence[Scored]:
             return await held.ranking(bm25_request(preset, words, where, limit))
 
-        return await settle_ties(fetch, asked.top)
+        return await settle_ties(fetch, request.top)
 
     async def search_with_documents(
-        self, generation: str, asked: RetrievalRequest
+        self, generation: str, request: RetrievalRequest
     ) -> tuple[Ranking, tuple[Document, ...]]:
         """Reads the documents after the search, in half of the time that it left: hits are not late for them."""
-        hits = await self.search(generation, asked)
+        hits = await self.search(generation, request)
         try:
             async with asyncio.timeout(current_deadline().remaining_s / 2):
-                held = await self.get(generation, [hit.id for hit in hits], beside_hits(asked.include))
+                held = await self.get(generation, [hit.id for hit in hits], beside_hits(request.include))
         except (AnswerTooLarge, TimeoutError):
             return hits, ()
         return hits, held.documents
 
-    async def browse(self, generation: str, asked: BrowseRequest) -> tuple[str, ...]:
+    async def browse(self, generation: str, request: BrowseRequest) -> tuple[str, ...]:
         """Reads id and field of all documents that pass, page by page, so that searches run in between."""
         held = self._usable(generation)
         declared = held.record.declaration.metadata
-        where = edge_filter(requirements_of(asked.filter, declared), asked.exclude_ids)
-        if asked.sort is not None:
-            expect_sortable(asked.sort.field, declared)
+        where = edge_filter(requirements_of(request.filter, declared), request.exclude_ids)
+        if request.sort is not None:
+            expect_sortable(request.sort.field, declared)
         best: list[Place] = []
         following: edge.PointId | None = None
         while True:
-            page, following = await held.read(partial(page_to_sort, asked.sort, where, following))
-            best = heapq.nsmallest(asked.top, [*best, *page])
+            page, following = await held.read(partial(page_to_sort, request.sort, where, following))
+            best = heapq.nsmallest(request.top, [*best, *page])
             if following is None:
                 return tuple(identity for _, identity in best)
 
-    async def count(self, generation: str, asked: CountRequest) -> Matches:
+    async def count(self, generation: str, request: CountRequest) -> Matches:
         """Counts in several turns, so that searches run in between."""
         held = self._usable(generation)
         declaration = held.record.declaration
-        preset = chosen_preset(declaration, asked.preset)
-        where = edge_filter(requirements_of(asked.filter, declaration.metadata), asked.exclude_ids)
-        facets = checked_facets(asked.facets, declaration.metadata)
-        if asked.query:
+        preset = chosen_preset(declaration, request.preset)
+        where = edge_filter(requirements_of(request.filter, declaration.metadata), request.exclude_ids)
+        facets = checked_facets(request.facets, declaration.metadata)
+        if request.query:
             # That the documents have one of the terms, too; without any term none has.
-            terms = edge.MatchTextAny(" ".join(dict.fromkeys(words_of(asked.query, preset.language))))
+            terms = edge.MatchTextAny(" ".join(dict.fromkeys(words_of(request.query, preset.language))))
             shared = edge.Filter(should=[edge.FieldCondition(field, match=terms) for field in term_fields([preset])])
             where = edge.Filter(must=[shared, *_given(where)])
-        counts = {facet.asked.field: await _facet_counts(held, where, facet) for facet in facets}
-        return Matches(total=await _count(held, where) if asked.total else None, facets=counts or None)
+        counts = {facet.request.field: await _facet_counts(held, where, facet) for facet in facets}
+        return Matches(total=await _count(held, where) if request.total else None, facets=counts or None)
 
     async def close(self) -> None:
         """Flushes and closes every shard, and unlocks the directory."""
@@ -255,13 +255,13 @@ def _collect(
 
 async def _facet_counts(held: EdgeGeneration, where: edge.Filter | None, facet: CheckedFacet) -> FacetCounts:
     if facet.ranges:
-        within = [edge.Filter(must=[*_given(where), condition(one)]) for one in facet.ranges]
-        return facet.of_ranges([await _count(held, one) for one in within])
+        within = [edge.Filter(must=[*_given(where), condition(bounds)]) for bounds in facet.ranges]
+        return facet.of_ranges([await _count(held, part) for part in within])
     # Not `exact`, which would search once for every value: 335 ms in place of 20 over 100,000 documents. The other way
     # miscounts only points that are in two segments; ours has one. Edge orders by count, then by value.
-    request = edge.FacetRequest(f"fields.{facet.asked.field}", limit=facet.asked.top, exact=False, filter=where)
-    found = await held.read(lambda shard: shard.facet(request))
-    return facet.of_values([(str(hit.value), hit.count) for hit in found.hits])
+    request = edge.FacetRequest(f"fields.{facet.request.field}", limit=facet.request.top, exact=False, filter=where)
+    answer = await held.read(lambda shard: shard.facet(request))
+    return facet.of_values([(str(hit.value), hit.count) for hit in answer.hits])
 
 
 async def _count(held: EdgeGeneration, where: edge.Filter | None) -> int:

@@ -105,7 +105,8 @@ class ElasticsearchEngine:
         held = await self._indices.all()
         sizes = await self._indices.sizes(self._indices.index("*@*"))
         engine = await self._engine()
-        return tuple(_state(held[one], sizes.get(self._indices.index(one), NO_SIZE), engine) for one in in_order(held))
+        sizes_in_order = [(name, sizes.get(self._indices.index(name), NO_SIZE)) for name in in_order(held)]
+        return tuple(_state(held[name], size, engine) for name, size in sizes_in_order)
 
     async def unusable(self) -> tuple[Unusable, ...]:
         """Returns nothing: a server opens its own indices, and reports them in its health."""
@@ -154,14 +155,14 @@ class ElasticsearchEngine:
             largest = await self._largest_of(generation) if held.published else None
             return await get_documents(self._reading, self._indices.index(generation), ids, reading, largest)
 
-    async def ids(self, generation: str, asked: IdPageRequest) -> IdPage:
+    async def ids(self, generation: str, request: IdPageRequest) -> IdPage:
         """Reads the ids that searches see, in their order."""
         held = await self._usable(generation)
-        query = filter_query(requirements_of(asked.filter, held.declaration.metadata))
+        query = filter_query(requirements_of(request.filter, held.declaration.metadata))
         with self._indices.forget_if_gone(generation):
             if not held.published:  # searches see nothing of a build until it is refreshed
                 await self._indices.refresh(generation)
-            return await page_of_ids(self._reading, self._indices.index(generation), generation, asked, query)
+            return await page_of_ids(self._reading, self._indices.index(generation), generation, request, query)
 
     async def finish(self, generation: str) -> CollectionState:
         """Refreshes, and merges a build."""
@@ -181,57 +182,58 @@ class ElasticsearchEngine:
         await self._indices.publish(generation, publication)
         return await self._state(await self._indices.held(generation))
 
-    async def search(self, generation: str, asked: RetrievalRequest) -> Ranking:
+    async def search(self, generation: str, request: RetrievalRequest) -> Ranking:
         """Searches ids and scores in one request."""
-        query, params = _query(await self._usable(generation), asked)
+        query, params = _query(await self._usable(generation), request)
         with self._indices.forget_if_gone(generation):
             index = self._indices.index(generation)
-            return await ranked(self._reading, index, generation, {"query": query}, asked.top, params)
+            return await ranked(self._reading, index, generation, {"query": query}, request.top, params)
 
     async def search_with_documents(
-        self, generation: str, asked: RetrievalRequest
+        self, generation: str, request: RetrievalRequest
     ) -> tuple[Ranking, tuple[Document, ...]]:
         """Reads all in one request, or no documents if so many of the largest one would be too large."""
         held = await self._usable(generation)
-        query, params = _query(held, asked)
+        query, params = _query(held, request)
         with self._indices.forget_if_gone(generation):
             largest = await self._largest_of(generation) if held.published else None
-            if largest is None or largest * asked.top > MOST_BESIDE_HITS_BYTES:
-                return await self.search(generation, asked), ()
+            if largest is None or largest * request.top > MOST_BESIDE_HITS_BYTES:
+                return await self.search(generation, request), ()
             index = self._indices.index(generation)
-            return await ranked_documents(self._reading, index, generation, query, asked, params)
+            return await ranked_documents(self._reading, index, generation, query, request, params)
 
-    async def browse(self, generation: str, asked: BrowseRequest) -> tuple[str, ...]:
+    async def browse(self, generation: str, request: BrowseRequest) -> tuple[str, ...]:
         """Sorts by the field, then by id."""
         declared = (await self._usable(generation)).declaration.metadata
-        query = filter_query(requirements_of(asked.filter, declared), asked.exclude_ids)
-        if asked.sort is not None:
-            expect_sortable(asked.sort.field, declared)
+        query = filter_query(requirements_of(request.filter, declared), request.exclude_ids)
+        if request.sort is not None:
+            expect_sortable(request.sort.field, declared)
         with self._indices.forget_if_gone(generation):
-            return await first_ids(self._reading, self._indices.index(generation), generation, asked, query)
+            return await first_ids(self._reading, self._indices.index(generation), generation, request, query)
 
-    async def count(self, generation: str, asked: CountRequest) -> Matches:
+    async def count(self, generation: str, request: CountRequest) -> Matches:
         """Counts by aggregations in one request, in the copies that the search of this query reads."""
         held = await self._usable(generation)
         declared = held.declaration.metadata
-        preset = chosen_preset(held.declaration, asked.preset)
-        requirements = requirements_of(asked.filter, declared)
-        query = filter_query(requirements, asked.exclude_ids)
-        if asked.query:
-            query = search_query(preset, asked.query, requirements, asked.exclude_ids)
-        facets, several = checked_facets(asked.facets, declared), has_several_shards(held.meta.stamp)
+        preset = chosen_preset(held.declaration, request.preset)
+        requirements = requirements_of(request.filter, declared)
+        query = filter_query(requirements, request.exclude_ids)
+        if request.query:
+            query = search_query(preset, request.query, requirements, request.exclude_ids)
+        facets, several = checked_facets(request.facets, declared), has_several_shards(held.meta.stamp)
         body = {
             "query": query,
             "size": 0,
-            "track_total_hits": asked.total,
-            "aggs": {facet.asked.field: _aggregation(facet, several) for facet in facets},
+            "track_total_hits": request.total,
+            "aggs": {facet.request.field: _aggregation(facet, several) for facet in facets},
         }
-        params = {"preference": copy_preference(asked.query)}
+        params = {"preference": copy_preference(request.query)}
         with self._indices.forget_if_gone(generation):
             index = self._indices.index(generation)
-            found = await search_all(self._reading, index, generation, body, _COUNTS, params, CountsAnswer)
-        counts = {one.asked.field: _counts(one, found.aggregations.get(one.asked.field, Buckets())) for one in facets}
-        return Matches(total=found.total, facets=counts or None)
+            answer = await search_all(self._reading, index, generation, body, _COUNTS, params, CountsAnswer)
+        buckets = answer.aggregations
+        counts = {facet.request.field: _counts(facet, buckets.get(facet.request.field, Buckets())) for facet in facets}
+        return Matches(total=answer.total, facets=counts or None)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -262,12 +264,12 @@ class ElasticsearchEngine:
         return f"elasticsearch {await self._indices.version()}"
 
 
-def _query(held: Held, asked: RetrievalRequest) -> tuple[Json, dict[str, str]]:
+def _query(held: Held, request: RetrievalRequest) -> tuple[Json, dict[str, str]]:
     """Returns the query of a search, and parameters of its URL."""
-    preset = chosen_preset(held.declaration, asked.preset)
-    requirements = requirements_of(asked.filter, held.declaration.metadata)
-    query = search_query(preset, asked.query, requirements, asked.exclude_ids)
-    return query, {**EVERY_SHARD_ALIKE, "preference": copy_preference(asked.query)}
+    preset = chosen_preset(held.declaration, request.preset)
+    requirements = requirements_of(request.filter, held.declaration.metadata)
+    query = search_query(preset, request.query, requirements, request.exclude_ids)
+    return query, {**EVERY_SHARD_ALIKE, "preference": copy_preference(request.query)}
 
 
 def _state(held: Held, size: IndexSize, engine: str) -> CollectionState:
@@ -288,18 +290,18 @@ def _state(held: Held, size: IndexSize, engine: str) -> CollectionState:
 
 def _aggregation(facet: CheckedFacet, several_shards: bool) -> Json:
     if facet.ranges:
-        return {"filters": {"filters": [field_clause(one) for one in facet.ranges]}}
+        return {"filters": {"filters": [field_clause(bounds) for bounds in facet.ranges]}}
     return {
         "terms": {
-            "field": f"fields.{facet.asked.field}",
-            "size": facet.asked.top,
+            "field": f"fields.{facet.request.field}",
+            "size": facet.request.top,
             "order": [{"_count": "desc"}, {"_key": "asc"}],
             **({"shard_size": _ALL_VALUES} if several_shards else {}),
         }
     }
 
 
-def _counts(facet: CheckedFacet, found: Buckets) -> FacetCounts:
+def _counts(facet: CheckedFacet, aggregation: Buckets) -> FacetCounts:
     if facet.ranges:
-        return facet.of_ranges([one.doc_count for one in found.buckets])
-    return facet.of_values([(one.key, one.doc_count) for one in found.buckets])
+        return facet.of_ranges([bucket.doc_count for bucket in aggregation.buckets])
+    return facet.of_values([(bucket.key, bucket.doc_count) for bucket in aggregation.buckets])

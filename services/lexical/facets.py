@@ -12,7 +12,7 @@ from services.storage.fields import Declared, Within, half_open, kind_of
 class CheckedFacet:
     """A facet that fits its field. `ranges` are empty where values are counted."""
 
-    asked: Facet
+    request: Facet
     ranges: tuple[Within, ...] = ()
 
     def of_values(self, counts: Sequence[tuple[str, int]]) -> FacetCounts:
@@ -21,16 +21,17 @@ class CheckedFacet:
 
     def of_ranges(self, counts: Sequence[int]) -> FacetCounts:
         """Returns the counts of the ranges, given in their order."""
-        counted = zip(self.asked.ranges or (), counts, strict=True)
-        return FacetCounts(ranges=tuple(RangeCount(from_=one.from_, to=one.to, count=count) for one, count in counted))
+        counted = zip(self.request.ranges or (), counts, strict=True)
+        ranges = tuple(RangeCount(from_=bounds.from_, to=bounds.to, count=count) for bounds, count in counted)
+        return FacetCounts(ranges=ranges)
 
 
-def checked_facets(asked: Sequence[Facet], declared: Declared) -> tuple[CheckedFacet, ...]:
+def checked_facets(facets: Sequence[Facet], declared: Declared) -> tuple[CheckedFacet, ...]:
     """Returns the facets with their ranges as engines compare them.
 
     Raises BadInput naming the field and what it takes.
     """
-    return tuple(_checked(facet, declared) for facet in asked)
+    return tuple(_checked(facet, declared) for facet in facets)
 
 
 def _checked(facet: Facet, declared: Declared) -> CheckedFacet:
@@ -41,4 +42,4 @@ def _checked(facet: Facet, declared: Declared) -> CheckedFacet:
         return CheckedFacet(facet)
     if facet.ranges is None:
         raise BadInput(f"facets: {facet.field} is a {kind}, which takes ranges; values are counted of keywords.")
-    return CheckedFacet(facet, tuple(half_open(facet.field, kind, one.from_, one.to) for one in facet.ranges))
+    return CheckedFacet(facet, tuple(half_open(facet.field, kind, bounds.from_, bounds.to) for bounds in facet.ranges))

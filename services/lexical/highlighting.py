@@ -28,11 +28,14 @@ class _Match:
     term: str
 
 
-def highlighted(answer: FetchedDocuments, asked: HighlightRequest, include: Collection[StoredPart]) -> FetchedDocuments:
+def highlighted(
+    answer: FetchedDocuments, request: HighlightRequest, include: Collection[StoredPart]
+) -> FetchedDocuments:
     """Returns the answer with the highlights of its documents, whose title and text are left out unless included."""
-    highlights = {one.id: highlights_of(one, asked.query, asked.fragments, asked.language) for one in answer.documents}
+    how = (request.query, request.fragments, request.language)
+    highlights = {document.id: highlights_of(document, *how) for document in answer.documents}
     without = {part: "" for part in ("title", "text") if part not in include}
-    documents = tuple(one.model_copy(update=without) for one in answer.documents)
+    documents = tuple(document.model_copy(update=without) for document in answer.documents)
     return answer.model_copy(update={"documents": documents, "highlights": highlights})
 
 
@@ -58,10 +61,10 @@ def _matches(text: str, terms: Collection[str], language: Language) -> tuple[str
 
 def _best(text: str, matches: list[_Match], most: int) -> tuple[Fragment, ...]:
     """Returns the fragments with most words of the query, then most matches, then the first."""
-    found = sorted(
-        _spans(text, matches), key=lambda one: (-len({match.term for match in one[2]}), -len(one[2]), one[0])
+    spans = sorted(
+        _spans(text, matches), key=lambda span: (-len({match.term for match in span[2]}), -len(span[2]), span[0])
     )
-    return tuple(_fragment(text, *span) for span in found[:most])
+    return tuple(_fragment(text, *span) for span in spans[:most])
 
 
 def _spans(text: str, matches: list[_Match]) -> Iterator[tuple[int, int, list[_Match]]]:
@@ -104,9 +107,9 @@ def _before_space(text: str, at: int, least: int) -> int:
 
 def _fragment(text: str, start: int, end: int, matches: list[_Match]) -> Fragment:
     marks: list[tuple[int, int]] = []
-    for one in matches:
-        if marks and one.start - start < marks[-1][1]:  # bigrams overlap
-            marks[-1] = (marks[-1][0], max(marks[-1][1], one.end - start))
+    for match in matches:
+        if marks and match.start - start < marks[-1][1]:  # bigrams overlap
+            marks[-1] = (marks[-1][0], max(marks[-1][1], match.end - start))
         else:
-            marks.append((one.start - start, one.end - start))
+            marks.append((match.start - start, match.end - start))
     return Fragment(start=start, text=text[start:end], matches=tuple(marks))

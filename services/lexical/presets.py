@@ -94,20 +94,20 @@ def expect_declared(document: Document, declared: Mapping[ExpansionMethod, str])
     """Raises BadInput if the document's expansions are not those of the declared models, each of them."""
     held = {} if document.expansions is None else document.expansions.models
     for method in sorted({*declared, *held}):
-        there, wanted = held.get(method), declared.get(method)
+        made_by, wanted = held.get(method), declared.get(method)
         if wanted is None:
             raise BadInput(
-                f"expansions.{method}: the collection declares none. Begin a new generation that declares {there} "
+                f"expansions.{method}: the collection declares none. Begin a new generation that declares {made_by} "
                 "under `expansions`, or leave it out."
             )
-        if there is None:
+        if made_by is None:
             raise BadInput(
                 f"expansions.{method}: missing. Every document of this collection has it, by {wanted}: send it along."
             )
-        if there != wanted:
+        if made_by != wanted:
             raise BadInput(
-                f"expansions.{method}: made by {there}, and the collection declares {wanted}. Expand the document by "
-                f"the declared model, or begin a new generation that declares {there}."
+                f"expansions.{method}: made by {made_by}, and the collection declares {wanted}. Expand the document by "
+                f"the declared model, or begin a new generation that declares {made_by}."
             )
 
 

@@ -103,12 +103,12 @@ class Changes:
 
         async def work(turn: WriteTurn) -> DeleteReport:
             await self._refuse_other_build(write.generation, write.build)
-            timely = [one for one in ids if one not in turn.overtaken]
+            timely = [identity for identity in ids if identity not in turn.overtaken]
             report = DeleteReport(deleted=0)
             if timely:
                 report = await self._engine.delete(write.generation, timely, turn.version)
             refused = {error.id for error in report.errors}
-            turn.record_deleted(one for one in timely if one not in refused)
+            turn.record_deleted(identity for identity in timely if identity not in refused)
             return _with_overtaken(report, turn)
 
         return await self._order.write(write, ids, work)
@@ -136,31 +136,31 @@ JSON = "application/json"
 def lexical_router(engine: LexicalEngine, clock: Callable[[], float] = time.time) -> APIRouter:
     """Returns the routes for collections, documents and searches of one engine. `clock`: that of the engine."""
     routes, changes = router(), Changes(engine)
-    one = "/v1/collections/{generation}"
+    path = "/v1/collections/{generation}"
 
     @routes.get("/v1/collections")
     @handled("control", scope="internal", logged=False)
     async def states() -> CollectionStates:
         return CollectionStates(collections=await engine.states(), unusable=await engine.unusable(), now=clock())
 
-    @routes.put(one)
+    @routes.put(path)
     @handled("write", scope="internal")
     async def begin(
         generation: InPath, declaration: CollectionDeclaration, build: OfBuild = None, owner: OfOwner = None
     ) -> CollectionState:
         return await changes.begin(generation, declaration, build, owner)
 
-    @routes.get(one)
+    @routes.get(path)
     @handled("control", scope="internal")
     async def state(generation: InPath) -> CollectionState:
         return await engine.state(generation)
 
-    @routes.delete(one, status_code=204)
+    @routes.delete(path, status_code=204)
     @handled("write", scope="internal")
     async def drop(generation: InPath, build: OfBuild = None, keep_published: KeepPublished = False) -> None:
         await changes.drop(generation, build, keep_published=keep_published)
 
-    @routes.post(f"{one}/documents")
+    @routes.post(f"{path}/documents")
     @handled("write", scope="internal", slow=True)
     async def index(
         generation: InPath, batch: IndexRequest, version: Version = None, build: OfBuild = None
@@ -168,65 +168,65 @@ def lexical_router(engine: LexicalEngine, clock: Callable[[], float] = time.time
         with timed("index"):
             return await changes.index(Write(generation, version, build), batch.documents)
 
-    @routes.post(f"{one}/documents/delete")
+    @routes.post(f"{path}/documents/delete")
     @handled("write", scope="internal")
     async def delete(
-        generation: InPath, asked: IdsRequest, version: Version = None, build: OfBuild = None
+        generation: InPath, request: IdsRequest, version: Version = None, build: OfBuild = None
     ) -> DeleteReport:
-        return await changes.delete(Write(generation, version, build), asked.ids)
+        return await changes.delete(Write(generation, version, build), request.ids)
 
     # Large answers (a thousand hits, whole documents) are serialised here: FastAPI would validate them again.
-    @routes.post(f"{one}/documents/get", response_model=FetchedDocuments)
+    @routes.post(f"{path}/documents/get", response_model=FetchedDocuments)
     @handled(scope="internal")
-    async def get(generation: InPath, asked: FetchRequest) -> Response:
+    async def get(generation: InPath, request: FetchRequest) -> Response:
         with timed("get"):
-            answer = await engine.get(generation, asked.ids, ReadOptions.from_request(asked))
-        if asked.highlight is not None:
+            answer = await engine.get(generation, request.ids, ReadOptions.from_request(request))
+        if request.highlight is not None:
             with timed("highlight"):
-                answer = await asyncio.to_thread(highlighted, answer, asked.highlight, asked.include)
+                answer = await asyncio.to_thread(highlighted, answer, request.highlight, request.include)
         return Response(answer.model_dump_json(), media_type=JSON)
 
-    @routes.post(f"{one}/documents/ids")
+    @routes.post(f"{path}/documents/ids")
     @handled(scope="internal")
-    async def ids(generation: InPath, asked: IdPageRequest) -> IdPage:
-        return await engine.ids(generation, asked)
+    async def ids(generation: InPath, request: IdPageRequest) -> IdPage:
+        return await engine.ids(generation, request)
 
-    @routes.post(f"{one}/finish")
+    @routes.post(f"{path}/finish")
     @handled("write", scope="internal", slow=True)
     async def finish(generation: InPath, build: OfBuild = None) -> CollectionState:
         with timed("finish"):
             return await changes.finish(generation, build)
 
-    @routes.post(f"{one}/publish")
+    @routes.post(f"{path}/publish")
     @handled("write", scope="internal", slow=True)
     async def publish(generation: InPath, build: OfBuild = None, publication: Place = None) -> CollectionState:
         return await changes.publish(generation, build, publication)
 
-    @routes.post(f"{one}/search", response_model=RetrievalAnswer)
+    @routes.post(f"{path}/search", response_model=RetrievalAnswer)
     @handled(scope="internal")
-    async def search(generation: InPath, asked: RetrievalRequest) -> Response:
-        if asked.exact:
+    async def search(generation: InPath, request: RetrievalRequest) -> Response:
+        if request.exact:
             raise BadInput("exact: a lexical search is always exact; leave it out (it is for vectors).")
-        if asked.beam is not None:
+        if request.beam is not None:
             raise BadInput("beam: a lexical search is always exact and has none; leave it out (it is for vectors).")
         with timed("bm25"):
-            if asked.include:
-                hits, documents = await engine.search_with_documents(generation, asked)
+            if request.include:
+                hits, documents = await engine.search_with_documents(generation, request)
             else:
-                hits, documents = await engine.search(generation, asked), ()
+                hits, documents = await engine.search(generation, request), ()
         answer = RetrievalAnswer.model_construct(generation=generation, hits=hits, documents=documents)
         return Response(answer.model_dump_json(), media_type=JSON)
 
-    @routes.post(f"{one}/browse")
+    @routes.post(f"{path}/browse")
     @handled(scope="internal")
-    async def browse(generation: InPath, asked: BrowseRequest) -> BrowseAnswer:
+    async def browse(generation: InPath, request: BrowseRequest) -> BrowseAnswer:
         with timed("browse"):
-            return BrowseAnswer(ids=await engine.browse(generation, asked))
+            return BrowseAnswer(ids=await engine.browse(generation, request))
 
-    @routes.post(f"{one}/count")
+    @routes.post(f"{path}/count")
     @handled(scope="internal")
-    async def count(generation: InPath, asked: CountRequest) -> Matches:
+    async def count(generation: InPath, request: CountRequest) -> Matches:
         with timed("count"):
-            return await engine.count(generation, asked)
+            return await engine.count(generation, request)
 
     return routes

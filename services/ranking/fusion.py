@@ -32,8 +32,8 @@ def ranked(scored: Iterable[Scored]) -> Ranking:
     if _in_order(scored):
         return scored
     best: dict[str, Scored] = {}
-    for one in in_rank_order(scored):
-        best.setdefault(one.id, one)
+    for hit in in_rank_order(scored):
+        best.setdefault(hit.id, hit)
     return tuple(best.values())
 
 
@@ -69,7 +69,7 @@ class AlignedLegs:
         """Sums `weight * normalised score`. A missing document contributes 0, under z-score the leg's least value."""
         if normalisation not in self._values:
             values = [_normalised(leg, normalisation) for leg in self._legs]
-            absent = [min(one, default=0.0) if normalisation == "z-score" else 0.0 for one in values]
+            absent = [min(leg_values, default=0.0) if normalisation == "z-score" else 0.0 for leg_values in values]
             self._values[normalisation] = list(map(self._column, self._own_ids, values, absent))
         columns = zip(weights, self._values[normalisation], strict=True)
         parts = [[weight * value for value in column] for weight, column in columns]
@@ -91,11 +91,11 @@ class Mixture:
     """A ranking and a re-ranker's scores of some of its documents, to be mixed by one weight or by many."""
 
     def __init__(self, first: Ranking, reranked: Mapping[str, float]) -> None:
-        seen = sorted((one for one in first if one.id in reranked), key=_ID)
+        seen = sorted((hit for hit in first if hit.id in reranked), key=_ID)
         self._ids = list(map(_ID, seen))
         self._first_z = _z_scores(list(map(_SCORE, seen)))
         self._reranked_z = _z_scores([reranked[document] for document in self._ids])
-        self._rest = [one.id for one in first if one.id not in reranked]
+        self._rest = [hit.id for hit in first if hit.id not in reranked]
         self._unmixed = first
 
     def at(self, weight: float, top: int | None = None) -> Ranking:
@@ -119,10 +119,10 @@ def continued(head: Ranking, below: Ranking) -> Ranking:
     Nothing of `head` changes, and the whole is in the total order of every ranking. No document may be in both.
     """
     whole = list(head)
-    for one in below:
-        if whole and (-one.score, one.id) <= (-whole[-1].score, whole[-1].id):
-            one = Scored(one.id, math.nextafter(whole[-1].score, -math.inf))
-        whole.append(one)
+    for hit in below:
+        if whole and (-hit.score, hit.id) <= (-whole[-1].score, whole[-1].id):
+            hit = Scored(hit.id, math.nextafter(whole[-1].score, -math.inf))
+        whole.append(hit)
     return tuple(whole)
 
 

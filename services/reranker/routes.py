@@ -25,21 +25,21 @@ def score_router(scorer: Scorer) -> APIRouter:
 
     @routes.post("/v1/score", response_model=ScoreAnswer)
     @handled("own", scope="internal")
-    async def score(asked: ScoreRequest, received: Request) -> Response:
-        split = _split(asked, scorer.max_tokens)
+    async def score(request: ScoreRequest, received: Request) -> Response:
+        split = _split(request, scorer.max_tokens)
         # Only our own processes come here, and name whom they ask for.
         client = received.headers.get(CLIENT_HEADER) or client_of(received.scope)
-        if asked.partial:
+        if request.partial:
             set_client(client)
             # No slot: the scorer divides its time among these requests, and leaves out those for which too little is
             # left. Each takes all of its time, which a limit would only read as overload.
             with received.app.state.instruments.in_flight.track_inprogress(), timed("score"):
                 until = FOR_SCORES.before(current_deadline())
-                given = await scorer.score_until(asked.query, asked.passages, until, split)
+                given = await scorer.score_until(request.query, request.passages, until, split)
         else:
-            async with slot(received, client, _read_passages(asked, scorer.max_tokens)):
+            async with slot(received, client, _read_passages(request, scorer.max_tokens)):
                 with timed("score"):
-                    scores = await scorer.score(asked.query, asked.passages, current_deadline(), split)
+                    scores = await scorer.score(request.query, request.passages, current_deadline(), split)
                     given = PartialScores(scores)
         needs_ms = None if given.needs_s is None else round(given.needs_s * 1000, 3)
         answer = ScoreAnswer(model=scorer.model, weight=scorer.weight, scores=given.scores, needs_ms=needs_ms)
@@ -48,22 +48,23 @@ def score_router(scorer: Scorer) -> APIRouter:
     return routes
 
 
-def _split(asked: ScoreRequest, max_tokens: int) -> Split | None:
+def _split(request: ScoreRequest, max_tokens: int) -> Split | None:
     """Returns how the passages are cut. Raises BadInput for parts that the model does not read whole."""
-    if asked.split is None:
+    if request.split is None:
         return None
-    if asked.split.tokens > max_tokens:
-        allowed = f"this model reads parts of {LEAST_TOKENS} to {max_tokens} tokens, not {asked.split.tokens}"
+    if request.split.tokens > max_tokens:
+        allowed = f"this model reads parts of {LEAST_TOKENS} to {max_tokens} tokens, not {request.split.tokens}"
         raise BadInput(
             f"split.tokens (in a pipeline, passages.tokens): {allowed}.",
             errors=(FieldError(field="split.tokens", message=allowed),),
         )
-    return Split(asked.split, asked.title_lengths or (0,) * len(asked.passages))
+    return Split(request.split, request.title_lengths or (0,) * len(request.passages))
 
 
-def _read_passages(asked: ScoreRequest, max_tokens: int) -> int:
+def _read_passages(request: ScoreRequest, max_tokens: int) -> int:
     """Estimates of how many passages, each as long as the model reads, the parts of all have the tokens."""
-    if asked.split is None:
-        return len(asked.passages)
-    most = MOST_PASSAGES * asked.split.tokens
-    return sum(-(-max(1, min(most, len(one) // CHARACTERS_PER_TOKEN)) // max_tokens) for one in asked.passages)
+    if request.split is None:
+        return len(request.passages)
+    most = MOST_PASSAGES * request.split.tokens
+    tokens = (max(1, min(most, len(passage) // CHARACTERS_PER_TOKEN)) for passage in request.passages)
+    return sum(-(-count // max_tokens) for count in tokens)

@@ -35,10 +35,10 @@ class ScoreCache:
 
     def keys(self, query: str, passages: Sequence[str], split: Split | None = None) -> list[bytes]:
         """Returns a key of 128 bits for each passage; the chance that two of 2^32 pairs share one is 2^-65."""
-        asked = hashlib.blake2b(query.encode("utf-8", "surrogatepass"), digest_size=32, key=self._stamp).digest()
+        query_key = hashlib.blake2b(query.encode("utf-8", "surrogatepass"), digest_size=32, key=self._stamp).digest()
         salts = itertools.repeat(b"") if split is None else map(partial(_salt, split.passages), split.titles)
         return [
-            hashlib.blake2b(passage.encode("utf-8", "surrogatepass"), digest_size=16, key=asked, salt=salt).digest()
+            hashlib.blake2b(passage.encode("utf-8", "surrogatepass"), digest_size=16, key=query_key, salt=salt).digest()
             for passage, salt in zip(passages, salts, strict=False)
         ]
 
@@ -94,10 +94,10 @@ class CachedScorer:
         if not missing:
             return PartialScores(tuple(known))
         unknown = [passages[place] for place in missing]
-        found = await self._inner.score_until(query, unknown, deadline, split and split.of(missing))
-        self._remember(keys, known, missing, found.scores)
+        scored = await self._inner.score_until(query, unknown, deadline, split and split.of(missing))
+        self._remember(keys, known, missing, scored.scores)
         enough = len(known) - known.count(None) >= min(LEAST_SCORED, len(passages))
-        return PartialScores(tuple(known), None if enough else found.needs_s)
+        return PartialScores(tuple(known), None if enough else scored.needs_s)
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the tokens of each pair before truncation."""

@@ -24,12 +24,13 @@ class OverlapScorer:
         """Returns |shared words| / |words of the query| for each passage, or its best part: 0 to 1."""
         if not deadline.remaining_ms:
             raise DeadlineExceeded("The deadline passed before scoring began; send a larger X-Deadline-Ms.")
-        asked = frozenset(lowercase_words(query))
+        query_words = frozenset(lowercase_words(query))
 
         def scored() -> tuple[float, ...]:
             titles = repeat(0) if split is None else split.titles
             parts = map(_parts, passages, titles, repeat(split))
-            return tuple(max(len(asked.intersection(one)) for one in of) / max(1, len(asked)) for of in parts)
+            shared = (max(len(query_words.intersection(words)) for words in part_words) for part_words in parts)
+            return tuple(count / max(1, len(query_words)) for count in shared)
 
         return await asyncio.to_thread(scored)
 
@@ -45,8 +46,8 @@ class OverlapScorer:
         """Counts the words of the query and each passage together."""
 
         def counted() -> tuple[int, ...]:
-            asked, *read = map(count_words, (query, *passages))
-            return tuple(asked + count for count in read)
+            query_length, *read = map(count_words, (query, *passages))
+            return tuple(query_length + count for count in read)
 
         return await asyncio.to_thread(counted)
 
@@ -61,4 +62,4 @@ def _parts(passage: str, title: int, split: Split | None) -> list[list[str]]:
     size = split.passages.tokens
     words = list(islice(lowercase_words(passage), MOST_PASSAGES * size))
     cut = cut_tokens(len(words), count_words(passage[:title]), size, split.passages.overlap, MOST_PASSAGES)
-    return [words[: cut.front] + words[one.start : one.stop] for one in cut.ranges]
+    return [words[: cut.front] + words[tokens.start : tokens.stop] for tokens in cut.ranges]

@@ -37,9 +37,9 @@ class HashingTermEncoder:
         self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline
     ) -> list[tuple[Match, ...]]:
         """Returns for each document the words that it shares with the query."""
-        asked = await self.encode_query(query, deadline)
+        query_vector = await self.encode_query(query, deadline)
         words = {_term(word): word for word in _words(query)}
-        return await matches_of_all(asked, vectors, words.__getitem__)
+        return await matches_of_all(query_vector, vectors, words.__getitem__)
 
     async def lengths(self, texts: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of each text."""

@@ -77,8 +77,8 @@ def probe(shard: str, documents: str) -> None:
     points = whole = 0
     page = None
     while True:
-        asked = qdrant_edge.ScrollRequest(offset=page, limit=PAGE, with_payload=["id"], with_vector=False)
-        records, page = opened.scroll(asked)
+        request = qdrant_edge.ScrollRequest(offset=page, limit=PAGE, with_payload=["id"], with_vector=False)
+        records, page = opened.scroll(request)
         points += len(records)
         whole += sum("id" in (record.payload or {}) for record in records)
         if page is None:

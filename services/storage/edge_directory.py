@@ -103,7 +103,7 @@ class EdgeDirectory:
     def check(self, name: str) -> Check:
         """Returns the state: always usable; names generations that cannot be opened, and whether writes are refused."""
         parts = [f"{ENGINE} in {self._directory}"]
-        parts += [f"{one.generation} cannot be opened: {one.reason}" for one in self._list_unusable()]
+        parts += [f"{unusable.generation} cannot be opened: {unusable.reason}" for unusable in self._list_unusable()]
         if self._lost_pointers is not None:
             parts.append(f"nothing was known to be published, because {self._lost_pointers}: publish again")
         shortage = self._disk.shortage()
@@ -122,7 +122,8 @@ class EdgeDirectory:
 
     def published(self) -> Mapping[str, str]:
         """Returns the published generation of each collection."""
-        return {name: one for name, one in self._pointers.items() if one in self._open or one in self._unusable}
+        held = {*self._open, *self._unusable}
+        return {name: generation for name, generation in self._pointers.items() if generation in held}
 
     def is_published(self, generation: str) -> bool:
         """Returns whether a generation is the published one of its collection."""
@@ -164,8 +165,8 @@ class EdgeDirectory:
             if self._pointers.get(name_of(generation)) != generation or held.record.published_at is None:
                 others = [
                     opened.record.publication
-                    for one, opened in self._open.items()
-                    if one != generation and name_of(one) == name_of(generation)
+                    for other, opened in self._open.items()
+                    if other != generation and name_of(other) == name_of(generation)
                 ]
                 await held.published(self._clock(), next_publication(publication, others))
                 await asyncio.to_thread(self._write_pointers, {**self.published(), name_of(generation): generation})
@@ -192,12 +193,13 @@ class EdgeDirectory:
 
     def _list_unusable(self) -> tuple[Unusable, ...]:
         return tuple(
-            Unusable(generation=one, reason=self._unusable[one].reason) for one in in_order(tuple(self._unusable))
+            Unusable(generation=generation, reason=self._unusable[generation].reason)
+            for generation in in_order(tuple(self._unusable))
         )
 
     def _start_reopening(self) -> None:
         """Starts reopening, in the background, generations that lacked disk space, if there is enough again."""
-        if not any(one.disk_was_full for one in self._unusable.values()) or self._reopening:
+        if not any(failure.disk_was_full for failure in self._unusable.values()) or self._reopening:
             return
         if self._disk.shortage() is None and not self._lock.closed:
             self._reopening = True
@@ -206,12 +208,12 @@ class EdgeDirectory:
     async def _reopen(self) -> None:
         try:
             async with self._changing:
-                waiting = [one for one, aside in self._unusable.items() if aside.disk_was_full]
-                await asyncio.to_thread(self._open_folders, [self._directory / one for one in waiting])
-                for one in waiting:
-                    if one in self._open:
-                        del self._unusable[one]
-                        logger.info("opened after all", extra={"generation": one})
+                waiting = [generation for generation, aside in self._unusable.items() if aside.disk_was_full]
+                await asyncio.to_thread(self._open_folders, [self._directory / generation for generation in waiting])
+                for generation in waiting:
+                    if generation in self._open:
+                        del self._unusable[generation]
+                        logger.info("opened after all", extra={"generation": generation})
         finally:
             self._reopening = False
 
@@ -286,9 +288,9 @@ class EdgeDirectory:
                 "that are filtered by; the others are kept and shown all the same."
             )
         held = [opened.record for opened in self._open.values()]
-        there = (*self._open, *self._unusable)
-        refuse_one_more(record.generation, there, self._limits.most_generations)
-        in_all = sum(len(one.declaration.metadata) for one in held)
+        present = (*self._open, *self._unusable)
+        refuse_one_more(record.generation, present, self._limits.most_generations)
+        in_all = sum(len(record.declaration.metadata) for record in held)
         if in_all + fields > MOST_FIELDS_IN_ALL:
             raise Conflict(
                 f"The generations here index {in_all} fields, and {MOST_FIELDS_IN_ALL} may be: remove a collection "

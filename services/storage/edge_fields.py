@@ -28,14 +28,14 @@ def edge_filter(requirements: Sequence[Requirement], exclude_ids: Sequence[str])
     if not requirements and not exclude_ids:
         return None
     excluded: list[edge.ConditionType] = (
-        [edge.HasIdCondition({point_id(one) for one in exclude_ids})] if exclude_ids else []
+        [edge.HasIdCondition({point_id(identity) for identity in exclude_ids})] if exclude_ids else []
     )
     return edge.Filter(must=[condition(requirement) for requirement in requirements], must_not=excluded)
 
 
 def ids_filter(ids: Iterable[str]) -> edge.Filter:
     """Returns the filter for the documents of these ids."""
-    return edge.Filter(must=[edge.HasIdCondition({point_id(one) for one in ids})])
+    return edge.Filter(must=[edge.HasIdCondition({point_id(identity) for identity in ids})])
 
 
 def condition(requirement: Requirement) -> "edge.ConditionType":  # a name of the stubs alone
@@ -44,7 +44,8 @@ def condition(requirement: Requirement) -> "edge.ConditionType":  # a name of th
         case OneOf(field, values):
             return edge.FieldCondition(_key(field), match=edge.MatchAny(list(values)))
         case Within(field, ranges):
-            return edge.Filter(should=[edge.FieldCondition(_key(field), range=edge.RangeFloat(**it)) for it in ranges])
+            within = [edge.RangeFloat(**bounds) for bounds in ranges]
+            return edge.Filter(should=[edge.FieldCondition(_key(field), range=bounds) for bounds in within])
         case Exists(field, present=True):
             return edge.Filter(must_not=[edge.IsEmptyCondition(_key(field))])
         case Exists(field):

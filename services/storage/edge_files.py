@@ -125,15 +125,15 @@ _GONE = re.compile(r"\.gone-[0-9a-f]{32}")
 
 def own_folders(directory: Path) -> list[Path]:
     """Returns the folders of generations, by name. Removes leftovers of interrupted creations and removals."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for folder in sorted(directory.iterdir()):
         if folder.is_symlink() or not folder.is_dir():
             continue
         if is_generation(folder.name) and (folder / RECORD).exists():
-            found.append(folder)
+            folders.append(folder)
         elif (is_generation(folder.name) and _is_marked(folder)) or _is_left_over(folder):
             remove(folder)
-    return found
+    return folders
 
 
 def claim_folder(folder: Path) -> None:

@@ -57,13 +57,14 @@ class KnownIds:
         if len(known) > MOST_KNOWN_IDS:
             known.clear()
         ids = cast(list[UUID], [point.id for point in points])
-        numbers = [one.int for one in ids]
-        if unknown := [one for one in ids if one.int not in known]:
+        numbers = [identity.int for identity in ids]
+        if unknown := [identity for identity in ids if identity.int not in known]:
             for record in shard.retrieve(list(unknown), with_payload=["id"], with_vector=False):
                 if record.payload is not None:
                     known[cast(UUID, record.id).int] = record.payload["id"]
         # A point that was deleted since the query is left out.
-        return paired((known[one], point.score) for one, point in zip(numbers, points, strict=True) if one in known)
+        pairs = zip(numbers, points, strict=True)
+        return paired((known[number], point.score) for number, point in pairs if number in known)
 
 
 T = TypeVar("T")

@@ -73,7 +73,7 @@ def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict
 
     Raises BadInput naming the field if a value is not of the declared kind.
     """
-    found: dict[str, FieldValue] = {}
+    fields: dict[str, FieldValue] = {}
     for field, kind in declared.items():
         if field not in metadata:
             continue
@@ -83,22 +83,22 @@ def fields_of(metadata: Mapping[str, MetadataValue], declared: Declared) -> dict
             continue  # an empty list is no value, as in Elasticsearch
         match kind:
             case "keyword":
-                found[field] = tuple(_as(keyword_of, one, field) for one in values)
+                fields[field] = tuple(_as(keyword_of, operand, field) for operand in values)
             case "number":
-                found[field] = tuple(_as(number_of, one, field) for one in values)
+                fields[field] = tuple(_as(number_of, operand, field) for operand in values)
             case "date":
-                found[field] = tuple(_as(date_span_of, one, field)[0] for one in values)
-    return found
+                fields[field] = tuple(_as(date_span_of, operand, field)[0] for operand in values)
+    return fields
 
 
-def requirements_of(asked: Filter | None, declared: Declared) -> tuple[Requirement, ...]:
+def requirements_of(wanted: Filter | None, declared: Declared) -> tuple[Requirement, ...]:
     """Converts a filter of the wire to what a document must meet, all of it.
 
     Raises BadInput for an undeclared field or an operand that does not fit it.
     """
-    if asked is None:
+    if wanted is None:
         return ()
-    required = _requirement(asked, declared)
+    required = _requirement(wanted, declared)
     return required.parts if isinstance(required, AllOf) else (required,)
 
 
@@ -117,15 +117,15 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
     if condition.op == "exists":
         return Exists(field, present=value is None or value is True)
     operands = value if isinstance(value, tuple) else (value,)
-    given = tuple(one for one in operands if one is not None)
+    given = tuple(operand for operand in operands if operand is not None)
     if kind == "keyword":
         if condition.op not in ("eq", "in"):
             raise BadInput(
                 f"filter: {condition.op} compares numbers and dates, and {field} is a keyword, which takes eq, in and "
                 "exists."
             )
-        return OneOf(field, tuple(_as(keyword_of, one, field) for one in given))
-    spans = [_operand_span(one, field, kind) for one in given]
+        return OneOf(field, tuple(_as(keyword_of, operand, field) for operand in given))
+    spans = [_operand_span(operand, field, kind) for operand in given]
     if condition.op in ("eq", "in"):
         return Within(field, tuple({"gte": first, "lte": last} for first, last in spans))
     first, last = spans[0]
@@ -135,8 +135,8 @@ def _of_condition(condition: Condition, declared: Declared) -> Requirement:
 def half_open(field: str, kind: FieldKind, start: Operand | None, end: Operand | None) -> Within:
     """Returns what a number or date from `start` on and below `end` meets. Raises BadInput for a bound that does not
     fit the field, or bounds in another order."""
-    given = [(name, one) for name, one in (("gte", start), ("lt", end)) if one is not None]
-    bounds = {name: _operand_span(one, field, kind)[0] for name, one in given}
+    given = [(name, bound) for name, bound in (("gte", start), ("lt", end)) if bound is not None]
+    bounds = {name: _operand_span(bound, field, kind)[0] for name, bound in given}
     if len(bounds) == 2 and bounds["gte"] >= bounds["lt"]:
         raise BadInput(f"{field}: a range has to begin below its end.")
     return Within(field, (bounds,))

@@ -37,24 +37,24 @@ def refuse_one_more(generation: str, held: Collection[str], most: int) -> None:
     )
 
 
-def refuse_other_stamp(generation: str, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+def refuse_other_stamp(generation: str, existing: Mapping[str, str], wanted: Mapping[str, str]) -> None:
     """Raises StampMismatch if the stamps differ, with both values of every key that differs."""
-    keys = sorted(key for key in {*there, *wanted} if there.get(key) != wanted.get(key))
+    keys = sorted(key for key in {*existing, *wanted} if existing.get(key) != wanted.get(key))
     if keys:
         # Parameters of BM25 contain equals signs themselves (`k1=0.9 b=0.4`).
-        sign = ": " if any("=" in value for value in (*there.values(), *wanted.values())) else "="
-        made, asked = (_listed(stamp, keys, sign) for stamp in (there, wanted))
+        sign = ": " if any("=" in value for value in (*existing.values(), *wanted.values())) else "="
+        made, requested = (_listed(stamp, keys, sign) for stamp in (existing, wanted))
         raise StampMismatch(
-            f"{generation} was made with {made}, asked for is {asked}; begin a new generation, or declare and "
+            f"{generation} was made with {made}, asked for is {requested}; begin a new generation, or declare and "
             "configure this one as it was begun."
         )
 
 
-def refuse_other_declaration(generation: str, there: CollectionDeclaration, wanted: CollectionDeclaration) -> None:
+def refuse_other_declaration(generation: str, existing: CollectionDeclaration, wanted: CollectionDeclaration) -> None:
     """Raises StampMismatch, with both, if the declarations differ in more than the backends."""
-    if there.model_copy(update={"backends": wanted.backends}) != wanted:
+    if existing.model_copy(update={"backends": wanted.backends}) != wanted:
         raise StampMismatch(
-            f"{generation} was begun with the declaration {there.model_dump_json()} and is asked for with "
+            f"{generation} was begun with the declaration {existing.model_dump_json()} and is asked for with "
             f"{wanted.model_dump_json()}; begin a new generation."
         )
 

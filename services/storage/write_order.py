@@ -26,12 +26,12 @@ def overtaken(document_id: str) -> ItemError:
 
 def newer_versions(held: Mapping[str, int], version: int | None) -> dict[str, int]:
     """Returns, by id, the stored versions that a write of this version must not replace."""
-    return {} if version is None else {one: there for one, there in held.items() if there >= version}
+    return {} if version is None else {identity: stored for identity, stored in held.items() if stored >= version}
 
 
-def next_publication(asked: int | None, others: Iterable[int | None]) -> int:
+def next_publication(wanted: int | None, others: Iterable[int | None]) -> int:
     """Returns the number of a publication: the one asked for, and above those of the collection's `others`."""
-    return max(asked or 0, 1 + max((number or 0 for number in others), default=0))
+    return max(wanted or 0, 1 + max((number or 0 for number in others), default=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class WriteTurn:
     def __init__(self, memory: "_RecentDeletions", ids: Collection[str], version: int) -> None:
         self._memory = memory
         self.version = version
-        self.overtaken = {one: newer for one in ids if (newer := memory.latest(one, version)) >= version}
+        self.overtaken = {identity: newer for identity in ids if (newer := memory.latest(identity, version)) >= version}
 
     def record_deleted(self, ids: Iterable[str]) -> None:
         """Records that these ids are deleted: older writes are refused from now on."""

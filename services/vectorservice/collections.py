@@ -23,9 +23,9 @@ async def finish(store: VectorStore, generation: str, build: str | None) -> Coll
     """Completes the approximate index and returns the state with the digest of all documents."""
     await store.finish(generation)
     digest = await store.digest(generation)
-    found = await state(store, generation)
-    refuse_other_build(generation, found.build, build)
-    return found.model_copy(update={"digest": digest})
+    finished = await state(store, generation)
+    refuse_other_build(generation, finished.build, build)
+    return finished.model_copy(update={"digest": digest})
 
 
 async def publish(store: VectorStore, generation: str, build: str | None, publication: int | None) -> CollectionState:
@@ -67,15 +67,15 @@ async def require_own(store: VectorStore, encoder: Encoder, generation: str) -> 
 
 async def made_otherwise(store: VectorStore, encoder: Encoder) -> tuple[str, ...]:
     """Returns the published generations that `require_own` refuses, so that they cannot be searched."""
-    found: list[str] = []
+    refused: list[str] = []
     for generation in (await store.published()).values():
         try:
             await require_own(store, encoder, generation)
         except StampMismatch:
-            found.append(generation)
+            refused.append(generation)
         except ProblemError:  # removed since, or damaged, which the store's own check reports
             continue
-    return tuple(sorted(found))
+    return tuple(sorted(refused))
 
 
 async def state(store: VectorStore, generation: str) -> CollectionState:
@@ -86,11 +86,11 @@ async def state(store: VectorStore, generation: str) -> CollectionState:
 async def states(store: VectorStore, clock: Callable[[], float]) -> CollectionStates:
     """Returns the state of every generation, and the time by the clock of the store (Unix seconds)."""
     published = await store.published()
-    found: list[CollectionState] = []
+    collections: list[CollectionState] = []
     for generation in await store.generations():
         with contextlib.suppress(UnknownCollection):  # removed since it was listed
-            found.append(await _state(store, generation, published))
-    return CollectionStates(collections=tuple(found), unusable=await store.unusable(), now=clock())
+            collections.append(await _state(store, generation, published))
+    return CollectionStates(collections=tuple(collections), unusable=await store.unusable(), now=clock())
 
 
 async def _state(store: VectorStore, generation: str, published: Mapping[str, str]) -> CollectionState:

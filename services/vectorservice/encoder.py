@@ -72,5 +72,5 @@ def passage_hashes(encoder: Encoder, documents: Iterable[Document]) -> dict[str,
     """Returns by id the sha256 of what the encoder reads of each document: with an equal one, a vector is of it."""
     apart = isinstance(encoder, DocumentEncoder)
     # No document has a NUL.
-    read = {one.id: f"{one.title}\0{one.text}" if apart else one.passage for one in documents}
-    return {one: hashlib.sha256(text.encode()).hexdigest() for one, text in read.items()}
+    read = {document.id: f"{document.title}\0{document.text}" if apart else document.passage for document in documents}
+    return {identity: hashlib.sha256(text.encode()).hexdigest() for identity, text in read.items()}

@@ -48,11 +48,11 @@ async def read_vectors(store: VectorStore, generation: str, ids: tuple[str, ...]
         raise AnswerTooLarge(
             f"The vectors of {len(ids)} documents have more than {MOST_ANSWER_COMPONENTS} numbers; ask for fewer."
         )
-    found: list[StoredVector] = []
+    vectors: list[StoredVector] = []
     for identity in dict.fromkeys(ids):
         point = stored.get(identity)
         if point is None or point.vector is None or isinstance(point.vector, SparseVector):
             continue
         vector = DocumentVector.model_construct(model=spec.stamp["model"], dense=tuple(point.vector.tolist()))
-        found.append(StoredVector.model_construct(id=identity, content_hash=point.content_hash, vector=vector))
-    return VectorsAnswer.model_construct(generation=generation, vectors=tuple(found))
+        vectors.append(StoredVector.model_construct(id=identity, content_hash=point.content_hash, vector=vector))
+    return VectorsAnswer.model_construct(generation=generation, vectors=tuple(vectors))

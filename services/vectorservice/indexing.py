@@ -44,7 +44,8 @@ async def index(
     spec = await require_own(store, encoder, write.generation)
     given, wrong = _given_vectors(documents, spec)
     refused = {error.id for error in wrong}
-    compared = await _compare(store, order, write, [one for one in documents if one.id not in refused], given)
+    fitting = [document for document in documents if document.id not in refused]
+    compared = await _compare(store, order, write, fitting, given)
     fields, errors = _checked_fields(compared.changed, spec.declaration)
     accepted = [document for document in compared.changed if document.id in fields]
     late = dict(compared.overtaken)
@@ -53,26 +54,26 @@ async def index(
         hashes = passage_hashes(encoder, batch)
         without = [document for document in batch if document.id not in given]
         with timed("copy"):
-            own, vectors = await _stored_vectors(
-                store, spec, {one.id: hashes[one.id] for one in without}, compared.held
-            )
+            wanted = {document.id: hashes[document.id] for document in without}
+            own, vectors = await _stored_vectors(store, spec, wanted, compared.held)
         with timed("encode"):
-            missing = {hashes[one.id]: one for one in without if hashes[one.id] not in vectors}
+            missing = {wanted[document.id]: document for document in without if wanted[document.id] not in vectors}
             new, unreadable = await _encode(encoder, missing, deadline)
         encoded += len(new)
         vectors = {**vectors, **new}
-        faulty = {one.id: unreadable[hashes[one.id]] for one in without if hashes[one.id] in unreadable}
-        errors.extend(ItemError(id=one, reason=reason) for one, reason in faulty.items())
+        faulty = {identity: unreadable[passage] for identity, passage in wanted.items() if passage in unreadable}
+        errors.extend(ItemError(id=identity, reason=reason) for identity, reason in faulty.items())
+        known = {**own, **given}
         points = [
             Point(
-                one.id,
-                given[one.id] if one.id in given else own[one.id] if one.id in own else vectors[hashes[one.id]],
-                one.content_hash,
-                hashes[one.id],
-                fields[one.id],
+                document.id,
+                known[document.id] if document.id in known else vectors[hashes[document.id]],
+                document.content_hash,
+                hashes[document.id],
+                fields[document.id],
             )
-            for one in batch
-            if one.id not in faulty
+            for document in batch
+            if document.id not in faulty
         ]
         with timed("store"):
             overtook = await _store(store, order, write, points)
@@ -125,19 +126,20 @@ async def _compare(
         held = await store.stored(write.generation, ids, vectors=bool(given))
         timely = [document for document in documents if document.id not in turn.overtaken]
         changed = [
-            one
-            for one in timely
-            if one.id not in held
-            or held[one.id].content_hash != one.content_hash
-            or (one.id in given and not _is_same(given[one.id], held[one.id].vector))
+            document
+            for document in timely
+            if document.id not in held
+            or held[document.id].content_hash != document.content_hash
+            or (document.id in given and not _is_same(given[document.id], held[document.id].vector))
         ]
-        differing = {one.id for one in changed}
-        same = {one.id: one.content_hash for one in timely if one.id not in differing}
+        differing = {document.id for document in changed}
+        same = {document.id: document.content_hash for document in timely if document.id not in differing}
         if same:
             await store.raise_versions(write.generation, same, turn.version)
             # Another process may have changed one meanwhile.
             now = await store.stored(write.generation, list(same), vectors=False)
-            changed = [one for one in timely if one.id not in now or now[one.id].content_hash != same[one.id]]
+            kept = {identity for identity, point in now.items() if point.content_hash == same[identity]}
+            changed = [document for document in timely if document.id not in kept]
         return _Comparison(held, changed, len(timely) - len(changed), turn.overtaken)
 
     with timed("compare"):
@@ -170,9 +172,9 @@ async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Seque
 
     async def work(turn: WriteTurn) -> DeleteReport:
         await _refuse_other_build(store, write)
-        timely = [one for one in ids if one not in turn.overtaken]
+        timely = [identity for identity in ids if identity not in turn.overtaken]
         deleted, newer = await store.delete(write.generation, timely, turn.version) if timely else (0, {})
-        turn.record_deleted(one for one in timely if one not in newer)
+        turn.record_deleted(identity for identity in timely if identity not in newer)
         late = {**turn.overtaken, **newer}
         return DeleteReport(
             deleted=deleted, errors=tuple(map(overtaken, late)), latest_version=max(late.values(), default=None)
@@ -217,42 +219,43 @@ async def _stored_vectors(
 ) -> tuple[dict[str, Vector], dict[str, Vector]]:
     """Returns by id the vectors of documents whose passage stays, and by passage hash those and others of this
     generation and of others of the same stamp. Vectors that were given may differ where the passages are equal."""
-    found: dict[str, Vector] = {}
+    vectors: dict[str, Vector] = {}
     own: dict[str, Vector] = {}
-    same = [one for one, passage_hash in hashes.items() if one in held and held[one].passage_hash == passage_hash]
+    before = {identity: point.passage_hash for identity, point in held.items()}
+    same = [identity for identity, passage_hash in hashes.items() if before.get(identity) == passage_hash]
     if same:
-        there = await store.stored(spec.generation, same, vectors=True)
+        stored = await store.stored(spec.generation, same, vectors=True)
         own = {
-            one: point.vector
-            for one, point in there.items()
-            if point.vector is not None and point.passage_hash == hashes[one]
+            identity: point.vector
+            for identity, point in stored.items()
+            if point.vector is not None and point.passage_hash == hashes[identity]
         }
-        found |= _by_passage(there)
-    left = [one for one, passage_hash in hashes.items() if passage_hash not in found]
+        vectors |= _by_passage(stored)
+    left = [identity for identity, passage_hash in hashes.items() if passage_hash not in vectors]
     if not left:
-        return own, found
+        return own, vectors
     for earlier in await _generations_to_reuse(store, spec):
         try:
-            there = await store.stored(earlier, left, vectors=True)
+            stored = await store.stored(earlier, left, vectors=True)
         except UnknownCollection:
             continue  # removed meanwhile: its passages are encoded instead
-        found |= _by_passage(there)
-        left = [one for one in left if hashes[one] not in found]
-    return own, found
+        vectors |= _by_passage(stored)
+        left = [identity for identity in left if hashes[identity] not in vectors]
+    return own, vectors
 
 
 async def _generations_to_reuse(store: VectorStore, spec: GenerationSpec) -> list[str]:
     """Returns the other generations of the same name, stamp and representation, newest first."""
-    name = name_of(spec.generation)
-    others = [one for one in await store.generations() if name_of(one) == name and one != spec.generation]
     same: list[str] = []
-    for one in sorted(others, key=number_of, reverse=True):
+    for generation in sorted(await store.generations(), key=number_of, reverse=True):
+        if name_of(generation) != name_of(spec.generation) or generation == spec.generation:
+            continue
         try:
-            there = await store.spec(one)
+            other = await store.spec(generation)
         except UnknownCollection:
             continue
-        if dict(there.stamp) == dict(spec.stamp) and there.representation == spec.representation:
-            same.append(one)
+        if dict(other.stamp) == dict(spec.stamp) and other.representation == spec.representation:
+            same.append(generation)
     return same
 
 
@@ -270,7 +273,7 @@ async def _encode(
         if isinstance(encoder, DocumentEncoder):
             encoded = await encoder.encode_documents(tuple(documents.values()), deadline)
         else:
-            encoded = await encoder.encode_passages([one.passage for one in documents.values()], deadline)
+            encoded = await encoder.encode_passages([document.passage for document in documents.values()], deadline)
         return dict(zip(documents, encoded, strict=True)), {}
     except BadInput as error:  # for all of them although one is at fault
         if len(documents) == 1:
@@ -278,7 +281,7 @@ async def _encode(
     hashes = list(documents)
     middle = len(hashes) // 2
     parts = [
-        await _encode(encoder, {one: documents[one] for one in half}, deadline)
+        await _encode(encoder, {passage_hash: documents[passage_hash] for passage_hash in half}, deadline)
         for half in (hashes[:middle], hashes[middle:])
     ]
     (first, refused), (second, refused_too) = parts

@@ -99,32 +99,32 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
     @routes.post("/v1/collections/{generation}/documents/delete")
     @handled("write", scope="internal")
     async def delete(
-        generation: Generation, asked: IdsRequest, version: Version = None, build: OfBuild = None
+        generation: Generation, request: IdsRequest, version: Version = None, build: OfBuild = None
     ) -> DeleteReport:
-        return await indexing.delete(store, order, Write(generation, version, build), asked.ids)
+        return await indexing.delete(store, order, Write(generation, version, build), request.ids)
 
     @routes.post("/v1/collections/{generation}/documents/vectors", response_model=VectorsAnswer)
     @handled(scope="internal")
-    async def vectors(generation: Generation, asked: VectorsRequest) -> Response:
+    async def vectors(generation: Generation, request: VectorsRequest) -> Response:
         with timed("vectors"):
-            answer = await read_vectors(store, generation, asked.ids)
+            answer = await read_vectors(store, generation, request.ids)
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @routes.post("/v1/collections/{generation}/search", response_model=RetrievalAnswer)
     @handled(scope="internal")
-    async def search(generation: Generation, asked: RetrievalRequest) -> Response:
-        if asked.preset is not None:
+    async def search(generation: Generation, request: RetrievalRequest) -> Response:
+        if request.preset is not None:
             raise BadInput("preset: lexical presets mean nothing to a vector backend; leave it out.")
-        if asked.include:
+        if request.include:
             raise BadInput("include: a vector backend stores no documents; leave it out.")
         spec = await collections.require_own(store, encoder, generation)
-        where = requirements_of(asked.filter, spec.declaration.metadata)
+        where = requirements_of(request.filter, spec.declaration.metadata)
         with timed("encode"):
-            vector = await encoder.encode_query(asked.query, current_deadline())
-        beam = DEFAULT_BEAM if asked.beam is None else asked.beam
+            vector = await encoder.encode_query(request.query, current_deadline())
+        beam = DEFAULT_BEAM if request.beam is None else request.beam
         with timed("ann"):
             hits = await store.search(
-                generation, VectorQuery(vector, asked.top, asked.exact, beam, where, exclude_ids=asked.exclude_ids)
+                generation, VectorQuery(vector, request.top, request.exact, beam, where, request.exclude_ids)
             )
         answer = RetrievalAnswer(generation=generation, hits=hits)
         # Serialised here: FastAPI would turn every hit into a dict first.
@@ -139,22 +139,23 @@ def explanation_router(store: VectorStore, encoder: ExplainingEncoder) -> APIRou
 
     @routes.post("/v1/collections/{generation}/explain")
     @handled(scope="internal")
-    async def explain(generation: Generation, asked: ExplainRequest) -> ExplainAnswer:
+    async def explain(generation: Generation, request: ExplainRequest) -> ExplainAnswer:
         await collections.require_own(store, encoder, generation)
-        stored = await store.stored(generation, [one.id for one in asked.documents], vectors=True)
-        hashes = passage_hashes(encoder, asked.documents)
+        stored = await store.stored(generation, [document.id for document in request.documents], vectors=True)
+        hashes = passage_hashes(encoder, request.documents)
         # A passage that was replaced meanwhile is not the one that the hit was scored by.
         known = [
-            (one, there.vector)
-            for one in asked.documents
-            if (there := stored.get(one.id)) is not None
-            and there.vector is not None
-            and there.passage_hash == hashes[one.id]
+            (document, point.vector)
+            for document in request.documents
+            if (point := stored.get(document.id)) is not None
+            and point.vector is not None
+            and point.passage_hash == hashes[document.id]
         ]
-        passages, vectors = [one.passage for one, _ in known], [vector for _, vector in known]
+        passages, vectors = [document.passage for document, _ in known], [vector for _, vector in known]
         with timed("explain"):
-            found = await encoder.explain(asked.query, passages, vectors, current_deadline())
-        explanations = [Explanation(id=one.id, matches=matches) for (one, _), matches in zip(known, found, strict=True)]
+            explained = await encoder.explain(request.query, passages, vectors, current_deadline())
+        pairs = zip(known, explained, strict=True)
+        explanations = [Explanation(id=document.id, matches=matches) for (document, _), matches in pairs]
         return ExplainAnswer(generation=generation, explanations=tuple(explanations))
 
     return routes

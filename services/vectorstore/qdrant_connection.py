@@ -42,8 +42,8 @@ _WRITING_KEY_REFUSED = "Qdrant refuses the key to write with; set QDRANT_API_KEY
 
 
 @contextmanager
-def qdrant_errors(asked: str, *, writes: bool = False) -> Iterator[None]:
-    """Raises a ProblemError for every error of the client; `asked` is the collection's name without a prefix.
+def qdrant_errors(generation: str, *, writes: bool = False) -> Iterator[None]:
+    """Raises a ProblemError for every error of the client; `generation` is the collection's name without a prefix.
 
     `writes`: the call was sent with the key that writes, which a refusal then names.
     """
@@ -52,7 +52,7 @@ def qdrant_errors(asked: str, *, writes: bool = False) -> Iterator[None]:
     except ResourceExhaustedResponse as error:
         raise Overloaded(f"Qdrant refuses more requests: {error}", retry_after_s=error.retry_after_s) from error
     except UnexpectedResponse as error:
-        raise _of_status(error, asked, writes) from error
+        raise _of_status(error, generation, writes) from error
     except ResponseHandlingException as error:
         raise _of_source(error.source) from error
     except (ApiException, QdrantException) as error:
@@ -60,26 +60,26 @@ def qdrant_errors(asked: str, *, writes: bool = False) -> Iterator[None]:
     except ValueError as error:
         # The in-process engine raises ValueError for everything; only the message names the cause.
         if str(error).startswith("Collection ") and str(error).endswith(" not found"):
-            raise unknown(asked) from error
+            raise unknown(generation) from error
         raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
     except (AssertionError, TypeError, RuntimeError) as error:
         # The client asserts that an answer has a result, and raises RuntimeError once it is closed.
         raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
 
 
-def unknown(asked: str) -> UnknownCollection:
+def unknown(generation: str) -> UnknownCollection:
     """Returns the error for a collection that does not exist."""
-    return UnknownCollection(f"There is no collection {asked} here; begin it first.")
+    return UnknownCollection(f"There is no collection {generation} here; begin it first.")
 
 
-def _of_status(error: UnexpectedResponse, asked: str, writes: bool) -> ProblemError:
+def _of_status(error: UnexpectedResponse, generation: str, writes: bool) -> ProblemError:
     match error.status_code:
         case 404:
-            return unknown(asked)
+            return unknown(generation)
         case 401 | 403:
             return UpstreamFailed(_WRITING_KEY_REFUSED if writes else _READING_KEY_REFUSED)
         case 409:
-            return Conflict(f"Qdrant has {asked} already.")
+            return Conflict(f"Qdrant has {generation} already.")
         case 408 | 504:
             return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
         case 429:
@@ -192,10 +192,10 @@ class QdrantConnection:
         if text != self._answered:
             logger.info("Qdrant %s answers; %s.", text, SUPPORTED)
             self._answered = text
-        found = re.match(r"(\d+)\.(\d+)", text)
-        if found is None:
+        version = re.match(r"(\d+)\.(\d+)", text)
+        if version is None:
             raise UpstreamFailed(f"What answers at QDRANT_URL gives no version of Qdrant ({text!r}); {SUPPORTED}.")
-        if (int(found[1]), int(found[2])) < _OLDEST:
+        if (int(version[1]), int(version[2])) < _OLDEST:
             raise UpstreamFailed(f"Qdrant {text} at QDRANT_URL is too old: {SUPPORTED}, so update it.")
 
     @asynccontextmanager

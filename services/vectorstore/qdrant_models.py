@@ -117,7 +117,7 @@ def point_struct(point: Point, representation: Representation, version: int | No
             "passage": point.passage_hash,
             # As floats, which bounds are too: over REST the server reads both alike.
             "fields": {
-                field: [one if isinstance(one, str) else float(one) for one in values]
+                field: [value if isinstance(value, str) else float(value) for value in values]
                 for field, values in point.fields.items()
             },
         },
@@ -141,24 +141,24 @@ def filter_of(where: Sequence[Requirement], exclude_ids: Sequence[str]) -> model
     if not where and not exclude_ids:
         return None
     excluded: list[models.Condition] = (
-        [models.HasIdCondition(has_id=[str(point_id(one)) for one in exclude_ids])] if exclude_ids else []
+        [models.HasIdCondition(has_id=[str(point_id(identity)) for identity in exclude_ids])] if exclude_ids else []
     )
-    return models.Filter(must=[_condition(one) for one in where], must_not=excluded)
+    return models.Filter(must=[_condition(requirement) for requirement in where], must_not=excluded)
 
 
 def ids_filter(ids: Iterable[str], before: int | None = None) -> models.Filter:
     """Returns the filter for the documents of these ids, of versions below `before`."""
     older = older_filter(before)
-    these = models.HasIdCondition(has_id=[str(point_id(one)) for one in ids])
+    these = models.HasIdCondition(has_id=[str(point_id(identity)) for identity in ids])
     return models.Filter(must=[these], must_not=None if older is None else older.must_not)
 
 
 def contents_filter(contents: Mapping[str, str], before: int) -> models.Filter:
     """Returns the filter for the documents that have these content hashes, by id, of versions below `before`."""
     same: list[models.Condition] = []
-    for one, content in contents.items():
+    for identity, content in contents.items():
         its_content = models.FieldCondition(key="content", match=models.MatchValue(value=content))
-        same.append(models.Filter(must=[models.HasIdCondition(has_id=[str(point_id(one))]), its_content]))
+        same.append(models.Filter(must=[models.HasIdCondition(has_id=[str(point_id(identity))]), its_content]))
     return ids_filter(contents, before).model_copy(update={"should": same})
 
 
@@ -176,7 +176,7 @@ def _condition(required: Requirement) -> models.Condition:
             return models.FieldCondition(key=_key(field), match=models.MatchAny(any=list(values)))
         case Within(field, ranges):
             return models.Filter(
-                should=[models.FieldCondition(key=_key(field), range=models.Range(**one)) for one in ranges]
+                should=[models.FieldCondition(key=_key(field), range=models.Range(**bounds)) for bounds in ranges]
             )
         case Exists(field, present=True):
             return models.Filter(must_not=[_is_empty(field)])

@@ -238,18 +238,18 @@ def parts_to_send(points: Sequence[Point]) -> Iterator[slice]:
         yield slice(start, len(points))
 
 
-def refuse_other_spec(there: GenerationSpec, wanted: GenerationSpec) -> None:
+def refuse_other_spec(existing: GenerationSpec, wanted: GenerationSpec) -> None:
     """Raises StampMismatch if stamp, representation or declaration differ, BuildConflict if the build does."""
-    refuse_other_stamp(there.generation, there.stamp, wanted.stamp)
-    refuse_other_representation(there, wanted.representation)
-    refuse_other_declaration(there.generation, there.declaration, wanted.declaration)
-    refuse_other_build(there.generation, there.build, wanted.build)
+    refuse_other_stamp(existing.generation, existing.stamp, wanted.stamp)
+    refuse_other_representation(existing, wanted.representation)
+    refuse_other_declaration(existing.generation, existing.declaration, wanted.declaration)
+    refuse_other_build(existing.generation, existing.build, wanted.build)
 
 
-def refuse_other_representation(there: GenerationSpec, wanted: Representation) -> None:
+def refuse_other_representation(existing: GenerationSpec, wanted: Representation) -> None:
     """Raises StampMismatch, naming both, if a generation has another representation."""
-    if there.representation != wanted:
+    if existing.representation != wanted:
         raise StampMismatch(
-            f"{there.generation} holds vectors of the representation {there.representation}, and this service makes "
-            f"{wanted}; begin a new generation."
+            f"{existing.generation} holds vectors of the representation {existing.representation}, and this service "
+            f"makes {wanted}; begin a new generation."
         )

@@ -109,8 +109,8 @@ class EdgeStore:
         """Reads the points by UUIDv5 of the ids."""
         opened = self._held.held(generation)
         representation = representation_of(opened.record)
-        points: list[edge.PointId] = [point_id(one) for one in ids]
-        found = await opened.read(
+        points: list[edge.PointId] = [point_id(identity) for identity in ids]
+        records = await opened.read(
             lambda shard: shard.retrieve(points, with_payload=["id", "content", "passage"], with_vector=vectors)
         )
         return {
@@ -119,7 +119,7 @@ class EdgeStore:
                 passage_hash=record.payload["passage"],
                 vector=vector_of(record.vector, representation) if vectors else None,
             )
-            for record in found
+            for record in records
             if record.payload is not None
         }
 
@@ -132,10 +132,10 @@ class EdgeStore:
 
         def write(shard: edge.EdgeShard, change: ContentDigest) -> dict[str, int]:
             replaced, newer = _older_contents(shard, list(batch), version)
-            if written := [one for one in batch if one not in newer]:
-                shard.update(edge.UpdateOperation.upsert_points([batch[one] for one in written]))
+            if written := [identity for identity in batch if identity not in newer]:
+                shard.update(edge.UpdateOperation.upsert_points([batch[identity] for identity in written]))
                 change.remove(replaced)
-                change.add((one, contents[one]) for one in written)
+                change.add((identity, contents[identity]) for identity in written)
             return newer
 
         newer = await opened.write(write)
@@ -147,7 +147,8 @@ class EdgeStore:
 
         def write(shard: edge.EdgeShard, _: ContentDigest) -> None:
             older, _newer = _older_contents(shard, list(contents), version)
-            points: list[edge.PointId] = [point_id(one) for one, content in older if content == contents[one]]
+            same = [identity for identity, content in older if content == contents[identity]]
+            points: list[edge.PointId] = [point_id(identity) for identity in same]
             shard.update(edge.UpdateOperation.set_payload(points, {"version": version}))
 
         await self._held.held(generation).write(write)
@@ -161,7 +162,7 @@ class EdgeStore:
         def remove(shard: edge.EdgeShard, change: ContentDigest) -> tuple[int, dict[str, int]]:
             present, newer = _older_contents(shard, ids, version)
             if present:
-                shard.update(edge.UpdateOperation.delete_points([point_id(one) for one, _ in present]))
+                shard.update(edge.UpdateOperation.delete_points([point_id(identity) for identity, _ in present]))
                 change.remove(present)
             return len(present), newer
 
@@ -254,8 +255,8 @@ def _older_contents(
 ) -> tuple[list[tuple[str, str]], dict[str, int]]:
     """Returns id and content hash of the documents that a write of this version replaces, and the versions by id of
     those that stay."""
-    points: list[edge.PointId] = [point_id(one) for one in ids]
-    found = shard.retrieve(points, with_payload=["id", "content", "version"], with_vector=False)
-    held = [record.payload for record in found if record.payload is not None]
+    points: list[edge.PointId] = [point_id(identity) for identity in ids]
+    records = shard.retrieve(points, with_payload=["id", "content", "version"], with_vector=False)
+    held = [record.payload for record in records if record.payload is not None]
     newer = newer_versions({payload["id"]: payload.get("version", 0) for payload in held}, version)
     return [(payload["id"], payload["content"]) for payload in held if payload["id"] not in newer], newer

@@ -162,9 +162,9 @@ class ElasticsearchStore:
         await self._indices.known(generation)
         fetched = await self._fetched(generation, ids, ["hash", "passage", *(["fp32"] if vectors else [])])
         return {
-            one.id: StoredPoint(one.source.hash, one.source.passage, _decoded(one.source.fp32) if vectors else None)
-            for one in fetched
-            if one.source is not None
+            document.id: StoredPoint(source.hash, source.passage, _decoded(source.fp32) if vectors else None)
+            for document in fetched
+            if (source := document.source) is not None
         }
 
     async def upsert(self, generation: str, points: Sequence[Point], version: int | None = None) -> Mapping[str, int]:
@@ -181,11 +181,12 @@ class ElasticsearchStore:
         held = await self._indices.known(generation)
         fetched = await self._fetched(generation, list(contents), ["hash", "passage", "fp32", "fields"])
         as_kept = replace(held.meta.representation, distance="dot")  # scaled already, where it is compared by cosine
-        operations = [
-            _index_operation(Point(one.id, _decoded(it.fp32), it.hash, it.passage, it.fields), as_kept, version)
-            for one in fetched
-            if (it := one.source) is not None and it.hash == contents[one.id] and one.version < version
+        points = [
+            Point(stored.id, _decoded(source.fp32), source.hash, source.passage, source.fields)
+            for stored in fetched
+            if (source := stored.source) and source.hash == contents[stored.id] and stored.version < version
         ]
+        operations = [_index_operation(point, as_kept, version) for point in points]
         await self._write(held, operations, version)
 
     async def delete(
@@ -193,8 +194,8 @@ class ElasticsearchStore:
     ) -> tuple[int, Mapping[str, int]]:
         """Deletes in one bulk request."""
         held = await self._indices.known(generation)
-        of_version = version_parameters(version)
-        operations = [Operation(one, ({"delete": {"_id": one, **of_version}},)) for one in dict.fromkeys(ids)]
+        actions = {identity: {"_id": identity, **version_parameters(version)} for identity in ids}
+        operations = [Operation(identity, ({"delete": action},)) for identity, action in actions.items()]
         return await self._write(held, operations, version)
 
     async def search(self, generation: str, query: VectorQuery) -> Ranking:
@@ -230,8 +231,9 @@ class ElasticsearchStore:
     async def scores(self, generation: str, ids: Sequence[str], vector: Vector) -> Mapping[str, float]:
         """Reads the vectors of these ids and computes their dot products here."""
         wanted = _dense(vector, await self._indices.known(generation))
-        found = await self.stored(generation, ids, vectors=True)
-        return {one: float(held.vector @ wanted) for one, held in found.items() if isinstance(held.vector, np.ndarray)}
+        stored = await self.stored(generation, ids, vectors=True)
+        vectors = {identity: point.vector for identity, point in stored.items()}
+        return {key: float(kept @ wanted) for key, kept in vectors.items() if isinstance(kept, np.ndarray)}
 
     async def finish(self, generation: str) -> None:
         """Refreshes, and merges a build to one segment with one graph."""
@@ -244,7 +246,7 @@ class ElasticsearchStore:
     async def published(self) -> Mapping[str, str]:
         """Returns the published generations, from the aliases."""
         held = (await self._indices.all()).values()
-        return {name_of(one.generation): one.generation for one in held if one.published}
+        return {name_of(index.generation): index.generation for index in held if index.published}
 
     async def publication(self, generation: str) -> Publication | None:
         """Returns the publication, from the index' `_meta`."""
@@ -303,8 +305,8 @@ class ElasticsearchStore:
             if result.error is not None:
                 late.append(operation.id)
         written = sum(result.error is None and result.status != 404 for result in results)
-        found = await self._fetched(held.generation, late, ["hash", "passage"])
-        return written, {one.id: max(one.version, version or 0) for one in found}
+        fetched = await self._fetched(held.generation, late, ["hash", "passage"])
+        return written, {document.id: max(document.version, version or 0) for document in fetched}
 
 
 def _index_body(meta: VectorIndexMeta, quantisation: str | None) -> Mapping[str, Json]:

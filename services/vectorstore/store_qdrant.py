@@ -101,10 +101,10 @@ class QdrantStore:
         """Returns the generations whose collections have our prefix and were made by a service of this prefix."""
         async with self._within("any"):
             answer = await self._reading.get_collections()
-        names = (one.name.removeprefix(self._prefix) for one in answer.collections if one.name.startswith(self._prefix))
         ours: list[str] = []
-        for name in names:
-            if is_generation(name):
+        for collection in answer.collections:
+            name = collection.name.removeprefix(self._prefix)
+            if collection.name.startswith(self._prefix) and is_generation(name):
                 with contextlib.suppress(UnknownCollection):  # not ours, or removed since it was listed
                     await self.spec(name)
                     ours.append(name)
@@ -132,13 +132,13 @@ class QdrantStore:
                         timeout=seconds,
                     )
         try:
-            there = await self.spec(spec.generation)
+            existing = await self.spec(spec.generation)
         except UnknownCollection as error:
             raise StampMismatch(
                 f"The collection {collection} on the Qdrant server is not ours (or another release made it): remove "
                 "it, or set another prefix (a setting such as DENSE_PREFIX)."
             ) from error
-        refuse_other_spec(there, spec)
+        refuse_other_spec(existing, spec)
         # Also for a collection that exists: an earlier creation may have stopped before its indexes were made.
         for field, kind in spec.declaration.metadata.items():
             async with self._within(spec.generation, writes=True):
@@ -179,7 +179,7 @@ class QdrantStore:
         async with self._within(generation) as seconds:
             records = await self._reading.retrieve(
                 self._collection(generation),
-                [str(point_id(one)) for one in ids],
+                [str(point_id(identity)) for identity in ids],
                 with_payload=["id", "content", "passage"],
                 with_vectors=vectors,
                 timeout=seconds,
@@ -291,10 +291,10 @@ class QdrantStore:
                 "it there, or set another prefix (a setting such as DENSE_PREFIX)."
             )
         others: list[int | None] = []
-        for one in ours:
-            if one != generation and name_of(one) == name_of(generation):
+        for other in ours:
+            if other != generation and name_of(other) == name_of(generation):
                 with contextlib.suppress(UnknownCollection):  # removed since it was listed
-                    held = await self.publication(one)
+                    held = await self.publication(other)
                     others.append(None if held is None else held.number)
         kept = {PUBLISHED_AT: self._clock(), PUBLICATION: next_publication(publication, others)}
         async with self._within(generation, writes=True) as seconds:
@@ -309,12 +309,12 @@ class QdrantStore:
 
     async def published(self) -> Mapping[str, str]:
         """Returns the published generations, from the aliases."""
-        found = {
+        generations = {
             alias.removeprefix(self._prefix): collection.removeprefix(self._prefix)
             for alias, collection in (await self._alias_holders()).items()
             if alias.startswith(self._prefix) and collection.startswith(self._prefix)
         }
-        return {name: generation for name, generation in found.items() if name_of(generation) == name}
+        return {name: generation for name, generation in generations.items() if name_of(generation) == name}
 
     async def publication(self, generation: str) -> Publication | None:
         """Returns the publication, from the collection's metadata."""
@@ -358,7 +358,7 @@ class QdrantStore:
         async with self._within(generation) as seconds:
             records = await self._reading.retrieve(
                 self._collection(generation),
-                [str(point_id(one)) for one in ids],
+                [str(point_id(identity)) for identity in ids],
                 with_payload=["id", "version"],
                 timeout=seconds,
             )
@@ -368,7 +368,7 @@ class QdrantStore:
         """Returns the collection of every alias on the server, ours or not."""
         async with self._within("any"):
             answer = await self._reading.get_aliases()
-        return {one.alias_name: one.collection_name for one in answer.aliases}
+        return {alias.alias_name: alias.collection_name for alias in answer.aliases}
 
     async def _query(self, generation: str, search: SearchArguments) -> Ranking:
         async with self._within(generation) as seconds:

@@ -120,7 +120,7 @@ class ClientTurns:
         """
         queue = self._queues.get(client)
         own = len(queue.tickets) if queue is not None else 0
-        longest = max((one.tickets for one in self._queues.values()), key=len, default=deque[Ticket]())
+        longest = max((queue.tickets for queue in self._queues.values()), key=len, default=deque[Ticket]())
         return longest[-1] if len(longest) > own + 1 else None
 
     def _start(self, client: str) -> float:

@@ -54,9 +54,9 @@ def client_of(scope: Scope) -> str:
 def _network(address: str) -> str:
     """Returns the /64 of an IPv6 address, of which a host may use as many as it likes; an IPv4 address in one as is."""
     try:
-        found = IPv6Address(address)
+        parsed = IPv6Address(address)
     except ValueError:
         return address  # a proxy may name its client otherwise
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(IPv6Address(int(found) >> 64 << 64))
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(IPv6Address(int(parsed) >> 64 << 64))

@@ -272,25 +272,25 @@ class SocketTransport:
 
     async def _probe_new_connections(self, request: Outgoing, probe: Probe) -> bool:
         """Opens connections until one answers, which stays open. Returns False if none answers in time."""
-        asked_for = Outgoing("GET", probe.url, probe.headers, None, request.connect_s)
+        probe_request = Outgoing("GET", probe.url, probe.headers, None, request.connect_s)
 
         async def answers() -> bool:
             with contextlib.suppress(Exception):
-                return (await self._exchange(await self._connect(asked_for), asked_for)).status < 500
+                return (await self._exchange(await self._connect(probe_request), probe_request)).status < 500
             return False
 
-        asked = [asyncio.create_task(answers()) for _ in range(PROBES_AT_ONCE)]
+        probes = [asyncio.create_task(answers()) for _ in range(PROBES_AT_ONCE)]
         try:
             async with asyncio.timeout(min(PROBE_TIMEOUT_S, probe.most_s)):
-                for one in asyncio.as_completed(asked):
-                    if await one:
+                for answered in asyncio.as_completed(probes):
+                    if await answered:
                         return True
         except TimeoutError:
             pass
         finally:
-            for task in asked:
+            for task in probes:
                 task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            await asyncio.gather(*probes, return_exceptions=True)
         return False
 
 

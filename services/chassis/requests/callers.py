@@ -74,8 +74,8 @@ class CallerCheck:
             except ProblemError as error:
                 self._denied.labels(error.kind).inc()
                 scope[_REFUSAL] = error.with_traceback(None)  # its frames hold the scope
-        found: ProblemError | None = scope[_REFUSAL]
-        return found
+        refusal: ProblemError | None = scope[_REFUSAL]
+        return refusal
 
     def handling(self, scope: Scope) -> Handling:
         """Returns the handling of a request."""
@@ -191,8 +191,8 @@ def caller_of(scope: Scope) -> Principal | None:
 
 def collection_of(path: str) -> str | None:
     """Returns the collection that a path names; of a generation, its name."""
-    found = _COLLECTION.match(path)
-    return None if found is None else found[1].partition("@")[0]
+    match = _COLLECTION.match(path)
+    return None if match is None else match[1].partition("@")[0]
 
 
 def note_run(scope: Scope, run: str) -> None:
@@ -227,8 +227,8 @@ def _name(form: re.Pattern[str], text: str | None) -> str | None:
 @lru_cache(maxsize=256)  # of the same few hosts in all requests
 def _named(host: str) -> str:
     """Returns the name or address in a header Host, "" where it has none."""
-    found = _AUTHORITY.fullmatch(host)
-    return "" if found is None else found["host"].lower()
+    match = _AUTHORITY.fullmatch(host)
+    return "" if match is None else match["host"].lower()
 
 
 @lru_cache(maxsize=256)

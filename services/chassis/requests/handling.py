@@ -94,11 +94,11 @@ class HandlingTable:
 
         Matches a request once, and keeps what is found in its scope.
         """
-        found: Handling | None = scope.get(_MARK)
-        if found is None:
-            found, scope[_MATCHED] = self._match(scope["method"], scope["path"])
-            scope[_MARK] = found
-        return found
+        handling: Handling | None = scope.get(_MARK)
+        if handling is None:
+            handling, scope[_MATCHED] = self._match(scope["method"], scope["path"])
+            scope[_MARK] = handling
+        return handling
 
     def _match(self, method: str, path: str) -> tuple[Handling, MatchedRoute | None]:
         for pattern, route, declared in self._declared.get("GET" if method == "HEAD" else method, ()):
@@ -117,5 +117,5 @@ def declared_handling(route: APIRoute) -> Handling:
 
 def matched_route(scope: Scope) -> MatchedRoute | None:
     """Returns the route of a request whose handling was asked for, refused before routing too; None where none is."""
-    found: MatchedRoute | None = scope.get(_MATCHED)
-    return found
+    route: MatchedRoute | None = scope.get(_MATCHED)
+    return route

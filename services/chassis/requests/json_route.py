@@ -124,12 +124,12 @@ class JsonRoute(APIRoute):
         values: dict[str, Any] = {}
         errors: list[Any] = []
         for field in self.dependant.path_params:
-            values[field.name], found = field.validate(parameters[field.alias], values, loc=("path", field.alias))
-            errors += found or ()
+            values[field.name], faults = field.validate(parameters[field.alias], values, loc=("path", field.alias))
+            errors += faults or ()
         if self._body is not None:
             if body:
-                values[self._body.name], found = self._body.validate(await _parsed(body), values, loc=("body",))
-                errors += found or ()
+                values[self._body.name], faults = self._body.validate(await _parsed(body), values, loc=("body",))
+                errors += faults or ()
             elif self._body.field_info.is_required():
                 errors.append({"type": "missing", "loc": ("body",), "msg": "Field required", "input": None})
         if errors:
@@ -171,8 +171,8 @@ class JsonRoute(APIRoute):
             if name in in_body:
                 message = "this belongs in the JSON of the body; nothing of the URL's query is read for it"
             else:
-                there = f"those are: {', '.join(sorted(known))}" if known else "it has none"
-                message = f"this route has no such parameter in its URL ({there}); leave it out"
+                listed = f"those are: {', '.join(sorted(known))}" if known else "it has none"
+                message = f"this route has no such parameter in its URL ({listed}); leave it out"
             shown = name[:40].encode(errors="replace").decode()
             raise BadInput(f"query.{shown}: {message}.", errors=(FieldError(field=f"query.{shown}", message=message),))
 

@@ -37,9 +37,9 @@ ROUTING = {
 BASIC = 'Basic realm="any user name, an API key as the password", charset="UTF-8"'
 
 
-def render(error: Exception, wording: Wording | None = None, asked: object = None) -> Response:
-    """Renders any error as problem+json or in the `wording` of its path. `asked` is the model of the request's body."""
-    problem, headers = _describe(error, asked)
+def render(error: Exception, wording: Wording | None = None, model: object = None) -> Response:
+    """Renders any error as problem+json or in the `wording` of its path. `model` is that of the request's body."""
+    problem, headers = _describe(error, model)
     if wording is None:
         return Response(problem.model_dump_json(), problem.status, headers, media_type="application/problem+json")
     worded = wording(problem)
@@ -50,7 +50,7 @@ def render(error: Exception, wording: Wording | None = None, asked: object = Non
     return Response(body.model_dump_json(), status, headers, media_type="application/json")
 
 
-def _describe(error: Exception, asked: object) -> tuple[Problem, Mapping[str, str]]:
+def _describe(error: Exception, model: object) -> tuple[Problem, Mapping[str, str]]:
     """Describes an error as a problem with its headers. An unforeseen one is a 500 that hides its cause."""
     headers: dict[str, str] = {}
     match error:
@@ -59,7 +59,7 @@ def _describe(error: Exception, asked: object) -> tuple[Problem, Mapping[str, st
             headers = _headers_of(error)
         case RequestValidationError():
             kind, title, status = BadInput.kind, BadInput.title, 422
-            errors = _field_errors(error, asked)
+            errors = _field_errors(error, model)
             detail = "; ".join(f"{item.field}: {item.message}" for item in errors[:3])
             if any(item["type"] == "json_invalid" for item in error.errors()):
                 kind, title, status = Malformed.kind, Malformed.title, 400
@@ -94,20 +94,20 @@ def _headers_of(error: ProblemError) -> dict[str, str]:
     return headers
 
 
-def _field_errors(error: RequestValidationError, asked: object) -> tuple[FieldError, ...]:
+def _field_errors(error: RequestValidationError, model: object) -> tuple[FieldError, ...]:
     # Only location and message: the input may be huge, secret or not representable in JSON (NaN, surrogates).
     return tuple(
         FieldError(
             field=_location(item["loc"]).encode(errors="replace").decode(),
-            message=validation_message({**item, "loc": item["loc"][1:]}, asked).encode(errors="replace").decode(),
+            message=validation_message({**item, "loc": item["loc"][1:]}, model).encode(errors="replace").decode(),
         )
         for item in error.errors()[:32]
     )
 
 
-def _location(found: Sequence[str | int]) -> str:
+def _location(place: Sequence[str | int]) -> str:
     """Joins a location with dots, without the `body` that FastAPI puts first (a field may have that name too)."""
-    return ".".join(str(part) for part in (found[1:] if found[:1] == ("body",) else found)) or "body"
+    return ".".join(str(part) for part in (place[1:] if place[:1] == ("body",) else place)) or "body"
 
 
 def asked_model(scope: Scope) -> object:

@@ -41,11 +41,11 @@ def headers_of(scope: Scope) -> Mapping[str, str]:
 
     Starlette's Headers goes through all of them, in Python, each time that one is looked up.
     """
-    found: dict[str, str] | None = scope.get(_HEADERS)
-    if found is None:
+    headers: dict[str, str] | None = scope.get(_HEADERS)
+    if headers is None:
         pairs = reversed(scope["headers"])
-        found = scope[_HEADERS] = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
-    return found
+        headers = scope[_HEADERS] = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
+    return headers
 
 
 def request_id() -> str:

@@ -175,7 +175,7 @@ class Connections(ServerState):
             if connection not in self._unread:  # an unread answer has a bound of its own
                 self.forget(connection)
                 connection.close()
-        for connection in [one for one, answer in self._unread.items() if now > answer.ends]:
+        for connection in [connection for connection, answer in self._unread.items() if now > answer.ends]:
             self._abort_unread(connection)
         self._abort_closing(now)
 
@@ -189,18 +189,18 @@ class Connections(ServerState):
         for connection in cast("set[Connection]", self.connections):
             if connection.closing and connection not in self._closing and connection not in self._unread:
                 self._closing[connection] = now + self.bounds.unread_grace_s
-        for connection in [one for one, ends in self._closing.items() if now > ends]:
+        for connection in [connection for connection, ends in self._closing.items() if now > ends]:
             del self._closing[connection]
             connection.abort()
 
 
 def _older(by_age: OrderedDict[Connection, float], than: float) -> list[Connection]:
-    found = []
+    older = []
     for connection, since in by_age.items():
         if since > than:
             break
-        found.append(connection)
-    return found
+        older.append(connection)
+    return older
 
 
 def raise_file_limit(connections: int) -> None:

@@ -24,7 +24,7 @@ def may_carry_secret(url: str, trusted: Collection[str] = ()) -> bool:
     """Returns whether a secret may be sent to a URL: over TLS, or to loopback or a host of `trusted`."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    return parts.scheme == "https" or is_loopback(host) or host in {one.strip("[]").lower() for one in trusted}
+    return parts.scheme == "https" or is_loopback(host) or host in {name.strip("[]").lower() for name in trusted}
 
 
 _WRITE = "write scheme, host and port, as in http://127.0.0.1:8000"

@@ -18,8 +18,8 @@ HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$|^\[[0-9a
 
 def _strong(token: SecretStr) -> SecretStr:
     """Refuses tokens that could be guessed or that no header can carry."""
-    for one in token.get_secret_value().split() or [""]:
-        if len(one) < LEAST_TOKEN or not (one.isascii() and one.isprintable()):
+    for secret in token.get_secret_value().split() or [""]:
+        if len(secret) < LEAST_TOKEN or not (secret.isascii() and secret.isprintable()):
             raise ValueError(
                 f"each token needs at least {LEAST_TOKEN} printable ASCII characters; `openssl rand -hex 32` makes one"
             )
@@ -130,9 +130,9 @@ class ServiceSettings(FileSecretSettings):
     def _has_whole_listeners(self) -> Self:
         prefix = self.model_config.get("env_prefix", "")
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
-            one, other = ("CERT", "KEY") if self.tls_key_file is None else ("KEY", "CERT")
+            given, missing = ("CERT", "KEY") if self.tls_key_file is None else ("KEY", "CERT")
             raise ValueError(
-                f"{prefix}TLS_{one}_FILE is set and {prefix}TLS_{other}_FILE is not: set both, or neither."
+                f"{prefix}TLS_{given}_FILE is set and {prefix}TLS_{missing}_FILE is not: set both, or neither."
             )
         if self.metrics_port == self.port and self.port:
             raise ValueError(f"{prefix}METRICS_PORT={self.port} is the main port: set another one, or leave it out.")

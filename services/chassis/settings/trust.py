@@ -42,11 +42,11 @@ def context_for(url: str, ca_file: Path | None, variable: str = CA_FILE) -> ssl.
 
 def certificate_fault(error: BaseException | None) -> str | None:
     """Returns why a certificate was refused, if that is what an error or its cause is; without any address."""
-    for one in _causes(error):
-        found = getattr(one, "certificate_error", one)
-        if isinstance(found, ssl.SSLCertVerificationError):
+    for cause in _causes(error):
+        fault = getattr(cause, "certificate_error", cause)
+        if isinstance(fault, ssl.SSLCertVerificationError):
             # "Hostname mismatch, certificate is not valid for '10.0.0.7'."
-            return (found.verify_message or found.reason or "it is not trusted").partition(",")[0].lower()
+            return (fault.verify_message or fault.reason or "it is not trusted").partition(",")[0].lower()
     return None
 
 
@@ -58,8 +58,8 @@ def scheme_fault(url: str, error: BaseException | None, within_s: float = 2.0) -
     """
     parts = urlsplit(url)
     if parts.scheme == "https":
-        faults = [one for one in _causes(error) if isinstance(one, ssl.SSLError)]
-        final = any(not isinstance(one, (ssl.SSLCertVerificationError, ssl.SSLEOFError)) for one in faults)
+        faults = [cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)]
+        final = any(not isinstance(fault, (ssl.SSLCertVerificationError, ssl.SSLEOFError)) for fault in faults)
         return "it answers a TLS handshake with something else: write http:// if it speaks no TLS" if final else None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent

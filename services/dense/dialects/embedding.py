@@ -10,10 +10,10 @@ from services.chassis.requests.telemetry import timed
 from services.dense.encoder import DenseEncoder, Role, Vectors
 
 
-def check_dimensions(asked: int | None, encoder: DenseEncoder) -> None:
+def check_dimensions(requested: int | None, encoder: DenseEncoder) -> None:
     """Raises BadInput for another dimension than the model's: no model here was trained for shortened vectors."""
     given = encoder.representation.dimension
-    if asked is not None and asked != given:
+    if requested is not None and requested != given:
         raise BadInput(f"dimensions: this model gives {given}; send that, or leave it out.")
 
 

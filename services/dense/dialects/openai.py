@@ -71,24 +71,24 @@ def openai_router(encoder: DenseEncoder) -> APIRouter:
 
     @routes.post("/v1/embeddings", response_model=EmbeddingsAnswer)
     @handled("bulk", scope="search", slow=True)
-    async def embeddings(asked: EmbeddingsRequest) -> Response:
+    async def embeddings(request: EmbeddingsRequest) -> Response:
         model = served_model(encoder.stamp)
-        check_requested_model(asked.model, model)
-        check_dimensions(asked.dimensions, encoder)
-        check_truncation(asked.truncation, asked.truncate_prompt_tokens, encoder.max_tokens)
-        role: Role = "query" if asked.input_type in ("query", "search_query") else "passage"
-        vectors = await encode_texts(encoder, asked.input, role)
-        long = await lengths(encoder, asked.input, role)
+        check_requested_model(request.model, model)
+        check_dimensions(request.dimensions, encoder)
+        check_truncation(request.truncation, request.truncate_prompt_tokens, encoder.max_tokens)
+        role: Role = "query" if request.input_type in ("query", "search_query") else "passage"
+        vectors = await encode_texts(encoder, request.input, role)
+        long = await lengths(encoder, request.input, role)
         cut = [min(length, encoder.max_tokens) for length in long]
         headers = {MODEL_HEADER: model, TRUNCATED_HEADER: str(sum(map(int.__gt__, long, cut)))}
-        return Response(_body(asked, vectors, model, sum(cut)), headers=headers, media_type="application/json")
+        return Response(_body(request, vectors, model, sum(cut)), headers=headers, media_type="application/json")
 
     return routes
 
 
-def _body(asked: EmbeddingsRequest, vectors: Vectors, model: str, tokens: int) -> bytes:
+def _body(request: EmbeddingsRequest, vectors: Vectors, model: str, tokens: int) -> bytes:
     # Without pydantic, which would convert every component to a Python float, twice, on the event loop.
-    rows = [_base64(row) for row in vectors] if asked.encoding_format == "base64" else list(vectors)
+    rows = [_base64(row) for row in vectors] if request.encoding_format == "base64" else list(vectors)
     return orjson.dumps(
         {
             "object": "list",

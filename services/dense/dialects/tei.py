@@ -35,16 +35,16 @@ def tei_router(encoder: DenseEncoder) -> APIRouter:
 
     @routes.post("/embed", response_model=list[list[float]])
     @handled("bulk", scope="search", slow=True)
-    async def embed(asked: EmbedRequest) -> Response:
-        check_dimensions(asked.dimensions, encoder)
+    async def embed(request: EmbedRequest) -> Response:
+        check_dimensions(request.dimensions, encoder)
         unit = encoder.stamp.get("normalise") != "false"
-        if unit and not asked.normalize:
+        if unit and not request.normalize:
             raise BadInput("normalize: this model's vectors have length 1; send true, or leave it out.")
-        role: Role = "query" if asked.prompt_name == "query" else "passage"
-        if asked.truncate is False:
-            refuse_long(await lengths(encoder, asked.inputs, role), encoder.max_tokens)
-        vectors = await encode_texts(encoder, asked.inputs, role)
-        if asked.normalize and not unit:
+        role: Role = "query" if request.prompt_name == "query" else "passage"
+        if request.truncate is False:
+            refuse_long(await lengths(encoder, request.inputs, role), encoder.max_tokens)
+        vectors = await encode_texts(encoder, request.inputs, role)
+        if request.normalize and not unit:
             vectors = normalised(vectors)
         body = orjson.dumps(list(vectors), option=orjson.OPT_SERIALIZE_NUMPY)
         return Response(body, headers={MODEL_HEADER: served_model(encoder.stamp)}, media_type="application/json")

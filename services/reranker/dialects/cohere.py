@@ -154,19 +154,19 @@ def cohere_v1_router(scorer: Scorer) -> APIRouter:
 
     @routes.post("/v1/rerank", response_model_exclude_none=True)
     @handled("own", scope="search", slow=True)
-    async def rerank_v1(asked: RerankV1, response: Response, received: Request) -> AnswerV1:
-        check_requested_model(asked.model, scorer.model)
-        check_truncation(asked.truncation, asked.truncate_prompt_tokens, scorer.max_tokens)
-        texts = asked.texts
-        found = await rank(received, scorer, asked.query, texts)
-        read = sum(min(length, scorer.max_tokens) for length in await lengths(scorer, asked.query, texts))
+    async def rerank_v1(request: RerankV1, response: Response, received: Request) -> AnswerV1:
+        check_requested_model(request.model, scorer.model)
+        check_truncation(request.truncation, request.truncate_prompt_tokens, scorer.max_tokens)
+        texts = request.texts
+        ranked = await rank(received, scorer, request.query, texts)
+        read = sum(min(length, scorer.max_tokens) for length in await lengths(scorer, request.query, texts))
         response.headers[MODEL_HEADER] = scorer.model
         return AnswerV1(
             id=request_id(),
             model=scorer.model,
-            results=_results(asked, found),
+            results=_results(request, ranked),
             usage=JinaUsage(total_tokens=read),
-            meta=_meta("1", asked, asked.model, scorer.model),
+            meta=_meta("1", request, request.model, scorer.model),
         )
 
     return routes
@@ -178,14 +178,14 @@ def cohere_v2_router(scorer: Scorer) -> APIRouter:
 
     @routes.post("/v2/rerank", response_model_exclude_none=True)
     @handled("own", scope="search", slow=True)
-    async def rerank_v2(asked: RerankV2, response: Response, received: Request) -> AnswerV2:
-        check_requested_model(asked.model, scorer.model)
-        if asked.max_tokens_per_doc is not None and asked.max_tokens_per_doc < scorer.max_tokens:
+    async def rerank_v2(request: RerankV2, response: Response, received: Request) -> AnswerV2:
+        check_requested_model(request.model, scorer.model)
+        if request.max_tokens_per_doc is not None and request.max_tokens_per_doc < scorer.max_tokens:
             raise BadInput(f"max_tokens_per_doc: must be at least {scorer.max_tokens}, where this model cuts anyway.")
-        found = await rank(received, scorer, asked.query, asked.texts)
+        ranked = await rank(received, scorer, request.query, request.texts)
         response.headers[MODEL_HEADER] = scorer.model
         return AnswerV2(
-            id=request_id(), results=_results(asked, found), meta=_meta("2", asked, asked.model, scorer.model)
+            id=request_id(), results=_results(request, ranked), meta=_meta("2", request, request.model, scorer.model)
         )
 
     return routes
@@ -201,19 +201,19 @@ def _document_text(document: dict[str, JsonValue], fields: Sequence[str], place:
     return " ".join(parts)
 
 
-def _results(asked: _RerankRequest, found: list[RankedText]) -> tuple[Result, ...]:
+def _results(request: _RerankRequest, ranked: list[RankedText]) -> tuple[Result, ...]:
     return tuple(
         Result(
-            index=one.index,
-            relevance_score=one.relevance,
-            document=asked.documents[one.index] if asked.return_documents else None,
+            index=text.index,
+            relevance_score=text.relevance,
+            document=request.documents[text.index] if request.return_documents else None,
         )
-        for one in found[: asked.top_n]
+        for text in ranked[: request.top_n]
     )
 
 
-def _meta(version: str, asked: _RerankRequest, named: str | None, served: str) -> CohereMeta:
-    units = -(-len(asked.documents) // DOCUMENTS_A_SEARCH_UNIT)
+def _meta(version: str, request: _RerankRequest, named: str | None, served: str) -> CohereMeta:
+    units = -(-len(request.documents) // DOCUMENTS_A_SEARCH_UNIT)
     warning = f"The model {named} is not served here; {served} scored these documents."
     return CohereMeta(
         api_version=ApiVersion(version=version),

@@ -56,10 +56,10 @@ async def rank(received: Request, scorer: Scorer, query: str, texts: Sequence[st
     async with slot(received, client_of(received.scope), len(texts)):
         with timed("score"):
             scores = await scorer.score(query, texts, current_deadline())
-    found = [
+    ranked = [
         RankedText(index, score, score if scorer.bounded else sigmoid(score)) for index, score in enumerate(scores)
     ]
-    return sorted(found, key=lambda one: (-one.score, one.index))
+    return sorted(ranked, key=lambda text: (-text.score, text.index))
 
 
 async def lengths(scorer: Scorer, query: str, texts: Sequence[str]) -> tuple[int, ...]:

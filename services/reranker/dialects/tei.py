@@ -44,26 +44,26 @@ def tei_router(scorer: Scorer) -> APIRouter:
 
     @routes.post("/rerank", response_model_exclude_none=True)
     @handled("own", scope="search", slow=True)
-    async def rerank(asked: TeiRerank, response: Response, received: Request) -> list[Rank]:
-        if asked.truncate is False:
-            await _refuse_long(scorer, asked)
-        found = await rank(received, scorer, asked.query, asked.texts)
+    async def rerank(request: TeiRerank, response: Response, received: Request) -> list[Rank]:
+        if request.truncate is False:
+            await _refuse_long(scorer, request)
+        ranked = await rank(received, scorer, request.query, request.texts)
         response.headers[MODEL_HEADER] = scorer.model
         return [
             Rank(
-                index=one.index,
-                score=one.score if asked.raw_scores else one.relevance,
-                text=asked.texts[one.index] if asked.return_text else None,
+                index=result.index,
+                score=result.score if request.raw_scores else result.relevance,
+                text=request.texts[result.index] if request.return_text else None,
             )
-            for one in found
+            for result in ranked
         ]
 
     return routes
 
 
-async def _refuse_long(scorer: Scorer, asked: TeiRerank) -> None:
+async def _refuse_long(scorer: Scorer, request: TeiRerank) -> None:
     """Raises BodyTooLarge (413, as TEI does) if the model would cut a text."""
-    for place, length in enumerate(await lengths(scorer, asked.query, asked.texts)):
+    for place, length in enumerate(await lengths(scorer, request.query, request.texts)):
         if length > scorer.max_tokens:
             raise BodyTooLarge(
                 f"texts.{place}: has {length} tokens with the query and the model reads {scorer.max_tokens}; "

@@ -41,18 +41,18 @@ def tei_sparse_router(encoder: SparseEncoder) -> APIRouter:
 
     @routes.post("/embed_sparse", response_model=list[list[SparseValue]])
     @handled("bulk", scope="search", slow=True)
-    async def embed_sparse(asked: EmbedSparseRequest) -> Response:
+    async def embed_sparse(request: EmbedSparseRequest) -> Response:
         deadline = current_deadline()
-        if asked.truncate is False:
+        if request.truncate is False:
             with timed("count"):
-                refuse_long(await encoder.lengths(asked.inputs, deadline), encoder.max_tokens)
+                refuse_long(await encoder.lengths(request.inputs, deadline), encoder.max_tokens)
         with timed("encode"):
-            if asked.prompt_name == "query":
+            if request.prompt_name == "query":
                 # One by one, so that searches can run in between.
-                vectors = [await encoder.encode_query(text, deadline) for text in asked.inputs]
+                vectors = [await encoder.encode_query(text, deadline) for text in request.inputs]
             else:
-                vectors = list(await encoder.encode_passages(asked.inputs, deadline))
-        body = orjson.dumps([_values(one) for one in vectors], option=orjson.OPT_SERIALIZE_NUMPY)
+                vectors = list(await encoder.encode_passages(request.inputs, deadline))
+        body = orjson.dumps([_values(vector) for vector in vectors], option=orjson.OPT_SERIALIZE_NUMPY)
         return Response(body, headers={MODEL_HEADER: served_model(encoder.stamp)}, media_type="application/json")
 
     return routes

@@ -63,7 +63,7 @@ def digest_of(sums: Mapping[str, float]) -> str:
 
 async def summed_digest(client: ElasticsearchClient, index: str, generation: str) -> str:
     """Returns the digest of the documents visible to searches, in one request."""
-    found = await client.answer(
+    answer = await client.answer(
         SumsAnswer.model_validate_json,
         "POST",
         f"/{index}/_search",
@@ -75,9 +75,9 @@ async def summed_digest(client: ElasticsearchClient, index: str, generation: str
         {"allow_partial_search_results": "false", "filter_path": "_shards.failed,aggregations.*.value"},
         generation=generation,
     )
-    if found.failed_shards:
+    if answer.failed_shards:
         raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
-    return digest_of({part: total.value for part, total in found.aggregations.items()})
+    return digest_of({part: total.value for part, total in answer.aggregations.items()})
 
 
 # Seconds for which a generation is cached: another replica may delete it and begin it again, or publish it.
@@ -212,11 +212,11 @@ class GenerationIndices(Generic[Meta]):
     async def held(self, generation: str) -> HeldGeneration[Meta]:
         """Reads a generation. Raises UnknownCollection, also for an index that is not ours."""
         self.forget(generation)
-        found = self._ours(await self._read(self.index(generation)))
-        if generation not in found:
+        ours = self._ours(await self._read(self.index(generation)))
+        if generation not in ours:
             raise unknown_collection(generation)
-        self._remembered[generation] = time.monotonic(), found[generation]
-        return found[generation]
+        self._remembered[generation] = time.monotonic(), ours[generation]
+        return ours[generation]
 
     async def all(self) -> dict[str, HeldGeneration[Meta]]:
         """Reads every generation of ours."""
@@ -260,9 +260,9 @@ class GenerationIndices(Generic[Meta]):
         index = self.index(generation)
         if not held.published or held.meta.published_at is None:
             others = [
-                one.meta.publication
-                for one in (await self.all()).values()
-                if one.generation != generation and name_of(one.generation) == name_of(generation)
+                other.meta.publication
+                for other in (await self.all()).values()
+                if other.generation != generation and name_of(other.generation) == name_of(generation)
             ]
             number = next_publication(publication, others)
             await self._keep(held, {"published_at": self._clock(), "publication": number})
@@ -311,7 +311,7 @@ class GenerationIndices(Generic[Meta]):
         alias = self.alias(generation)
         for attempt in range(MOVES):
             others = await self._siblings(generation)
-            removals = [{"remove": {"index": one, "alias": alias, "must_exist": False}} for one in others]
+            removals = [{"remove": {"index": index, "alias": alias, "must_exist": False}} for index in others]
             addition = {"add": {"index": self.index(generation), "alias": alias}}
             try:
                 await self._writing.request("POST", "/_aliases", {"actions": [*removals, addition]})
@@ -326,12 +326,12 @@ class GenerationIndices(Generic[Meta]):
         alias = self.alias(generation)
         described = await self._read(f"{alias},{alias}@*")
         ours = self._ours(described)
-        for index, one in described.items():
-            if alias in one.aliases and index.removeprefix(self.prefix) not in ours:
+        for index, description in described.items():
+            if alias in description.aliases and index.removeprefix(self.prefix) not in ours:
                 raise Conflict(
                     f"The alias {alias} is on the index {index}, which is not ours; remove it there, or {PREFIXES}."
                 )
-        return [self.index(one) for one in ours if one != generation and name_of(one) == name_of(generation)]
+        return [self.index(other) for other in ours if other != generation and name_of(other) == name_of(generation)]
 
     async def _read(self, pattern: str) -> dict[str, IndexDescription]:
         """Reads the indices that match a pattern, ours or not."""

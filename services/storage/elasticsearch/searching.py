@@ -31,14 +31,14 @@ Searched = TypeVar("Searched", bound=SearchedAnswer)
 
 
 async def ranked(
-    client: ElasticsearchClient, index: str, generation: str, asked: Json, top: int, params: Mapping[str, str]
+    client: ElasticsearchClient, index: str, generation: str, query: Json, top: int, params: Mapping[str, str]
 ) -> Ranking:
     """Returns ids and Elasticsearch's scores of the `top` best for `query` or `knn`, in one request.
 
     `params` are further ones of the URL. Raises as `search_all`.
     """
     body = {
-        **asked,
+        **query,
         "size": top,
         "sort": ORDER,
         "_source": False,
@@ -47,8 +47,8 @@ async def ranked(
         "stored_fields": "_none_",
         "track_total_hits": False,
     }
-    found = await search_all(client, index, generation, body, "hits.hits.sort", params, HitsAnswer)
-    return paired([(identity, score) for (score, identity) in map(_SORT, found.hits)])
+    answer = await search_all(client, index, generation, body, "hits.hits.sort", params, HitsAnswer)
+    return paired([(identity, score) for (score, identity) in map(_SORT, answer.hits)])
 
 
 async def search_all(
@@ -68,13 +68,13 @@ async def search_all(
     params = {**_PARAMS, "filter_path": f"{_COMPLETE},{parts}", **params}
     with elasticsearch_errors(generation):
         try:
-            found = await client.request("POST", f"/{index}/_search", body, params)
+            content = await client.request("POST", f"/{index}/_search", body, params)
         except RefusedByElasticsearch as error:
             if not error.is_node_lost:
                 raise
             # Elasticsearch asks another copy only before a shard's first answer; a new search does from the start.
-            found = await client.request("POST", f"/{index}/_search", body, params)
-        searched = answer.model_validate_json(found)
+            content = await client.request("POST", f"/{index}/_search", body, params)
+        searched = answer.model_validate_json(content)
     if searched.timed_out:
         raise DeadlineExceeded("Elasticsearch did not see all documents in time; send a larger X-Deadline-Ms.")
     if searched.failed_shards:
