@@ -1,1 +1,1 @@
-"""Owns what every process needs: errors, deadlines, limits, probes, logs, telemetry, serving. Knows no service."""
+"""Holds errors, deadlines, limits, probes, logs, telemetry and the server for every process. Knows no service."""

@@ -82,10 +82,9 @@ def create_app(
     """Builds an app around `opened`, which opens engines and clients when the process starts and closes them later.
 
     `opened` yields the service's routers and its readiness checks. `wordings` are, by path, the error bodies that a
-    vendor's clients expect. Only pages of `cors_origins` may call from a browser. `own_lane` is what
-    routes of the lane `own` take slots of. `page_wording` is how errors look of every route of a page, and
-    of what no route answers where a browser asks (Accept: text/html). Tests without a server enter
-    `app.router.lifespan_context(app)` first.
+    vendor's clients expect. Only pages of `cors_origins` may call from a browser. Routes of the lane `own` take slots
+    of `own_lane`. `page_wording` renders errors of pages, and of unmatched paths for browsers (Accept: text/html).
+    Tests without a server enter `app.router.lifespan_context(app)` first.
 
     Raises ConfigurationError if the keys that the settings name cannot be used.
     """
@@ -97,14 +96,14 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with opened() as (routers, readiness):
-            # Anybody may ask: where callers need a key, strangers learn no names and no paths.
+            # Probes need no key: where other routes need one, probes hide names and paths.
             probes = probe_router(service, lifecycle, readiness, measured, detailed=callers.ring is None)
             for own in (probes, *routers):
                 app.add_routes(own.routes)
                 handling.add(own.routes)
             yield
 
-    # Redirected to a path without its slash, a caller would be sent to the host of its own header.
+    # A redirect to a path without its slash would lead to the host in the caller's own header.
     app = ServiceApp(title=service, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.callers = callers
     app.state.lifecycle = lifecycle
@@ -127,5 +126,5 @@ def create_app(
 
 
 def _is_lost_browser(scope: Scope) -> bool:
-    """Returns whether a browser asks for what no route answers, as by loading again what was a form's answer."""
+    """Returns whether a browser requests an unmatched path, for example by reloading the answer of a form."""
     return matched_route(scope) is None and "text/html" in headers_of(scope).get("accept", "")

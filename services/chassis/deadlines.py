@@ -40,6 +40,11 @@ class Deadline:
         """Returns the deadline at which this share (0 to 1) of the time that is left now is over."""
         return replace(self, at=self.at - (1.0 - share) * self.remaining_s)
 
+    def require_before(self, work: str) -> None:
+        """Raises DeadlineExceeded, which names the `work` that would begin now, if less than a millisecond remains."""
+        if not self.remaining_ms:
+            raise DeadlineExceeded(f"The deadline passed before {work} began; send a larger X-Deadline-Ms.")
+
     def header(self) -> Mapping[str, str]:
         """Returns the header for the next hop. Raises DeadlineExceeded if less than a millisecond remains."""
         if self.remaining_ms < 1:

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
@@ -16,7 +17,7 @@ from services.contracts.health import Check, Health
 logger = logging.getLogger(__name__)
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
-Readiness = Callable[[], Awaitable[tuple[Check, ...]]]
+Readiness = Callable[[], Coroutine[Any, Any, tuple[Check, ...]]]
 
 
 @dataclass(slots=True)
@@ -27,9 +28,9 @@ class Lifecycle:
 
 
 class SharedReadiness:
-    """Checks once at a time; who asks meanwhile gets that answer.
+    """Runs one check at a time, and shares its answer with concurrent callers.
 
-    /readyz needs no key, and a check asks a store: else anybody could make us ask it as often as we can.
+    /readyz needs no key, and a check queries a store: otherwise anybody could flood the store through us.
     """
 
     def __init__(self, readiness: Readiness) -> None:
@@ -39,12 +40,9 @@ class SharedReadiness:
     async def checks(self) -> tuple[Check, ...]:
         """Returns the outcome of the running check, or of a new one. Raises what the check raises."""
         if self._running is None or self._running.done():
-            # In a context of its own: of no request, whose deadline and id are one caller's.
-            self._running = asyncio.create_task(self._check(), context=Context())
+            # In a context of its own, without the deadline and id of one caller's request.
+            self._running = asyncio.create_task(self._readiness(), context=Context())
         return await asyncio.shield(self._running)
-
-    async def _check(self) -> tuple[Check, ...]:
-        return await self._readiness()
 
 
 def probe_router(

@@ -1,6 +1,6 @@
 """Takes a request from the server to its route and its answer back: caller, deadline, body, lane, route.
 
-Nothing of a stranger's is read. A body must arrive within the deadline, and before its request takes a slot. Every
+Bodies of unknown callers are not read; others must arrive within the deadline, before their request takes a slot. Every
 error is rendered here, and every answer gets its headers and is reported here.
 
 Strangers, and requests of an overloaded lane, are refused as soon as their headers are read: before body, task and
@@ -184,7 +184,7 @@ class RequestPath:
             self._report(scope, handling, answer)
 
     async def _admit(self, scope: Scope, handling: Handling, receive: Receive, answer: Answer) -> None:
-        """Lets pass whom callers.py admits, and holds each key to its share in flight."""
+        """Admits the callers that callers.py accepts, each key up to its share in flight."""
         refusal = self._callers.refusal(scope)
         if refusal is not None:
             raise refusal
@@ -275,6 +275,6 @@ class RequestPath:
 
 
 def _deadline_of(scope: Scope, handling: Handling) -> Deadline:
-    """Returns the deadline of a request. Raises Malformed for a header that is none."""
+    """Returns the deadline of a request. Raises Malformed for an invalid header."""
     default_ms = MOST_MS if handling.slow else DEFAULT_MS
     return parse_deadline(headers_of(scope).get(DEADLINE_HEADER), default_ms, received_at(scope))

@@ -1,4 +1,4 @@
-"""Owns what models add to a document at index time: queries that it answers, and frequencies of its words."""
+"""Owns the wire of what models add to a document when it is indexed: generated queries and word frequencies."""
 
 import re
 from collections.abc import Iterator, Mapping

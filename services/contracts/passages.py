@@ -1,4 +1,4 @@
-"""Owns into what passages a long document is cut, so that its best one counts (MaxP)."""
+"""Owns the wire of cutting long documents into passages, of which the best one counts (MaxP)."""
 
 from typing import Annotated, Self
 

@@ -1,8 +1,8 @@
-"""Owns the wire of dense vectors of documents: those that a caller sends in place of encoding, and those stored."""
+"""Owns the wire of dense vectors of documents: sent by callers in place of encoding, and stored."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from services.contracts.base import DocumentId, Number, Wire
 from services.contracts.generations import Generation
@@ -19,6 +19,16 @@ class DocumentVector(Wire):
 
     model: Annotated[str, Field(min_length=1, max_length=256)]
     dense: Annotated[tuple[Number, ...], Items(1, MOST_DIMENSIONS, fail_fast=True)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_dense(cls, value: Any) -> Any:
+        if isinstance(value, dict) and not {"terms", "weights", "tokens"}.isdisjoint(value):
+            raise ValueError(
+                "only dense vectors are taken: leave out sparse and token vectors (in an export, delete them from its "
+                "lines, or export without --vectors); the service encodes the document"
+            )
+        return value
 
 
 class VectorsRequest(Wire):

@@ -1,4 +1,4 @@
-"""Defines the port of the dense service: an Encoder of services/vectorservice with what the dialects need besides."""
+"""Defines the port of the dense service: an Encoder of services/vectorservice that also cuts and counts texts."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol

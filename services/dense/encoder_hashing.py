@@ -8,7 +8,6 @@ from itertools import islice
 import numpy as np
 
 from services.chassis.deadlines import Deadline
-from services.chassis.errors import DeadlineExceeded
 from services.contracts.passages import Passages
 from services.dense.encoder import Role, Vectors
 from services.inference.passages import count_words, cut_words, lowercase_words
@@ -31,12 +30,12 @@ class HashingEncoder:
 
     async def encode_query(self, text: str, deadline: Deadline) -> DenseVector:
         """Encodes one query: fp32 [dimension], of length 1."""
-        _refuse_late(deadline)
+        deadline.require_before("encoding")
         return _vector(text)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> Vectors:
         """Encodes the passages: fp32 [passages, dimension], rows of length 1."""
-        _refuse_late(deadline)
+        deadline.require_before("encoding")
         vectors = await asyncio.to_thread(lambda: [_vector(text) for text in texts])
         return np.array(vectors, dtype=np.float32).reshape(-1, DIMENSION)
 
@@ -52,11 +51,6 @@ class HashingEncoder:
 
     async def close(self) -> None:
         """Does nothing: it owns no threads."""
-
-
-def _refuse_late(deadline: Deadline) -> None:
-    if not deadline.remaining_ms:
-        raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
 
 
 def _vector(text: str) -> DenseVector:

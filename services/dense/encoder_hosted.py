@@ -31,17 +31,17 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 8.0
 class HostedEncoder:
     """Implements DenseEncoder over an API; its vectors are scaled to length 1.
 
-    That a vector depends on its text alone is the API's to keep. A blank text, which APIs refuse, has the zero vector.
-    An API tells neither the tokens of a text nor its limit: lengths are in words, and no text counts as cut.
+    The API must make a vector depend on its text only. A blank text, which APIs refuse, has the zero vector. An API
+    reports neither token counts nor its limit: lengths are in words, and no text counts as cut.
 
-    Its methods raise Unavailable (the API is not there), Overloaded (busy up to the deadline), BadInput (it refuses
-    the texts), and UpstreamFailed (it refuses the key, or does not answer one finite vector a text).
+    Its methods raise Unavailable (the API cannot be reached), Overloaded (busy up to the deadline), BadInput (it
+    refuses the texts), and UpstreamFailed (it refuses the key, or does not return one finite vector per text).
     """
 
     max_tokens = 2**31 - 1
 
     def __init__(self, settings: DenseSettings) -> None:
-        """Asks for one vector unless the settings have the dimension (blocking, START_MS at most).
+        """Requests one vector unless the settings have the dimension (blocking, START_MS at most).
 
         Raises ConfigurationError for a file without an authority.
         """
@@ -119,7 +119,7 @@ class HostedEncoder:
         return vectors
 
     async def _vectors(self, http: httpx.AsyncClient, texts: Sequence[str], deadline: Deadline) -> Vectors:
-        """Returns what the API answers: fp32 [texts, dimension]. Asks again while it is busy and time is left."""
+        """Returns the vectors of the API: fp32 [texts, dimension]. Retries while it is busy and time is left."""
         if self._settings.encoder == "openai":
             body: dict[str, object] = {"model": self._settings.model, "input": texts, "encoding_format": "float"}
         else:
@@ -146,7 +146,7 @@ class HostedEncoder:
                 if answer.status_code == 200:
                     return self._read(answer.content, len(texts))
                 fault = self._refusal(answer)
-            # Spread, so that batches do not come again together.
+            # At random, so that batches do not retry at the same time.
             wait_s = max(fault.retry_after_s or 0, random.uniform(pause_s / 2, pause_s))
             if fault.status not in (Overloaded.status, Unavailable.status) or wait_s >= deadline.remaining_s:
                 raise fault
@@ -162,7 +162,7 @@ class HostedEncoder:
             with np.errstate(over="ignore"):
                 vectors = np.asarray(answer, dtype=np.float32)
         except (KeyError, TypeError, ValueError) as error:
-            raise UpstreamFailed(f"{self._api} answered with something else than a vector a text.") from error
+            raise UpstreamFailed(f"{self._api} did not answer with one vector per text.") from error
         if vectors.ndim != 2 or len(vectors) != texts or not vectors.size or not np.isfinite(vectors).all():
             raise UpstreamFailed(f"{self._api} did not answer one vector of finite numbers for each of {texts} texts.")
         largest = np.abs(vectors).max(axis=1, keepdims=True)
@@ -175,7 +175,7 @@ class HostedEncoder:
         if status == Overloaded.status:
             return Overloaded(f"{self._api} refuses more requests; try again later.", retry_after_s=after_s or 1)
         if status >= 500:
-            return Unavailable(f"{self._api} is away (HTTP {status}); try again later.", retry_after_s=after_s)
+            return Unavailable(f"{self._api} is not available (HTTP {status}); try again later.", retry_after_s=after_s)
         if status in (401, 403):
             return UpstreamFailed(f"{self._api} refuses the key: set {self._names['api_key']} to one that it takes.")
         said = " ".join(answer.text.replace(self._key or "\0", "…").split())[:300]

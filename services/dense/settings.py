@@ -57,7 +57,7 @@ class DenseSettings(VectorServiceSettings):
     api_ca_file: Path | None = Field(
         None, description="Authority that signed its certificate (PEM). Not set: those of the system."
     )
-    api_batch: int = Field(32, ge=1, le=256, description="Texts a request.")
+    api_batch: int = Field(32, ge=1, le=256, description="Texts per request.")
     api_in_flight: int = Field(4, ge=1, le=64, description="Requests with passages at once; queries do not wait.")
     api_timeout_s: float = Field(
         30.0, gt=0.0, le=120.0, description="Seconds that one request may take; never more than its caller has left."

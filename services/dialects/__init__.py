@@ -1,1 +1,1 @@
-"""Owns what the vendors' dialects of several services share. Knows no route and no model."""
+"""Holds the parts of vendors' dialects that several services share. Knows no route and no model."""

@@ -1,4 +1,4 @@
-"""Owns what services share of OpenAI's dialect: the shape of its errors, and its list of models."""
+"""Owns the parts of OpenAI's dialect that services share: its errors, and its list of models."""
 
 from typing import Literal
 

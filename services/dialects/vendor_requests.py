@@ -1,4 +1,4 @@
-"""Owns what requests of vendors may ask for: texts to embed, a model, a truncation."""
+"""Checks the texts, model and truncation that a vendor's client requests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -30,7 +30,7 @@ def _as_texts(value: object) -> object:
 def _as_text(value: object) -> object:
     ids = value if isinstance(value, list) and value else [value]
     if all(type(token) is int for token in ids):
-        raise ValueError("token ids are another tokenizer's than this model's; send texts")
+        raise ValueError("token ids depend on the tokenizer of a model; send texts")
     if not isinstance(value, str):
         raise ValueError("must be a text")
     if not value:
@@ -51,12 +51,12 @@ def served_model(stamp: Mapping[str, str]) -> str:
     return f"{stamp['model']}@{stamp['weights_sha256'][:12]}"
 
 
-def refuse_long(lengths: Sequence[int], max_tokens: int) -> None:
-    """Raises BodyTooLarge (413, as TEI does) if the model would cut a text; `lengths` are in tokens."""
+def refuse_long(lengths: Sequence[int], max_tokens: int, field: str = "inputs", counted: str = "tokens") -> None:
+    """Raises BodyTooLarge (413, as TEI does) if the model would cut a text of the field; `lengths` are in tokens."""
     for place, length in enumerate(lengths):
         if length > max_tokens:
             raise BodyTooLarge(
-                f"inputs.{place}: has {length} tokens and the model reads {max_tokens}; send less, or truncate: true."
+                f"{field}.{place}: has {length} {counted}, the model reads {max_tokens}; send less, or truncate: true."
             )
 
 

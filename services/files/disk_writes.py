@@ -1,6 +1,6 @@
 """Writes files whole, and ends a command with one sentence when a file or its output cannot be written.
 
-Needs the standard library alone. What stands in the files is left to their owners.
+Needs the standard library alone, and does not know the content of the files.
 """
 
 import io

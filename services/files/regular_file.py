@@ -1,7 +1,6 @@
-"""Opens files, and nothing that is no file: a pipe has no end to wait for, a device no end at all. Sees their changes.
+"""Opens regular files alone, because reading a pipe or a device may never end. Detects changes of files.
 
-Every file that a process reads after its start, or because a request names it, is opened here, and every file for a
-lock.
+Opens every file that a process reads after its start or that a request names, and every lock file.
 """
 
 import errno
@@ -25,7 +24,7 @@ def open_regular(path: Path, most: int | None = None) -> BufferedReader:
 
     `most`: raises it, too, for a file of more bytes.
     """
-    expect_regular(path)  # before it is opened: that alone does something to a device
+    expect_regular(path)  # before opening it, which can already act on a device
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         status = os.fstat(opened)
@@ -45,10 +44,7 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def open_lock(path: Path) -> FileIO:
-    """Opens a regular file for a lock, and makes it if there is none. Raises OSError as `open_regular`.
-
-    What was written into it stays.
-    """
+    """Opens a regular file for a lock without changing its content, and makes it if there is none. Raises OSError."""
     with suppress(FileNotFoundError):
         expect_regular(path)
     opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
@@ -64,7 +60,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def expect_regular(path: Path, status: os.stat_result | None = None) -> None:
-    """Raises OSError, which names the path, for what is no regular file. `found`: what is open there, if it is."""
+    """Raises OSError, which names the path, for anything but a regular file. `status`: of the open file, if it is."""
     status = status or path.stat()
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -74,7 +70,7 @@ def expect_regular(path: Path, status: os.stat_result | None = None) -> None:
 
 
 def file_signature(file: Path) -> FileSignature | None:
-    """Returns what differs once a file was replaced or changed; None where there is none, or none to be seen."""
+    """Returns a value that changes when the file is replaced or changed; None if it is missing or inaccessible."""
     try:
         status = file.stat()
     except OSError:

@@ -15,7 +15,7 @@ _OTHERS = (
 
 
 class NotUtf8(ValueError):
-    """Bytes are no text in UTF-8. The message names what they look like and what to do."""
+    """Bytes are not a text in UTF-8. The message names the likely format and the remedy."""
 
 
 def without_mark(start: bytes) -> bytes:
@@ -24,7 +24,7 @@ def without_mark(start: bytes) -> bytes:
         if start.startswith(mark):
             raise NotUtf8(f"not UTF-8 but {name}: save it as text in UTF-8")
     if b"\0" in start[:2]:
-        raise NotUtf8("not UTF-8 but UTF-16, or no text: save it as text in UTF-8")
+        raise NotUtf8("not UTF-8 but UTF-16, or not a text: save it as text in UTF-8")
     return start.removeprefix(codecs.BOM_UTF8)
 
 

@@ -1,4 +1,4 @@
-"""Sets what running models needs of the whole process: how glibc keeps and returns freed memory.
+"""Sets options of the whole process for running models: how glibc keeps and returns freed memory.
 
 Batches differ tenfold in size: after 64 texts of 512 tokens a process held half as much again as before. glibc returns
 memory in two ways: `malloc_trim` returns free pages inside an arena, but the end of an arena is returned only when its
@@ -25,7 +25,7 @@ def keep_freed_memory() -> None:
 
     Sets an option of the whole process, so only composition roots call it, and nothing that they open does.
     By default glibc decides by earlier frees whether it returns a large value at once. If it does, the next batch maps
-    the pages again: 2,700 to 7,000 page faults a batch of 492 tokens, a tenth of its time, for one of our fp32 files.
+    the pages again: 2,700 to 7,000 page faults per batch of 492 tokens, a tenth of its time, with one fp32 model.
     """
     c = ctypes.CDLL(None)
     if hasattr(c, "malloc_trim"):

@@ -42,7 +42,7 @@ def read_idf(file: Path, tokenizer: ModelTokenizer) -> IdfTable:
     for piece, weight in table.items():
         if piece not in pieces:
             raise ModelError(
-                f"{file} has a weight for '{piece}', which is no word piece of the model; "
+                f"{file} has a weight for '{piece}', which is not a word piece of the model; "
                 f"write it for this model with `{COMMAND}`."
             )
         weights[pieces[piece]] = weight

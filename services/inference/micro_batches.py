@@ -26,7 +26,7 @@ def form_batches(
     """Puts every place of `lengths` into one batch; rows times longest row stays within the cap, except for one row.
 
     Longest first, so that the last batches, which decide when all threads are done, are the cheap ones.
-    A model that is not `batchable` gets one row a batch, without padding.
+    A model that is not `batchable` gets one row per batch, without padding.
     """
     order = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
     batches: list[Batch] = []
@@ -70,7 +70,7 @@ def in_request_order(batches: Sequence[Batch], results: Sequence[Sequence[T]]) -
 
 # Ranks at which a tier ends whatever the budget; beyond the last, at every doubling.
 TIER_ENDS = (20, 50, 100)
-# The deadline may cut off one batch a thread: at a quarter of the thread's budget the loss is small.
+# The deadline may cut off one batch per thread: at a quarter of the thread's budget the loss is small.
 BATCHES_PER_THREAD = 4
 
 

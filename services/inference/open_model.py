@@ -96,7 +96,7 @@ class TokenTime:
 Float32 = NDArray[np.float32]
 S = TypeVar("S")
 T = TypeVar("T")
-# Gets the output of one batch, [rows, ...], and its rows; returns one result a row, of any shapes. It runs on the
+# Gets the output of one batch, [rows, ...], and its rows; returns one result per row, of any shapes. It runs on the
 # model's threads.
 Postprocess = Callable[[Float32, Sequence[Row]], Iterable[Float32]]
 
@@ -154,6 +154,18 @@ class OpenModel:
         chunks = [list(texts[start : start + TEXTS_PER_CHUNK]) for start in range(0, len(texts), TEXTS_PER_CHUNK)]
         converted = await self._workers.run([partial(convert, chunk) for chunk in chunks], deadline, urgent=urgent)
         return [value for chunk in converted for value in chunk]
+
+    def single_rows(self, texts: Sequence[str]) -> list[Row]:
+        """Returns the row of each text, with special tokens and truncated."""
+        return [self.tokenizer.single(ids) for ids in self.tokenizer.ids(texts)]
+
+    async def single_lengths(self, texts: Sequence[str], deadline: Deadline | None) -> tuple[int, ...]:
+        """Counts the tokens of each text before truncation, with special tokens, on the model's threads."""
+
+        def lengths_of(chunk: list[str]) -> list[int]:
+            return [self.tokenizer.single_length(ids) for ids in self.tokenizer.ids(chunk)]
+
+        return tuple(await self.map_texts(texts, lengths_of, deadline, urgent=False))
 
     async def infer_text(
         self,

@@ -19,7 +19,7 @@ from services.chassis.errors import DeadlineExceeded
 from services.contracts.passages import Passages
 from services.contracts.rerank import LEAST_SCORED
 from services.inference.model_tokenizer import Row
-from services.inference.open_model import Engine, OpenModel
+from services.inference.open_model import Engine, OpenModel, Postprocess
 from services.inference.partial_scores import PartialScores
 from services.inference.passages import CHARACTERS_PER_TOKEN, MOST_PASSAGES, Split, cut_tokens
 from services.inference.profiles import CrossEncoderProfile
@@ -34,7 +34,7 @@ ENTRY_BYTES = 345
 class PassageIdCache:
     """Keeps at most `max_bytes` of token ids and evicts the least recently used passage. Thread-safe.
 
-    Keeps at most `max_ids` ids a passage, because the model truncates the rest, or as many as a call asks for.
+    Keeps at most `max_ids` ids per passage, because the model truncates the rest, or as many as a call asks for.
     """
 
     def __init__(self, tokenise: Tokenise, max_bytes: int, max_ids: int) -> None:
@@ -106,7 +106,7 @@ class PairScorer:
 
         `passage_bytes`: size of the LRU cache of passages' token ids, which other queries use again.
         """
-        self._postprocess = partial(_postprocess, profile=profile)
+        self._postprocess: Postprocess = lambda logits, _: scores_from_logits(logits, profile)
         self._model = OpenModel(profile, folder, engine or Engine(), inputs="passages", niceness=NICENESS)
         self._passages = PassageIdCache(self._model.tokenizer.ids, passage_bytes, profile.max_tokens)
         self.model = f"{profile.name}@{self._model.weights_sha256[:12]}"
@@ -173,7 +173,7 @@ class PairScorer:
         self._model.close()
 
     def _tokens(self, query: str, passages: Sequence[str], characters: int, split: Split | None) -> list[list[int]]:
-        """Estimates the tokens of the pairs that each passage needs, at so many characters a token."""
+        """Estimates the tokens of the pairs that each passage needs, at so many characters per token."""
         if split is None:
             return [[min(self.max_tokens, (len(query) + len(passage)) // characters)] for passage in passages]
         of_query = min(len(query) // characters, self.max_tokens // 2)
@@ -217,7 +217,7 @@ class PairScorer:
 
 
 def scores_from_logits(logits: Float32, profile: CrossEncoderProfile) -> Float32:
-    """Converts `logits` [rows, 1] or [rows, 2] to one score a row: fp32 [rows].
+    """Converts `logits` [rows, 1] or [rows, 2] to one score per row: fp32 [rows].
 
     Two logits [irrelevant, relevant] are subtracted: the sigmoid of the difference is the softmax of `relevant`.
     """
@@ -234,7 +234,3 @@ def _best(scores: Sequence[Float32 | None]) -> float | None:
     """Returns the best score of a passage's parts; None if one was not scored."""
     known = [float(score) for score in scores if score is not None]
     return max(known) if len(known) == len(scores) else None
-
-
-def _postprocess(logits: Float32, _rows: Sequence[Row], profile: CrossEncoderProfile) -> Float32:
-    return scores_from_logits(logits, profile)

@@ -84,7 +84,7 @@ Precision = Literal["fp32", "int8-weights", "int8-static", "int8-dynamic"]
 
 class _Fetched(_Value):
     name: FileName
-    default: bool = Field(description="whether `make models` fetches it without being asked by name")
+    default: bool = Field(description="whether `make models` fetches it unless MODELS names others")
     trained_on: Annotated[tuple[SetName, ...], Field(min_length=1)] | Literal["its card does not say"] = Field(
         description="the sets that it or what it was made from saw in training, as their cards or papers list them; a "
         "set of the evaluator's catalogue by its title or name there"
@@ -285,7 +285,10 @@ def load_token_encoder(path: Path, name: str) -> TokenEncoderProfile:
 def _of_kind(kind: type[Profile], path: Path, name: str, needed: str) -> Profile:
     profile = load_profile(path, name)
     if not isinstance(profile, kind):
-        raise ModelError(f"The model {name} of {path} is of kind {profile.kind}; {needed} is needed here.")
+        known = ", ".join(key for key, other in load_profiles(path).items() if isinstance(other, kind))
+        raise ModelError(
+            f"The model {name} of {path} is of kind {profile.kind}; {needed} is needed here, one of {known}."
+        )
     return profile
 
 

@@ -1,4 +1,4 @@
-"""Opens one model folder in ONNX Runtime and runs rows through its graph: one thread a call, no memory arena.
+"""Opens one model folder in ONNX Runtime and runs rows through its graph: one thread per call, no arena.
 
 Owns padding, and the checks of inputs and output. Texts, batches and threads are left to open_model, verifying files to
 prepared_graphs.
@@ -99,7 +99,7 @@ class Session:
         if not _NEEDED <= self._inputs.keys() <= _KNOWN or set(self._inputs.values()) != {"int64"}:
             listed = ", ".join(f"{name} {kind}" for name, kind in self._inputs.items()) or "none"
             raise ModelError(
-                f"{self._path} is no graph over token ids: its inputs are {listed}; input_ids, attention_mask and, "
+                f"{self._path} is not a graph over token ids: its inputs are {listed}; input_ids, attention_mask and, "
                 "where there are segments, token_type_ids are needed, all int64."
             )
 
@@ -167,7 +167,7 @@ def open_session(path: Path, entries: Mapping[str, str], provider: Provider) -> 
     if wanted[0] not in ort.get_available_providers():
         raise ModelError(f"This ONNX Runtime has no {wanted[0]}: install the extra `gpu` in place of `cpu`.")
     options = ort.SessionOptions()
-    # One thread a call and concurrent calls: a call never waits for a thread that another process delays.
+    # One thread per call and concurrent calls: a call never waits for a thread that another process delays.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

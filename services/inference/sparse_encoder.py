@@ -70,7 +70,7 @@ class SparseTextEncoder:
         """
         if self._profile.method == "splade":
             select = partial(self._heaviest, most=self._limits.query)
-            return _vector(await self._model.infer_text(text, self._rows, select, deadline, urgent=True))
+            return _vector(await self._model.infer_text(text, self._model.single_rows, select, deadline, urgent=True))
         (vector,) = await self._model.map_texts([text], self._bags, deadline, urgent=True)
         return vector
 
@@ -78,7 +78,7 @@ class SparseTextEncoder:
         """Encodes each passage, in their order; raises like encode_query."""
         if not texts:
             return []
-        rows = await self._model.map_texts(texts, self._rows, deadline, urgent=False)
+        rows = await self._model.map_texts(texts, self._model.single_rows, deadline, urgent=False)
         select = partial(self._heaviest, most=self._limits.document)
         return [_vector(row) for row in await self._model.infer(rows, select, deadline, urgent=False)]
 
@@ -94,23 +94,16 @@ class SparseTextEncoder:
 
     async def lengths(self, texts: Sequence[str], deadline: Deadline | None = None) -> tuple[int, ...]:
         """Counts the tokens of each text before truncation, with special tokens; raises like encode_query."""
-
-        def lengths_of(chunk: list[str]) -> list[int]:
-            return [self._model.tokenizer.single_length(ids) for ids in self._model.tokenizer.ids(chunk)]
-
-        return tuple(await self._model.map_texts(texts, lengths_of, deadline, urgent=False))
+        return await self._model.single_lengths(texts, deadline)
 
     async def close(self) -> None:
         """Stops the threads after their current micro-batches."""
         self._model.close()
 
-    def _rows(self, texts: list[str]) -> list[Row]:
-        return [self._model.tokenizer.single(ids) for ids in self._model.tokenizer.ids(texts)]
-
     def _bags(self, texts: list[str]) -> list[SparseVector]:
         """Returns each text as a bag of its word pieces: counts (sparta), or weights, 1 without a table."""
         bags: list[SparseVector] = []
-        for row in self._rows(texts):
+        for row in self._model.single_rows(texts):
             terms, counts = np.unique(np.array(row.ids, dtype=np.int64), return_counts=True)
             if self._idf is not None:
                 weights = self._idf.weights[terms]

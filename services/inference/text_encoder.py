@@ -39,14 +39,14 @@ class TextEncoder:
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
         text = self._profile.query_prefix + text
-        return await self._of_queries.infer_text(text, self._rows, self._pool, deadline, urgent=True)
+        return await self._of_queries.infer_text(text, self._of_queries.single_rows, self._pool, deadline, urgent=True)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> Float32:
         """Encodes each passage as one row, in their order: fp32 [texts, dimension]; raises like encode_query."""
         if not texts:
             return np.empty((0, self._profile.dimension), dtype=np.float32)
         prefixed = [self._profile.passage_prefix + text for text in texts]
-        rows = await self._model.map_texts(prefixed, self._rows, deadline, urgent=False)
+        rows = await self._model.map_texts(prefixed, self._model.single_rows, deadline, urgent=False)
         vectors = await self._model.infer(rows, self._pool, deadline, urgent=False)
         return np.array(vectors, dtype=np.float32)
 
@@ -75,19 +75,12 @@ class TextEncoder:
         Raises like encode_query.
         """
         prefix = self._profile.query_prefix if role == "query" else self._profile.passage_prefix
-
-        def lengths_of(chunk: list[str]) -> list[int]:
-            return [self._model.tokenizer.single_length(ids) for ids in self._model.tokenizer.ids(chunk)]
-
-        return tuple(await self._model.map_texts([prefix + text for text in texts], lengths_of, deadline, urgent=False))
+        return await self._model.single_lengths([prefix + text for text in texts], deadline)
 
     async def close(self) -> None:
         """Stops the threads after their current micro-batches."""
         self._model.close()
         self._of_queries.close()
-
-    def _rows(self, texts: list[str]) -> list[Row]:
-        return [self._model.tokenizer.single(ids) for ids in self._model.tokenizer.ids(texts)]
 
     def _pool(self, hidden: Float32, rows: Sequence[Row]) -> Float32:
         return pool(hidden, [len(row.ids) for row in rows], self._profile)

@@ -1,1 +1,1 @@
-"""Owns who may do what: API keys, their file, their share, and our own processes' token. Knows no HTTP."""
+"""Owns API keys, their file, scopes and share, and the token of our own processes. Knows no HTTP."""

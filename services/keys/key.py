@@ -1,4 +1,4 @@
-"""Owns API keys: how one is made, what is kept of it, what it may do and whether it is active. Keeps no key itself."""
+"""Makes API keys, and decides by the record of one what it may do and whether it is active. Keeps no key itself."""
 
 import hashlib
 import hmac
@@ -36,12 +36,11 @@ def _on_one_line(name: str) -> str:
 
 
 class Key(BaseModel):
-    """What is kept of an API key. `digest` is the SHA-256 of the whole key.
+    """The record of an API key. `digest` is the SHA-256 of the whole key.
 
     A key has 192 random bits, so a plain hash cannot be reversed by guessing (OWASP asks for slow hashes of passwords,
-    which people choose). `collections` are the only ones it may touch, on
-    routes that name one; None: all. `per_second` and `at_once` are its
-    share: requests a second, in bursts of a second's worth, and requests in flight; None: no bound of its own.
+    which people choose). `collections` are the only ones it may touch, on routes that name one; None: all. Its share:
+    `per_second` requests, in bursts of a second's worth, and `at_once` in flight; None: no bound of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -76,7 +75,7 @@ def new_key(
     per_second: float | None = None,
     at_once: int | None = None,
 ) -> tuple[str, Key]:
-    """Makes a key. Returns its text, which nothing keeps, and what is kept. Raises ValidationError."""
+    """Makes a key. Returns its text, which nothing keeps, and its record. Raises ValidationError."""
     identity = secrets.token_hex(6)
     text = f"rsk_{identity}_{secrets.token_hex(24)}"
     now = datetime.now(UTC).replace(microsecond=0)

@@ -38,7 +38,7 @@ def read_keys(file: Path) -> tuple[Key, ...]:
     except FileNotFoundError:
         raise
     except NotUtf8 as error:
-        raise KeyFileError(f"{file} is no file of keys: {error}.") from error
+        raise KeyFileError(f"{file} is not a file of keys: {error}.") from error
     except OSError as error:
         raise KeyFileError(f"{file}: {error.strerror}.") from error
     try:
@@ -46,7 +46,7 @@ def read_keys(file: Path) -> tuple[Key, ...]:
     except ValidationError as error:
         first = error.errors(include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise KeyFileError(f"{file} is no file of keys: {where}: {first['msg']}.") from error
+        raise KeyFileError(f"{file} is not a file of keys: {where}: {first['msg']}.") from error
     if len({key.id for key in keys}) < len(keys):
         raise KeyFileError(f"{file} has two keys with one id; remove one of them.")
     return keys

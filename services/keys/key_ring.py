@@ -116,7 +116,7 @@ class KeyRing:
                 ) from error
 
     def of(self, secret: str) -> Principal | Refusal:
-        """Returns whose secret this is, or what is wrong with it. Takes the same time for every wrong one."""
+        """Returns the owner of a secret, or why it is refused. Takes the same time for every wrong one."""
         self._read_again()
         digest = digest_of(secret)
         ours = False

@@ -8,7 +8,6 @@ from itertools import islice
 import numpy as np
 
 from services.chassis.deadlines import Deadline
-from services.chassis.errors import DeadlineExceeded
 from services.contracts.explanation import Match
 from services.inference.explained_matches import best_matches
 from services.inference.passages import lowercase_words
@@ -39,8 +38,7 @@ class HashingTokenEncoder:
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> list[TokenVectors]:
         """Encodes each passage: fp32 [words + 1, dimension], rows of length 1."""
-        if not deadline.remaining_ms:
-            raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
+        deadline.require_before("encoding")
         return await asyncio.to_thread(lambda: [_vectors(text) for text in texts])
 
     async def explain(

@@ -216,5 +216,5 @@ def version(language: Language) -> str:
     return f"{language}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]}"
 
 
-# Computed once a language: it takes 0.1 ms, and every search compares it.
+# Computed once per language: it takes 0.1 ms, and every search compares it.
 known_version = functools.cache(version)

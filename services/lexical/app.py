@@ -1,4 +1,4 @@
-"""Composes the lexical service. The only module that knows which engine it has."""
+"""Composes the lexical service from its settings: the only module that knows its engines."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence

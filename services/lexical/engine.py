@@ -50,9 +50,7 @@ class LexicalEngine(Protocol):
     ) -> CollectionState:
         """Begins an empty generation, or returns the existing one of the same declaration and build.
 
-        With a build of None the build of an existing one is
-        not checked. The owner is kept with a new one; an existing
-        one keeps its own.
+        Without a `build`, that of an existing one is not checked. An existing one keeps its owner.
         """
         ...
 

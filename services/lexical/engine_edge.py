@@ -1,4 +1,4 @@
-"""Adapts Qdrant Edge to LexicalEngine: in this process, durable in a directory, one process a directory."""
+"""Adapts Qdrant Edge to LexicalEngine: in this process, durable in a directory of its own."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,6 @@ import qdrant_edge as edge
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import AnswerTooLarge, UnknownCollection
 from services.contracts.collections import CollectionDeclaration, CollectionState, Unusable
-from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import DeleteReport, Document, FetchedDocuments, IdPage, IdPageRequest, IndexReport
 from services.contracts.health import Check
 from services.contracts.matches import CountRequest, FacetCounts, Matches
@@ -23,11 +22,13 @@ from services.lexical.analysis import known_version, words_of
 from services.lexical.document_collector import WHOLE, DocumentCollector, ReadOptions, beside_hits
 from services.lexical.edge_documents import (
     SCHEMA,
-    EdgeDocuments,
     Place,
     bm25_request,
+    delete_documents,
+    index_documents,
     page_of_ids,
     page_to_sort,
+    read_documents,
     term_fields,
 )
 from services.lexical.facets import CheckedFacet, checked_facets
@@ -117,7 +118,7 @@ class EdgeEngine:
         reports: list[IndexReport] = []
         for start in range(0, len(documents), DOCUMENTS_PER_TURN):
             held, turn = self._usable(generation), documents[start : start + DOCUMENTS_PER_TURN]
-            reports.append(await held.write(partial(_index, held.record, turn, version)))
+            reports.append(await held.write(partial(index_documents, held.record, turn, version)))
         return IndexReport(
             indexed=sum(report.indexed for report in reports),
             unchanged=sum(report.unchanged for report in reports),
@@ -128,7 +129,7 @@ class EdgeEngine:
     async def delete(self, generation: str, ids: Sequence[str], version: int | None = None) -> DeleteReport:
         """Deletes in one operation."""
         held = self._usable(generation)
-        report = await held.write(lambda shard, change: EdgeDocuments(held.record, shard).delete(ids, version, change))
+        report = await held.write(partial(delete_documents, ids, version))
         held.deleted(report.deleted)
         return report
 
@@ -137,7 +138,7 @@ class EdgeEngine:
         collector = DocumentCollector(ids, reading)
         for start in range(0, len(collector.ids), DOCUMENTS_PER_TURN):
             held, turn = self._usable(generation), collector.ids[start : start + DOCUMENTS_PER_TURN]
-            await held.read(partial(_collect, held.record, turn, reading, collector))
+            await held.read(partial(_collect, turn, reading, collector))
         return collector.answer()
 
     async def ids(self, generation: str, request: IdPageRequest) -> IdPage:
@@ -230,26 +231,9 @@ class EdgeEngine:
         return held
 
 
-def _index(
-    record: GenerationRecord,
-    documents: Sequence[Document],
-    version: int | None,
-    shard: edge.EdgeShard,
-    change: ContentDigest,
-) -> IndexReport:
-    return EdgeDocuments(record, shard).index(documents, version, change)
-
-
-def _collect(
-    record: GenerationRecord,
-    ids: Sequence[str],
-    reading: ReadOptions,
-    collector: DocumentCollector,
-    shard: edge.EdgeShard,
-) -> None:
-    documents = EdgeDocuments(record, shard)
+def _collect(ids: Sequence[str], reading: ReadOptions, collector: DocumentCollector, shard: edge.EdgeShard) -> None:
     for start in range(0, len(ids), DOCUMENTS_PER_READ):
-        for document in documents.read(ids[start : start + DOCUMENTS_PER_READ], reading.include):
+        for document in read_documents(shard, ids[start : start + DOCUMENTS_PER_READ], reading.include):
             collector.add(document)
 
 

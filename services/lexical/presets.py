@@ -1,4 +1,4 @@
-"""Owns the built-in presets, the preset of a search, what presets score of a document, and the stamp. Pure."""
+"""Owns the built-in presets, the choice of a preset, the fields that presets score, and the stamp. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -112,7 +112,7 @@ def expect_declared(document: Document, declared: Mapping[ExpansionMethod, str])
 
 
 def generated_queries(document: Document) -> str:
-    """Returns the generated queries, a line each; empty without any."""
+    """Returns the generated queries, one per line; empty without any."""
     held = document.expansions
     return "" if held is None or held.doc2query is None else "\n".join(held.doc2query.queries)
 

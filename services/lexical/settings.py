@@ -28,7 +28,7 @@ class LexicalSettings(ElasticsearchSettings, ServiceSettings):
         "edge", description="`edge` runs in this process and needs no server, `elasticsearch` asks ELASTICSEARCH_URL."
     )
     directory: Path = Field(
-        Path(".data/lexical"), description="Where the engine `edge` keeps its collections; for one process alone."
+        Path(".data/lexical"), description="Where the engine `edge` keeps its collections; for one process only."
     )
     least_free_mb: int = Field(
         256, ge=16, description="With less room on its disk than this, `edge` refuses writes (507); searches go on."

@@ -1,4 +1,4 @@
-"""Computes what a fuse or rerank stage makes of rankings, in the gateway and in a replay of its answers. Pure."""
+"""Applies fuse and rerank stages to rankings, in the gateway and in a replay of its answers. Pure."""
 
 from services.contracts.pipelines import Fuse, Rerank
 from services.contracts.scored import Ranking

@@ -27,7 +27,7 @@ def score_router(scorer: Scorer) -> APIRouter:
     @handled("own", scope="internal")
     async def score(request: ScoreRequest, received: Request) -> Response:
         split = _split(request, scorer.max_tokens)
-        # Only our own processes come here, and name whom they ask for.
+        # Only our own processes call this route, and name the client for whom they call.
         client = received.headers.get(CLIENT_HEADER) or client_of(received.scope)
         if request.partial:
             set_client(client)
@@ -62,7 +62,7 @@ def _split(request: ScoreRequest, max_tokens: int) -> Split | None:
 
 
 def _read_passages(request: ScoreRequest, max_tokens: int) -> int:
-    """Estimates of how many passages, each as long as the model reads, the parts of all have the tokens."""
+    """Estimates how many passages of the model's length have as many tokens as all parts together."""
     if request.split is None:
         return len(request.passages)
     most = MOST_PASSAGES * request.split.tokens

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import islice, repeat
 
 from services.chassis.deadlines import Deadline
-from services.chassis.errors import DeadlineExceeded
 from services.inference.partial_scores import PartialScores
 from services.inference.passages import MOST_PASSAGES, Split, count_words, cut_tokens, lowercase_words
 
@@ -22,8 +21,7 @@ class OverlapScorer:
         self, query: str, passages: Sequence[str], deadline: Deadline, split: Split | None = None
     ) -> tuple[float, ...]:
         """Returns |shared words| / |words of the query| for each passage, or its best part: 0 to 1."""
-        if not deadline.remaining_ms:
-            raise DeadlineExceeded("The deadline passed before scoring began; send a larger X-Deadline-Ms.")
+        deadline.require_before("scoring")
         query_words = frozenset(lowercase_words(query))
 
         def scored() -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""Defines the port of the sparse service: an Encoder of services/vectorservice, and what dialects need besides."""
+"""Defines the port of the sparse service: an Encoder of services/vectorservice that also counts tokens."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -9,7 +9,6 @@ from itertools import islice
 import numpy as np
 
 from services.chassis.deadlines import Deadline
-from services.chassis.errors import DeadlineExceeded
 from services.contracts.explanation import Match
 from services.inference.explained_matches import matches_of_all
 from services.inference.passages import count_words, lowercase_words
@@ -29,8 +28,7 @@ class HashingTermEncoder:
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline) -> list[SparseVector]:
         """Encodes the passages, in their order."""
-        if not deadline.remaining_ms:
-            raise DeadlineExceeded("The deadline passed before encoding began; send a larger X-Deadline-Ms.")
+        deadline.require_before("encoding")
         return await asyncio.to_thread(lambda: [_vector(text) for text in texts])
 
     async def explain(

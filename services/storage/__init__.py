@@ -1,1 +1,1 @@
-"""Owns what every store shares: builds and stamps of generations, write order, fields, ties, directories of Edge."""
+"""Holds the parts that all stores share: builds, stamps, write order, fields, ties, Edge directories, indices."""

@@ -28,11 +28,11 @@ def end_with(parent: int) -> None:
     """Has the kernel kill this process when its parent ends, so that it does not write to an abandoned copy."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit("the process that asked for this has ended")
+        sys.exit("the process that started this has ended")
 
 
 def copy(old: str, new: str) -> None:
-    """Copies a shard's folder as sparse files: Edge allocates 100 MB a shard, of which 40 KB are written."""
+    """Copies a shard's folder as sparse files: Edge allocates 100 MB per shard, of which 40 KB are written."""
     shutil.copytree(old, new, copy_function=copy_data)
 
 
@@ -61,7 +61,7 @@ def next_data(file: int, at: int) -> int | None:
 
 def optimise(old: str, new: str) -> int:
     """Copies the shard `old` to `new`, then merges and indexes all segments of the copy. Returns the exit status."""
-    os.nice(10)  # queries go on meanwhile, in the process that asked for this
+    os.nice(10)  # the parent process answers queries meanwhile
     copy(old, new)
     shard = qdrant_edge.EdgeShard.load(new)
     changed = shard.optimize()

@@ -47,7 +47,7 @@ class DiskSpace:
         try:
             disk = os.statvfs(self._directory)
         except OSError as error:
-            return f"{self._directory} cannot be looked at ({error.strerror})."
+            return f"{self._directory} cannot be read ({error.strerror})."
         free = disk.f_bavail * disk.f_frsize
         if free >= self._least + more_bytes:
             return None

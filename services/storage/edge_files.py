@@ -57,10 +57,6 @@ class GenerationRecord(BaseModel):
         """Parses a record of this layout, also one that a later release wrote. Raises ValidationError, a ValueError."""
         return cls.model_validate_json(content, extra="ignore")
 
-    def to_disk(self) -> str:
-        """Returns the text of the record."""
-        return self.model_dump_json(indent=1)
-
 
 def replace_file(path: Path, text: str) -> None:
     """Replaces a file atomically: after a crash it has either the old or the new text."""

@@ -69,13 +69,13 @@ class KnownIds:
 
 T = TypeVar("T")
 Shard = edge.EdgeShard
-# Edge's default is 8 threads a shard on 2 cores: 800 for 100 empty shards. A shard has only one segment or two.
+# Edge's default is 8 threads per shard on 2 cores: 800 for 100 empty shards. A shard has only one segment or two.
 SEARCH_THREADS = 1
 # Edge merges a segment of at least 1,000 points once a fifth is deleted, so fewer deletions than this have no effect.
 VACUUM_FROM = 200
 # Disk space of an optimisation, in sizes of the shard: the copy, and what is built before the copy's segments go.
 COPIES = 3
-# By a key of its stamps that the other's do not have: whose a record is. Those of every release have it.
+# The service that owns a record, by a key that only its stamps have, in every release.
 OWNERS: Mapping[str, str] = {"analysis": "lexical", "model": "dense"}
 # 1,000 payloads of two strings take 4 ms, which may delay a search.
 PAGE = 1_000
@@ -176,7 +176,7 @@ class EdgeGeneration:
                     for index in schema.indexes(record):
                         shard.update(index)
                     shard.flush()
-                    replace_file(folder / RECORD, record.to_disk())
+                    replace_file(folder / RECORD, record.model_dump_json(indent=1))
                     confirm_claim(folder)
                 except BaseException:
                     shard.close()
@@ -388,7 +388,7 @@ class EdgeGeneration:
         """Writes the record with these changes. If it raises, the record on the disk is unchanged."""
         with self._recording:
             record = self.record.model_copy(update=changes)
-            text = record.to_disk()
+            text = record.model_dump_json(indent=1)
             try:
                 replace_file(self._folder / RECORD, text)
             except OSError:

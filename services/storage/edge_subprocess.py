@@ -14,7 +14,7 @@ from services.storage import edge_child
 from services.storage.edge_disk_space import MB, disk_usage
 from services.storage.edge_errors import reports_full_disk
 
-# A shard of 10,000 documents (42 MB) opens within 0.9 s. One that is not open after 30 s plus 0.5 s a megabyte never
+# A shard of 10,000 documents (42 MB) opens within 0.9 s. One that is not open after 30 s plus 0.5 s per MB never
 # will be: damaged postings kept one busy for as long as it was observed.
 OPEN_S = 30.0
 OPEN_S_PER_MB = 0.5

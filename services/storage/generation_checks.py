@@ -45,8 +45,8 @@ def refuse_other_stamp(generation: str, existing: Mapping[str, str], wanted: Map
         sign = ": " if any("=" in value for value in (*existing.values(), *wanted.values())) else "="
         made, requested = (_listed(stamp, keys, sign) for stamp in (existing, wanted))
         raise StampMismatch(
-            f"{generation} was made with {made}, asked for is {requested}; begin a new generation, or declare and "
-            "configure this one as it was begun."
+            f"{generation} was made with {made}, and {requested} is requested; begin a new generation, or declare "
+            "and configure this one as it was begun."
         )
 
 
@@ -54,7 +54,7 @@ def refuse_other_declaration(generation: str, existing: CollectionDeclaration, w
     """Raises StampMismatch, with both, if the declarations differ in more than the backends."""
     if existing.model_copy(update={"backends": wanted.backends}) != wanted:
         raise StampMismatch(
-            f"{generation} was begun with the declaration {existing.model_dump_json()} and is asked for with "
+            f"{generation} was begun with the declaration {existing.model_dump_json()} and is requested with "
             f"{wanted.model_dump_json()}; begin a new generation."
         )
 

@@ -30,7 +30,7 @@ def newer_versions(held: Mapping[str, int], version: int | None) -> dict[str, in
 
 
 def next_publication(wanted: int | None, others: Iterable[int | None]) -> int:
-    """Returns the number of a publication: the one asked for, and above those of the collection's `others`."""
+    """Returns the number of a publication: the `wanted` one, but above those of the collection's `others`."""
     return max(wanted or 0, 1 + max((number or 0 for number in others), default=0))
 
 

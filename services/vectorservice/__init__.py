@@ -1,1 +1,1 @@
-"""Owns what every vector service shares: routes, generations, indexing and searching over an encoder and a store."""
+"""Serves routes, generations, indexing and searches over an encoder and a store, for every vector service."""

@@ -65,8 +65,8 @@ async def require_own(store: VectorStore, encoder: Encoder, generation: str) -> 
     return spec
 
 
-async def made_otherwise(store: VectorStore, encoder: Encoder) -> tuple[str, ...]:
-    """Returns the published generations that `require_own` refuses, so that they cannot be searched."""
+async def unsearchable(store: VectorStore, encoder: Encoder) -> tuple[str, ...]:
+    """Returns the published generations that `require_own` refuses."""
     refused: list[str] = []
     for generation in (await store.published()).values():
         try:

@@ -19,7 +19,7 @@ from services.chassis.probes import Readiness
 from services.chassis.requests.rendering import Wordings
 from services.contracts.health import Check
 from services.storage.write_order import WriteOrder
-from services.vectorservice.collections import made_otherwise
+from services.vectorservice.collections import unsearchable
 from services.vectorservice.encoder import Encoder, ExplainingEncoder
 from services.vectorservice.routes import collection_router, document_router, explanation_router
 from services.vectorservice.settings import VectorServiceSettings
@@ -91,8 +91,10 @@ def build_vector_app(
             async def readiness() -> tuple[Check, ...]:
                 stored, model = await store.ready(), encoder.stamp["model"]
                 # Still ready: a new generation is built by this service, and only those are refused.
-                if stored.ok and (others := await made_otherwise(store, encoder)):
-                    model += f"; another model or setting made {', '.join(others)}: build anew, or set it back"
+                if stored.ok and (others := await unsearchable(store, encoder)):
+                    model += (
+                        f"; another model or setting made {', '.join(others)}: build them again, or restore the setting"
+                    )
                 return stored, Check(name="encoder", ok=True, detail=model)
 
             order = WriteOrder()

@@ -69,7 +69,7 @@ class ExplainingEncoder(Encoder, Protocol):
 
 
 def passage_hashes(encoder: Encoder, documents: Iterable[Document]) -> dict[str, str]:
-    """Returns by id the sha256 of what the encoder reads of each document: with an equal one, a vector is of it."""
+    """Returns by id the sha256 of what the encoder reads of each document. Equal hashes mean equal vectors."""
     apart = isinstance(encoder, DocumentEncoder)
     # No document has a NUL.
     read = {document.id: f"{document.title}\0{document.text}" if apart else document.passage for document in documents}

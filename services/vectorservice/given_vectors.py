@@ -19,6 +19,11 @@ def given_vector(document: DocumentWithVectors, spec: GenerationSpec) -> DenseVe
     if len(document.vectors) > 1:
         raise BadInput(f"vectors: {', '.join(document.vectors)}: a vector service takes one of each document.")
     [(backend, given)] = document.vectors.items()
+    if not isinstance(spec.representation, Dense):
+        raise BadInput(
+            f"vectors.{backend}: {spec.generation} holds other vectors ({spec.representation}), which are not taken; "
+            "send the document without it, and its passage is encoded."
+        )
     if given.model != spec.stamp["model"]:
         raise BadInput(
             f"vectors: the vector is of the model {given.model}, and those of {spec.generation} are of "
@@ -42,7 +47,8 @@ async def read_vectors(store: VectorStore, generation: str, ids: tuple[str, ...]
     AnswerTooLarge for several vectors of more numbers than an answer has."""
     spec = await store.spec(generation)
     if not isinstance(spec.representation, Dense):
-        raise BadInput(f"vectors: those of {generation} are {spec.representation}, and only dense ones can be read.")
+        held = f"vectors: those of {generation} are {spec.representation}"
+        raise BadInput(f"{held}, and only dense ones can be read; ask for documents without them.")
     stored = await store.stored(generation, ids, vectors=True)
     if len(stored) > 1 and len(stored) * spec.representation.dimension > MOST_ANSWER_COMPONENTS:
         raise AnswerTooLarge(

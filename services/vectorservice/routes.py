@@ -60,7 +60,7 @@ def collection_router(
 
     @routes.get("/v1/collections/{generation}")
     @handled("control", scope="internal")
-    async def one(generation: Generation) -> CollectionState:
+    async def state(generation: Generation) -> CollectionState:
         return await collections.state(store, generation)
 
     @routes.delete("/v1/collections/{generation}", status_code=204)
@@ -114,7 +114,7 @@ def document_router(store: VectorStore, encoder: Encoder, order: WriteOrder) -> 
     @handled(scope="internal")
     async def search(generation: Generation, request: RetrievalRequest) -> Response:
         if request.preset is not None:
-            raise BadInput("preset: lexical presets mean nothing to a vector backend; leave it out.")
+            raise BadInput("preset: a vector backend has no lexical presets; leave it out.")
         if request.include:
             raise BadInput("include: a vector backend stores no documents; leave it out.")
         spec = await collections.require_own(store, encoder, generation)

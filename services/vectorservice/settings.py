@@ -12,7 +12,7 @@ from services.chassis.settings.service_settings import KeyedSettings, StoreKey
 from services.storage.elasticsearch.settings import ElasticsearchSettings
 from services.vectorstore.qdrant_parameters import QdrantParameters
 
-Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process a directory.")]
+Directory = Annotated[Path, Field(description="Where `edge` keeps its vectors; one process per directory.")]
 Prefix = Annotated[
     str,
     Field(

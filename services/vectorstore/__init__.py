@@ -1,1 +1,1 @@
-"""Vectors on disk, found again by nearness: one promise (store), kept by Edge, Qdrant and Elasticsearch."""
+"""Stores vectors and finds the nearest: one port (store), with adapters for Edge, Qdrant and Elasticsearch."""

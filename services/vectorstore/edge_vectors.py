@@ -14,13 +14,12 @@ from services.vectorstore.representation import (
     SPARSE,
     TOKENS,
     Dense,
-    DenseVector,
     MultiVector,
     Representation,
     Sparse,
     SparseVector,
-    TokenVectors,
     Vector,
+    component_lists,
     dump_representation,
     parse_representation,
     pooled_vector,
@@ -121,8 +120,8 @@ def edge_vector(vector: Vector, representation: Representation) -> "edge.Vector"
     if isinstance(vector, SparseVector):
         return {SPARSE: _sparse(vector)} if vector.terms.size else {}
     if isinstance(representation, MultiVector) and representation.pooled:
-        return {TOKENS: _lists(vector), POOLED: _lists(pooled_vector(vector))}
-    return _lists(vector)
+        return {TOKENS: component_lists(vector), POOLED: component_lists(pooled_vector(vector))}
+    return component_lists(vector)
 
 
 def search_request(
@@ -133,11 +132,11 @@ def search_request(
     if isinstance(vector, SparseVector):
         query, candidates = edge.Query.Nearest(_sparse(vector), using=SPARSE), None
     elif not isinstance(representation, MultiVector) or not representation.pooled:
-        query, candidates = edge.Query.Nearest(_lists(vector)), None
+        query, candidates = edge.Query.Nearest(component_lists(vector)), None
     else:
-        query, candidates = edge.Query.Nearest(_lists(vector), using=TOKENS), None
+        query, candidates = edge.Query.Nearest(component_lists(vector), using=TOKENS), None
         if beam is not None:
-            pooled = edge.Query.Nearest(_lists(pooled_vector(vector)), using=POOLED)
+            pooled = edge.Query.Nearest(component_lists(pooled_vector(vector)), using=POOLED)
             candidates = [edge.Prefetch(max(beam, limit), query=pooled, params=params, filter=where)]
             # Edge would score some of the candidates anew by the vectors on the disk: how many depends on `limit`.
             params = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False))
@@ -146,8 +145,3 @@ def search_request(
 
 def _sparse(vector: SparseVector) -> edge.SparseVector:
     return edge.SparseVector(vector.terms.tolist(), vector.weights.tolist())
-
-
-def _lists(vector: DenseVector | TokenVectors) -> list[float] | list[list[float]]:
-    lists: list[float] | list[list[float]] = vector.tolist()
-    return lists

@@ -113,7 +113,7 @@ logger = logging.getLogger(__name__)
 
 READY_SECONDS = 2.0
 SUPPORTED = "1.20 and newer are supported"
-_OLDEST = (1, 20)  # the first with TurboQuant of 8 bits a component
+_OLDEST = (1, 20)  # the first with TurboQuant of 8 bits per component
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class QdrantConnection:
             self._answered = text
         version = re.match(r"(\d+)\.(\d+)", text)
         if version is None:
-            raise UpstreamFailed(f"What answers at QDRANT_URL gives no version of Qdrant ({text!r}); {SUPPORTED}.")
+            raise UpstreamFailed(f"The server at QDRANT_URL gives no version of Qdrant ({text!r}); {SUPPORTED}.")
         if (int(version[1]), int(version[2])) < _OLDEST:
             raise UpstreamFailed(f"Qdrant {text} at QDRANT_URL is too old: {SUPPORTED}, so update it.")
 

@@ -19,13 +19,12 @@ from services.vectorstore.representation import (
     SPARSE,
     TOKENS,
     Dense,
-    DenseVector,
     MultiVector,
     Representation,
     Sparse,
     SparseVector,
-    TokenVectors,
     Vector,
+    component_lists,
     dump_representation,
     kept_vector,
     parse_representation,
@@ -278,8 +277,8 @@ def qdrant_vector(vector: Vector, representation: Representation) -> models.Vect
     if isinstance(vector, SparseVector):
         return {SPARSE: _sparse(vector)} if vector.terms.size else {}
     if isinstance(representation, MultiVector) and representation.pooled:
-        return {TOKENS: _lists(vector), POOLED: _lists(pooled_vector(vector))}
-    return _lists(vector)
+        return {TOKENS: component_lists(vector), POOLED: component_lists(pooled_vector(vector))}
+    return component_lists(vector)
 
 
 def search_arguments(
@@ -303,7 +302,7 @@ def search_arguments(
         if isinstance(vector, SparseVector):
             beam = None
     search: SearchArguments = {
-        "query": _sparse(vector) if isinstance(vector, SparseVector) else _lists(vector),
+        "query": _sparse(vector) if isinstance(vector, SparseVector) else component_lists(vector),
         "using": SPARSE if isinstance(vector, SparseVector) else None,
         "prefetch": None,
         "query_filter": where,
@@ -321,7 +320,7 @@ def search_arguments(
     if beam is not None:
         search["prefetch"] = [
             models.Prefetch(
-                query=_lists(pooled_vector(vector)),
+                query=component_lists(pooled_vector(vector)),
                 using=POOLED,
                 filter=where,
                 params=search["search_params"],
@@ -336,8 +335,3 @@ def search_arguments(
 
 def _sparse(vector: SparseVector) -> models.SparseVector:
     return models.SparseVector(indices=vector.terms.tolist(), values=vector.weights.tolist())
-
-
-def _lists(vector: DenseVector | TokenVectors) -> list[float] | list[list[float]]:
-    lists: list[float] | list[list[float]] = vector.tolist()
-    return lists

@@ -1,4 +1,4 @@
-"""Owns how a collection is made on a Qdrant server: its shards, its replicas, what is on the disk, its codes."""
+"""Owns the parameters of new collections on a Qdrant server: shards, replicas, vectors on disk, codes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class QdrantParameters:
 
     @property
     def stamp(self) -> Mapping[str, str]:
-        """What changes the hits, where it is not the default."""
+        """The parameters that change hits, where they are not the defaults."""
         changed = {"quantisation": self.quantisation, "shards": self.shard_number}
         index = " ".join(f"{name}={value}" for name, value in changed.items() if value is not None)
         return {"index": index} if index else {}

@@ -24,7 +24,7 @@ Storage = Literal["fp32", "fp16", "int8", "bits"]
 # Of an HNSW graph: links of a vector, and candidates for them.
 HNSW_M, HNSW_EF_CONSTRUCT = 16, 128
 # Links of a multi-vector in an HNSW graph, for each of a single vector. With as many, a search finds 96.4 % of the 100
-# best documents of SciFact by passages; with twice as many 99.6 %; by one vector a document 99.8 %.
+# best documents of SciFact by passages; with twice as many 99.6 %; by one vector per document 99.8 %.
 MULTI_VECTOR_LINKS = 2
 _MOST_FP16 = 65_504.0
 # A squared length within this of 1 counts as 1, so that scaling a vector twice gives the same bits as scaling it once.
@@ -60,10 +60,9 @@ class MultiVector:
     MaxSim is the sum, over the query's tokens, of the largest dot product with any token of the document. With a query
     of one vector and one per passage, that is the best passage's score (MaxP).
 
-    Storage "fp32" is that of passages: an HNSW graph over the vectors. The others round token
-    vectors to fp16 and keep a pooled vector beside them, by which an approximate search finds its candidates. "int8"
-    and "bits" also keep codes of 8 bits or 1 bit a component (TurboQuant, Zandieh et al. 2026) in memory, and the
-    rounded vectors on the disk.
+    Storage "fp32" is that of passages: an HNSW graph over the vectors. The others round token vectors to fp16 and keep
+    a pooled vector beside them, by which an approximate search finds its candidates. "int8" and "bits" also keep codes
+    of 8 bits or 1 bit per component (TurboQuant, Zandieh et al. 2026) in memory, and the rounded vectors on the disk.
     """
 
     dimension: Annotated[int, Field(ge=1)]
@@ -137,6 +136,12 @@ def pooled_vector(tokens: TokenVectors) -> DenseVector:
     return _unit(tokens.mean(axis=0, dtype=np.float64).astype(np.float32))
 
 
+def component_lists(vector: DenseVector | TokenVectors) -> list[float] | list[list[float]]:
+    """Returns the components as lists, as engines take them."""
+    lists: list[float] | list[list[float]] = vector.tolist()
+    return lists
+
+
 def indexed_documents(vectors: int, documents: int, representation: Representation) -> int:
     """Returns how many documents are indexed if an engine reports this number of indexed vectors."""
     each = 2 if isinstance(representation, MultiVector) and representation.pooled else 1
@@ -173,7 +178,9 @@ def _sparse(vector: Vector) -> SparseVector:
         raise BadInput(f"A vector of {_shape(vector)} does not fit a collection of sparse vectors.")
     terms = vector.terms
     if terms.ndim != 1 or vector.weights.shape != terms.shape:
-        raise BadInput(f"{terms.shape} term numbers do not fit {vector.weights.shape} weights; send one weight a term.")
+        raise BadInput(
+            f"{terms.shape} term numbers do not fit {vector.weights.shape} weights; send one weight per term."
+        )
     if terms.size and not (
         np.issubdtype(terms.dtype, np.integer)
         and terms[0] >= 0

@@ -132,7 +132,7 @@ class VectorStore(Protocol):
 
     @property
     def stamp(self) -> Mapping[str, str]:
-        """What its settings change in the hits of new generations; empty unless they change something."""
+        """The settings that change the hits of new generations; empty without any."""
         ...
 
     async def ready(self) -> Check:

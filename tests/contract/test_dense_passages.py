@@ -107,7 +107,7 @@ async def test_a_generation_of_another_cut_has_to_be_built_anew(tmp_path: Path) 
         async with service(tmp_path, passages=other) as client:
             answer = await client.post("/v1/collections/notes@1/search", json={"query": "magma"})
             assert answer.status_code == 409
-            assert f"passages: tokens=64 overlap=16, asked for is passages: {named}" in answer.json()["detail"]
+            assert f"passages: tokens=64 overlap=16, and passages: {named} is requested" in answer.json()["detail"]
 
 
 async def test_a_document_of_too_many_passages_is_an_error_of_its_own(client: httpx.AsyncClient) -> None:

@@ -177,6 +177,6 @@ async def test_a_collection_made_otherwise_is_refused_until_it_is_built_anew() -
         assert (await ask("PUT", "notes@1", on_disk=True, replication_factor=1)).status_code == 200
         refused = await ask("PUT", "notes@1", quantisation="int8")
         assert refused.status_code == 409
-        assert "index: (none), asked for is index: quantisation=int8" in refused.json()["detail"]
+        assert "index: (none), and index: quantisation=int8 is requested" in refused.json()["detail"]
         built = await ask("PUT", "notes@2", quantisation="int8")
         assert built.json()["stamp"]["index"] == "quantisation=int8"

@@ -284,7 +284,7 @@ FAULTS: tuple[tuple[dict[str, str], tuple[str, ...], str], ...] = (
         ("gateway",),
         "GATEWAY_BACKENDS.lexical.url: it holds a user name",
     ),
-    ({"GATEWAY_BACKENDS": '{"lexical": "http://a:{password}@lexical'}, ("gateway",), "GATEWAY_BACKENDS: it is no JSON"),
+    ({"GATEWAY_BACKENDS": '{"lexical": "http://a:{password}@lexical'}, ("gateway",), "_BACKENDS: it is not JSON"),
 )
 
 

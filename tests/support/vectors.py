@@ -145,7 +145,7 @@ SPARSE = Sample(
         (sparse((0, _NAN)), "finite"), (sparse((0, -_INFINITY)), "finite"), (axis(1.0), "sparse"),
         (sparse((3, 1.0), (3, 1.0)), "distinct, ascending"), (sparse((3, 1.0), (2, 1.0)), "distinct, ascending"),
         (sparse((-1, 1.0)), "from 0"), (sparse((2**32, 1.0)), "4294967295"),
-        (SparseVector(np.array([1, 2]), np.ones(1, dtype=np.float32)), "one weight a term"),
+        (SparseVector(np.array([1, 2]), np.ones(1, dtype=np.float32)), "one weight per term"),
         (SparseVector(np.array([0.5]), np.ones(1, dtype=np.float32)), "whole numbers"),
     ),
 )  # fmt: skip

@@ -1,24 +1,23 @@
-"""Owns who is next in a lane: the requests that wait, and how much of the lane each client has had. Admits none."""
+"""Orders the waiting requests of a lane by the share that each client has used. Admits none."""
 
 import asyncio
 from collections import deque
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# Clients without a request in the lane that are remembered, so that who sends one costly request after the other
-# does not come anew each time.
+# Absent clients that are remembered: one that sends a costly request after another must not count as new each time.
 MOST_ABSENT = 1_000
 
 _client: ContextVar[str] = ContextVar("client", default="")
 
 
 def set_client(client: str) -> None:
-    """Sets who takes turns with others in the threads that the current request asks."""
+    """Sets the client of the current request, by which worker threads take turns."""
     _client.set(client)
 
 
 def current_client() -> str:
-    """Returns whom `set_client` has named; empty where nobody was."""
+    """Returns the client that `set_client` has set; empty without one."""
     return _client.get()
 
 
@@ -43,8 +42,8 @@ class ClientQueue:
 class ClientTurns:
     """Clients share a lane by cost, each in the order of its requests (start-time fair queueing; Goyal et al. 1996).
 
-    A client's next start is the cost that it has had; one that comes, or comes back, starts where the lane is now. The
-    next request is that of the client with the least start.
+    A client starts at the cost that it has used; a new or returning one at the lane's present start. The next request
+    is that of the client with the least start.
     """
 
     def __init__(self) -> None:
@@ -82,7 +81,7 @@ class ClientTurns:
         return self._queues[min(self._queues, key=self._starts.__getitem__)].tickets[0]
 
     def begin(self, ticket: Ticket) -> None:
-        """Counts a request as in flight, and its cost as had by its client."""
+        """Counts a request as in flight, and charges its cost to its client."""
         self._now = self._start(ticket.client)
         self._starts[ticket.client] = self._now + ticket.cost
         self._working[ticket.client] = self._working.get(ticket.client, 0) + 1
@@ -96,7 +95,7 @@ class ClientTurns:
         else:
             self._working[ticket.client] -= 1
         if not self.in_flight and not self.waiting:
-            self._starts.clear()  # nobody has been kept waiting by what was had
+            self._starts.clear()  # nothing waits: past use delays no client
             self._now = 0.0
         elif len(self._starts) > MOST_ABSENT + len(self._working) + len(self._queues):
             present = self._working.keys() | self._queues.keys()
@@ -110,13 +109,13 @@ class ClientTurns:
         """Returns the cost that is admitted before a new ordinary request of this client, of all that waits."""
         queue = self._queues.get(client)
         own = queue.cost if queue is not None else 0.0
-        # What another has waiting beyond as much as this one does not delay it.
+        # Of another client's queue, only as much as this one's own comes first.
         return own + sum([min(own + 1.0, other.cost) for other in self._queues.values() if other is not queue])
 
     def giving_way(self, client: str) -> Ticket | None:
-        """Returns what leaves its place to a new request of this client: the newest of whom the most requests wait.
+        """Returns the request that a new one of this client displaces: the newest of the client with the longest queue.
 
-        None if that would leave the other one fewer places than this one.
+        None if that would leave the other client fewer places than this one.
         """
         queue = self._queues.get(client)
         own = len(queue.tickets) if queue is not None else 0

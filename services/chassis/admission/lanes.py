@@ -41,7 +41,7 @@ def _fixed(slots: int) -> AdaptiveLimit:
 
 
 def client_of(scope: Scope) -> str:
-    """Returns the name of a caller: the id of a key, else the address; of IPv6 its network, which one has."""
+    """Returns the name of a caller: the id of its key, else its address, of IPv6 the network."""
     caller = caller_of(scope)
     if caller is not None and caller.key is not None:
         return caller.id
@@ -52,7 +52,7 @@ def client_of(scope: Scope) -> str:
 
 @lru_cache(maxsize=4_096)
 def _network(address: str) -> str:
-    """Returns the /64 of an IPv6 address, of which a host may use as many as it likes; an IPv4 address in one as is."""
+    """Returns the /64 of an IPv6 address, in which a host can use any address; a mapped IPv4 address as it is."""
     try:
         parsed = IPv6Address(address)
     except ValueError:

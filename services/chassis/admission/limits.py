@@ -304,7 +304,7 @@ class Limiter:
             return False
         if not self._in_flight or self._in_flight + ticket.cost <= self._limit.value:
             return True
-        # Where nobody waits there are no turns: a client gets its part although others have taken all.
+        # Without a queue there are no turns: a client gets its share although others hold every slot.
         return not self._most_waiting and self._turns.has_part_left(ticket.client, self._limit.value)
 
     def _begin_rest(self, seconds: float) -> None:
@@ -332,7 +332,7 @@ class Limiter:
         if held.tells:
             now = time.monotonic()
             overloaded = _slow(began, ticket.ends_at) if held.overloaded is None else held.overloaded
-            # Where nobody may wait, those that were refused of late would have.
+            # Without a queue, recent refusals count as waiting requests.
             others_wait = bool(self._turns.waiting) or (not self._most_waiting and self.refuses)
             took_s = now - began
             self._limit.ended(took_s, ticket.cost, now, overloaded=overloaded, others_wait=others_wait, excused=excused)
@@ -367,7 +367,7 @@ class Limiter:
 
     def _too_many(self, wait_s: float) -> Overloaded:
         detail = "Too many requests are waiting; try again after the seconds in Retry-After."
-        # A lane that rests is for those who may be kept waiting: who sends on regardless is slowed down.
+        # Clients of a lane that rests can wait: one that sends on regardless is slowed down.
         return Overloaded(detail, retry_after_s=max(1, math.ceil(wait_s)), pauses=self._rest is not None)
 
     def _counted(self, refusal: Overloaded) -> Overloaded:

@@ -43,7 +43,7 @@ PROBE_TIMEOUT_S = 0.25
 PROBES_AT_ONCE = 2
 # 16 MB of documents (the most in one answer) with every character escaped into six, and some more around them.
 MOST_ANSWER_BYTES = 100_000_000
-# As many bytes of its head.
+# The most bytes of an answer's head.
 MOST_HEAD_BYTES = 65_536
 
 _READ = frozenset(name.encode() for name in READ_HEADERS)
@@ -57,9 +57,9 @@ class PeerConnection(asyncio.Protocol):
         self.idle_since = time.monotonic()
         self.is_open = False
         self._transport: asyncio.Transport | None = None
-        self._answered: asyncio.Future[None] | None = None  # None: nothing is asked
+        self._answered: asyncio.Future[None] | None = None  # None: no request is in flight
         self._begin()
-        # Each request makes its own: nothing ends the circle of a connection that was never made.
+        # Each request makes its own: a connection that fails to open would keep the reference cycle.
         self._parser: httptools.HttpResponseParser | None = None
 
     async def exchange(self, request: Outgoing) -> Incoming:
@@ -114,7 +114,7 @@ class PeerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answered is None or self._answered.done():
-            self.close()  # nobody asked for it
+            self.close()  # no request waits for it
             return
         assert self._parser is not None  # of this answer
         self._head_bytes += 0 if self._in_body else len(data)
@@ -122,14 +122,14 @@ class PeerConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             cause = error.__context__
-            self._end(cause if isinstance(cause, AnswerBroken) else AnswerBroken("It is no HTTP."))
+            self._end(cause if isinstance(cause, AnswerBroken) else AnswerBroken("It is not HTTP."))
             return
         if not self._in_body and self._head_bytes > MOST_HEAD_BYTES:
             self._end(AnswerBroken(f"The head of the answer has more than {MOST_HEAD_BYTES} bytes."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_open, self.is_open = self.is_open, False
-        self._parser = None  # it holds us: such a circle stays until a full garbage collection
+        self._parser = None  # a reference cycle stays until a full garbage collection
         if self._in_body and not self._has_length and exc is None and was_open:
             self._end(None)  # an answer that ends with its connection (RFC 9112, 6.3)
         elif self._in_body or self._head_bytes:
@@ -141,7 +141,7 @@ class PeerConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._answered is None or self._answered.done():
-            raise AnswerBroken("More came than one answer.")
+            raise AnswerBroken("The backend sent more than one answer.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()

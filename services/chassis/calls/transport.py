@@ -6,7 +6,7 @@ from typing import Protocol
 
 # The headers of an answer that are read; a transport leaves out all others.
 RETRY_AFTER, SERVER_TIMING, CACHED_RESULTS = "retry-after", "server-timing", "x-cached-results"
-# Elasticsearch names itself by it.
+# The header by which Elasticsearch identifies itself.
 ELASTIC_PRODUCT = "x-elastic-product"
 READ_HEADERS = (RETRY_AFTER, SERVER_TIMING, CACHED_RESULTS, ELASTIC_PRODUCT)
 
@@ -24,7 +24,7 @@ class Probe:
 class Outgoing:
     """A request to one address. `connect_s` bounds connecting; the caller bounds the rest, and cancels it then.
 
-    `probe`: what a transport may ask first where it does not trust new connections.
+    `probe`: what a transport may send first on a new connection that it does not trust.
     """
 
     method: str
@@ -69,7 +69,7 @@ class ConnectionLost(TransportError):
 
 
 class AnswerBroken(TransportError):
-    """The answer broke off, is too large, or is no HTTP."""
+    """The answer broke off, is too large, or is not HTTP."""
 
 
 class Transport(Protocol):

@@ -48,7 +48,7 @@ class Bodies:
 
         Raises BodyTooLarge, ClientGone, Overloaded, RequestTimeout or UnsupportedMedia.
         """
-        # Of a caller who needs no key nothing is read; of a probe neither, by any method: it has no route then.
+        # Open routes and probes take no body, whatever the method.
         takes_body = handling.scope != "open" and scope["path"] not in PROBES
         headers, most_bytes = headers_of(scope), self.most_bytes if takes_body else 0
         declared = headers.get("content-length", "0").strip()  # trailing blanks are not part of the value (RFC 9112, 5)

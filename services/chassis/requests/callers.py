@@ -1,4 +1,4 @@
-"""Decides whether a request is served: by its Host, its caller and the scope of its route. Answers nothing itself.
+"""Decides by Host, caller and scope of the route whether a request is served. Sends no answer itself.
 
 Keeps the caller in the scope of its request, and writes a line for each call of a known caller that changes something.
 """
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 audit_logger = logging.getLogger("audit")
 audit_logger.setLevel(logging.INFO)  # whatever else is logged
 
-# By it the gateway names the client whose request it passes on. Read on routes of the scope `internal` alone.
+# In it the gateway names the client of a request that it forwards. Read only on routes of the scope `internal`.
 CLIENT_HEADER = "x-client"
 AUDITED = ("index", "admin")
 # Keys of the scope: the outcome of the check, who calls, and the run that a call has begun.
@@ -47,7 +47,7 @@ _WRONG: Mapping[Refusal, str] = {
 
 
 class CallerCheck:
-    """Owns the keys of a process and what it answers to. `ring` of None: callers need no key."""
+    """Owns the keys of a process and its host names. Without a `ring`, callers need no key."""
 
     def __init__(
         self,
@@ -62,10 +62,9 @@ class CallerCheck:
         self._hosts = frozenset(hosts)
 
     def refusal(self, scope: Scope) -> ProblemError | None:
-        """Returns why a request is not served, None where it is; `caller_of` then returns who calls.
+        """Returns why a request is not served; None if it is, and `caller_of` then returns its caller.
 
-        Checks a request once, however often it is asked: before its body is read, by the server as soon as its headers
-        are, else by the app.
+        Checks each request once, before its body is read: in the server once the headers are read, else in the app.
         """
         if _REFUSAL not in scope:
             scope[_REFUSAL] = None
@@ -96,9 +95,9 @@ class CallerCheck:
         _check_scope(caller, handling, scope["path"])
 
     def _check_host(self, host: str) -> None:
-        """A page whose domain points at this machine (DNS rebinding) sends its own domain, which has a dot."""
+        """Raises WrongHost for a foreign domain: a page whose domain points here (DNS rebinding) sends its own."""
         if not host:
-            return  # no browser leaves it out
+            return  # every browser sends it
         name = _named(host)
         if not name or not (name in self._hosts or "." not in name.rstrip(".") or _is_address(name)):
             raise WrongHost("The header Host names another host; if it is this one's name, put it into …_HOSTS.")
@@ -150,7 +149,7 @@ def is_foreign_form(headers: Mapping[str, str]) -> bool:
 
 
 def _caller(scope: Scope, ring: KeyRing, header: str, *, is_page: bool) -> Principal:
-    """Returns whose key a request carries: of a page, a browser's too. Raises Unauthenticated."""
+    """Returns the caller by the key of a request, on pages also by HTTP Basic. Raises Unauthenticated."""
     sent, typed = bearer(header), typed_key(header) if is_page else None
     secret = sent or typed
     if secret is None:
@@ -174,7 +173,7 @@ def _check_scope(caller: Principal, handling: Handling, path: str) -> None:
         if caller.key is not None:
             raise Forbidden("Only our own processes may call this, by STACK_TOKEN; call the gateway.")
     elif handling.scope is not None and handling.scope != "open" and not caller.has(handling.scope):
-        raise Forbidden(f"This needs a key with the scope {handling.scope}; this one has not.")
+        raise Forbidden(f"This needs a key with the scope {handling.scope}; this one lacks it.")
     if caller.is_bound:
         collection = collection_of(path)
         if collection is None:  # pages and lists would show the others
@@ -184,7 +183,7 @@ def _check_scope(caller: Principal, handling: Handling, path: str) -> None:
 
 
 def caller_of(scope: Scope) -> Principal | None:
-    """Returns who calls, where that is known: where callers need a key, and the route is not open to all."""
+    """Returns the caller; None where callers need no key, or the route is open to all."""
     caller: Principal | None = scope.get(_CALLER)
     return caller
 

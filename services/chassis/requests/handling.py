@@ -1,7 +1,6 @@
-"""Owns what a route declares about its handling: lane, default deadline, log line, kind of body, who may call it.
+"""Defines the handling that a route declares: lane, default deadline, log line, kind of body, scope of callers.
 
-The declaration is a decorator at the route, in the service that owns the route. This module finds it for a request by
-method and path: the one time that a request's path is matched.
+A decorator at the route declares it. This module finds it by a request's method and path, which are matched once.
 """
 
 import re
@@ -52,7 +51,7 @@ class MatchedRoute:
     parameters: Mapping[str, str]
 
 
-# It holds too where no route of ours answers, so that a stranger does not learn which paths there are.
+# Also that of unmatched paths, so that unknown callers cannot find out which paths exist.
 DEFAULT_HANDLING = Handling(scope="search")
 
 
@@ -111,11 +110,11 @@ def declared_handling(route: APIRoute) -> Handling:
     """Returns what a route declares. Raises TypeError if it declares nothing."""
     declared: Handling | None = getattr(route.endpoint, _MARK, None)
     if declared is None:
-        raise TypeError(f"{route.path}: say @handled(scope=...) below its route: who may call it?")
+        raise TypeError(f"{route.path}: declare who may call it by @handled(scope=...) below the route")
     return declared
 
 
 def matched_route(scope: Scope) -> MatchedRoute | None:
-    """Returns the route of a request whose handling was asked for, refused before routing too; None where none is."""
+    """Returns the route of a request whose handling was looked up, refused ones included; None if none matches."""
     route: MatchedRoute | None = scope.get(_MATCHED)
     return route

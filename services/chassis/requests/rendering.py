@@ -33,7 +33,7 @@ ROUTING = {
 }
 
 
-# What a browser asks its user for. Some show the realm in their dialog.
+# Makes a browser ask its user for a key. Some show the realm in their dialog.
 BASIC = 'Basic realm="any user name, an API key as the password", charset="UTF-8"'
 
 
@@ -51,7 +51,7 @@ def render(error: Exception, wording: Wording | None = None, model: object = Non
 
 
 def _describe(error: Exception, model: object) -> tuple[Problem, Mapping[str, str]]:
-    """Describes an error as a problem with its headers. An unforeseen one is a 500 that hides its cause."""
+    """Describes an error as a problem with its headers. An unexpected one is a 500 that hides its cause."""
     headers: dict[str, str] = {}
     match error:
         case ProblemError():
@@ -70,7 +70,7 @@ def _describe(error: Exception, model: object) -> tuple[Problem, Mapping[str, st
         case _:
             logger.error("unforeseen error", exc_info=error)
             kind, title, status, errors = ProblemError.kind, ProblemError.title, 500, ()
-            detail = "An error that we did not foresee; the logs have it under this request_id."
+            detail = "An unexpected error; the logs have it under this request_id."
     problem = Problem(
         type=f"urn:problem:{kind}",
         title=title,

@@ -19,7 +19,7 @@ RECEIVED_AT = "received_at"
 # with the request is wrong.
 PAUSES = "pauses"
 WRONG_KEY = "wrong_key"
-# Key of the scope: how to hear at once that the caller has left, where the server offers it.
+# Key of the scope: registers a callback for the caller's disconnect, where the server offers it.
 WATCHES = "watches"
 _HEADERS = "headers_by_name"  # key of the scope
 _ACCEPTABLE_ID = re.compile(r"^[A-Za-z0-9_.-]{1,64}$")

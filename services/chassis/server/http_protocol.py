@@ -48,7 +48,7 @@ class TooManyPipelined(Exception):
 class KeyPause:
     """The pause of one connection. Times are seconds of the event loop's clock.
 
-    A right key begins anew. So does the end of MOST_KEY_PAUSE_S without a wrong one: rarer ones gain nothing by it.
+    A right key resets it, as do MOST_KEY_PAUSE_S without a wrong one: keys that are rarer gain nothing.
     """
 
     def __init__(self) -> None:
@@ -139,10 +139,10 @@ class BoundedHttp(HttpToolsProtocol):
             self._held = None
         response = contextvars.copy_context().run(_with_request_id, error)
         self._write(response, closes=True)
-        self.take_leave()
+        self.end_sending()
 
-    def take_leave(self) -> None:
-        """Ends our side, and reads on for a while: closing while the caller sends would discard what we have sent.
+    def end_sending(self) -> None:
+        """Ends our side, and reads on for a while: closing while the caller sends would discard our answer.
 
         A long answer that waits to be read has bounds of its own: then it closes when that is sent.
         """
@@ -160,7 +160,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Lets the connection end with the answer to this request."""
         self._ignores_input = True
         cycle.keep_alive = False
-        last: Any = LastAnswer(self.take_leave, cycle.transport)
+        last: Any = LastAnswer(self.end_sending, cycle.transport)
         cycle.transport = last
 
     def _write(self, response: Response, *, closes: bool, has_body: bool = True) -> None:
@@ -181,11 +181,11 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
         if self._answered is not None:
-            self._answered.disconnected = True  # uvicorn tells only the last one that was read
+            self._answered.disconnected = True  # uvicorn notifies only the last one that was read
         super().connection_lost(exc)
         if self._when_lost is not None:
             self._when_lost()
-        # Requests know us: a circle would keep them, and us, until a full garbage collection.
+        # A reference cycle with the requests would keep both until a full garbage collection.
         self.pipeline.clear()
         self._answered = self.cycle = None  # type: ignore[assignment]  # as uvicorn begins
 
@@ -337,7 +337,7 @@ class BoundedHttp(HttpToolsProtocol):
             raise Malformed("There are no websockets here; send plain HTTP/1.1 requests.")
         # The parser drops the body of such a request, so the app would see an empty one.
         if names & {b"content-length", b"transfer-encoding"}:
-            raise Malformed("Send this without the header Upgrade: HTTP/1.1 is all that is spoken here.")
+            raise Malformed("Send this without the header Upgrade: only HTTP/1.1 is served here.")
 
     def _refuse_unparsed(self, error: httptools.HttpParserError) -> None:
         match error.__context__:
@@ -408,7 +408,7 @@ def in_one_piece(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
         try:
             await app(scope, receive, join)
         finally:
-            scope.pop(WATCHES, None)  # the connection has the scope: a circle would keep both until a full collection
+            scope.pop(WATCHES, None)  # a cycle with the connection would keep both until a full garbage collection
 
     return serve
 
@@ -428,11 +428,11 @@ def _write_answer(cycle: RequestResponseCycle, start: Message, body: bytes) -> N
 
 
 class LastAnswer:
-    """The transport of the last request that a connection answers: closing it takes leave."""
+    """The transport of the last request that a connection answers: closing it ends our side of the connection."""
 
-    def __init__(self, take_leave: Callable[[], None], transport: asyncio.Transport) -> None:
-        # The protocol knows its requests: a circle would keep them until a full garbage collection.
-        self._take_leave = WeakMethod(take_leave)
+    def __init__(self, end_sending: Callable[[], None], transport: asyncio.Transport) -> None:
+        # The protocol has its requests: a reference cycle would keep them until a full garbage collection.
+        self._end_sending = WeakMethod(end_sending)
         self._transport = transport
 
     def write(self, data: bytes) -> None:
@@ -442,6 +442,6 @@ class LastAnswer:
         return self._transport.is_closing()
 
     def close(self) -> None:
-        take_leave = self._take_leave()
-        if take_leave is not None:
-            take_leave()
+        end_sending = self._end_sending()
+        if end_sending is not None:
+            end_sending()

@@ -71,7 +71,7 @@ class JsonFormatter(logging.Formatter):
 class DrainingServer(uvicorn.Server):
     """Bounds its connections. On SIGTERM fails /readyz, waits `drain_s` until callers leave, and finishes requests.
 
-    `metrics`: what a port for monitoring alone serves, in plain HTTP, within the bounds of connections.
+    `metrics`: configures a port for monitoring alone, in plain HTTP, within the bounds of connections.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class DrainingServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self.server_state: Connections = Connections(bounds, app.state.instruments, app.state.early_refusal, forwarded)
-        # Connections of monitoring are not those that the metrics are about.
+        # The metrics leave out the connections of monitoring itself.
         self.metrics_state = Connections(METRICS_BOUNDS, Instruments())
         self._metrics = metrics
         self._lifecycle = app.state.lifecycle
@@ -178,7 +178,7 @@ def start(service: str, settings: type[Settings], build: Callable[[Settings], Fa
 
 def _configure_logs(service: str, level: str) -> None:
     """Sends all logs to standard output as JSON; those of HTTP clients only from warnings up."""
-    # What no line of ours holds, and every record would look up (docs.python.org/3/howto/logging.html, "Optimization").
+    # Fields that our lines lack and every record would look up (docs.python.org/3/howto/logging.html, "Optimization").
     logging._srcfile = None  # a documented switch, whatever its name
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stdout)
@@ -230,10 +230,10 @@ def _metrics_app(instruments: Instruments) -> ASGIApp:
 
 
 def _forwarded_headers(proxies: Sequence[IPv4Network | IPv6Network]) -> Callable[[Scope], None]:
-    """Returns what sets client and scheme of a request by `X-Forwarded-For` and `X-Forwarded-Proto` of these proxies.
+    """Returns a function that sets a request's client and scheme by the headers X-Forwarded-For and -Proto of proxies.
 
-    uvicorn's middleware decides. In its usual place, around the app, it comes after the early refusals, for which all
-    callers behind a proxy would be one.
+    It calls uvicorn's middleware. In its usual place, around the app, that would run after the early refusals, which
+    would count all callers behind a proxy as one.
     """
 
     async def nothing(*_: object) -> None: ...

@@ -1,8 +1,8 @@
 """Speaks TLS 1.2 or newer on a process's port. Its certificate is read again when its files change.
 
 Stands between a socket and the protocol of a connection, so that the bounds of connections hold under TLS too. With
-the TLS of asyncio and uvloop they do not: a connection is unknown until its handshake is done, what waits to be sent is
-counted before TLS alone, and a closed one stays until the other side takes leave. Whom a caller trusts: trust.py.
+the TLS of asyncio and uvloop they do not: a connection is unknown until its handshake is done, unsent bytes are counted
+before encryption only, and a closed one stays until the other side closes TLS. What callers trust: trust.py.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class Certificate:
         cert_file, key_file = self._files
         for file, name in zip(self._files, self._names, strict=True):
             try:
-                expect_regular(file)  # the library of TLS would wait at a pipe
+                expect_regular(file)  # OpenSSL would block on a pipe
             except OSError as error:
                 raise ConfigurationError(f"{name}: {file}: {error.strerror}.") from error
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -79,8 +79,8 @@ class Certificate:
         except (ssl.SSLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             raise ConfigurationError(
-                f"{' and '.join(self._names)}: {cert_file} and {key_file} are no certificate with its private key in "
-                f"PEM ({reason.lower().replace('_', ' ')}): name those of one certificate, the key not encrypted."
+                f"{' and '.join(self._names)}: {cert_file} and {key_file} are not a certificate and its private key in "
+                f"PEM ({reason.lower().replace('_', ' ')}): name the files of one certificate, with an unencrypted key."
             ) from error
         return context
 
@@ -109,7 +109,7 @@ class TlsConnection(asyncio.Protocol):
         self.raw: asyncio.Transport
         self._http: asyncio.Protocol | None = None
         self._paused = False
-        self._ended = False  # we have taken leave: nothing more is written or handed on
+        self._ended = False  # by us: nothing more is written or handed on
         self._writing = False
         self._full = False
 
@@ -145,7 +145,7 @@ class TlsConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
-        # The protocol knows us by its transport: a circle would keep bodies in memory until a full garbage collection.
+        # A reference cycle through the transport would keep bodies in memory until a full garbage collection.
         http, self._http = self._http, None
         if http is None:
             self._leave()
@@ -192,11 +192,11 @@ class TlsConnection(asyncio.Protocol):
             self.pause_writing()
 
     def end(self) -> None:
-        """Tells the other side that nothing more comes."""
+        """Closes TLS: the other side learns that nothing more comes."""
         if self._http is None or self._ended or self.raw.is_closing():
             return
         self._ended = True
-        with contextlib.suppress(ssl.SSLError):  # it wants the other side's leave, which is not waited for
+        with contextlib.suppress(ssl.SSLError):  # it asks for the other side's close_notify, which we do not await
             self.tls.unwrap()
         self._flush()
 
@@ -248,7 +248,7 @@ class TlsConnection(asyncio.Protocol):
                 data = self.tls.read(PIECE_BYTES)
             except ssl.SSLWantReadError:
                 return
-            if not data:  # the other side has taken leave
+            if not data:  # the other side has closed TLS
                 self._http.eof_received()
                 self.close()
                 return
@@ -259,13 +259,13 @@ class TlsConnection(asyncio.Protocol):
             self.raw.write(self._outgoing.read())
 
     def _leave(self) -> None:
-        """Stops counting: the protocol counts from here on, or nobody does."""
+        """Stops counting this connection: from here on its protocol is counted."""
         self._owner.connections.discard(self)
         self._owner.forget(self)
 
 
 class TlsTransport(asyncio.Transport):
-    """What the protocol behind TLS writes to. Its buffer is the socket's: what is encrypted and not yet sent."""
+    """The transport of the protocol behind TLS. Its buffer is the socket's: encrypted bytes that are not sent yet."""
 
     def __init__(self, connection: TlsConnection) -> None:
         super().__init__()
@@ -309,7 +309,7 @@ class TlsTransport(asyncio.Transport):
 
 
 class TlsFactory:
-    """What uvicorn calls for each connection in place of a protocol."""
+    """Makes the protocol of each connection for uvicorn."""
 
     def __init__(self, protocol: Make, context: ssl.SSLContext) -> None:
         self._protocol = protocol

@@ -48,13 +48,13 @@ def server_address(url: str) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise ValueError(f"its host or its port is none, and ports are 1 to 65535: {_WRITE}") from None
+        raise ValueError(f"its host or its port is invalid; ports are 1 to 65535: {_WRITE}") from None
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"its scheme is neither http:// nor https://: {_WRITE}")
     if not _is_host(host):
-        raise ValueError(f"{f'{host} is no host' if host else 'it names no host'}: {_WRITE}")
+        raise ValueError(f"{f'{host} is not a host name' if host else 'it names no host'}: {_WRITE}")
     if port == 0 or parts.netloc.endswith(":"):
-        raise ValueError(f"its port is none, and ports are 1 to 65535: {_WRITE}")
+        raise ValueError(f"its port is invalid; ports are 1 to 65535: {_WRITE}")
     if "//" in parts.path:
         raise ValueError(f"its path has an empty part: {_WRITE}")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -64,7 +64,7 @@ _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.IGNORECASE)
 
 
 def _is_host(text: str) -> bool:
-    """Returns whether a text may be a host: an address, or a name whose last part is no number."""
+    """Returns whether a text may be a host: an address, or a name whose last part is not a number."""
     with suppress(ValueError):
         return bool(ip_address(text))
     try:
@@ -85,8 +85,8 @@ def refuse_unencrypted(variable: str, url: str, keys: Mapping[str, SecretStr | N
     for name, key in keys.items():
         if key is not None and not may_carry_secret(url):
             raise ValueError(
-                f"{name} would travel unencrypted to {urlsplit(url).hostname}: say https:// in {variable}; a key is "
-                "sent over http:// to this machine alone"
+                f"{name} would travel unencrypted to {urlsplit(url).hostname}: write https:// in {variable}; a key is "
+                "sent over http:// to this machine only"
             )
 
 

@@ -57,7 +57,7 @@ def read_settings(settings: type[Settings]) -> Settings:
     except SettingsError as error:
         field = re.search(r'field "(\w+)"', str(error))
         name = variable(settings, field[1]) if field else "a setting"
-        raise BadSettings(f"{name}: it is no JSON ({error.__cause__})") from error
+        raise BadSettings(f"{name}: it is not JSON ({error.__cause__})") from error
 
 
 def _fault(settings: type[BaseSettings], place: tuple[int | str, ...], message: str) -> str:

@@ -45,7 +45,7 @@ StoreKey = Annotated[SecretStr, AfterValidator(_one_word)]
 
 
 class CallerSettings(FileSecretSettings):
-    """Settings of who calls our processes: whom it trusts."""
+    """Settings of a caller of our processes: the certificates and hosts that it trusts."""
 
     ca_file: Path | None = Field(
         None,
@@ -74,14 +74,12 @@ class ServiceSettings(FileSecretSettings):
         32, ge=1, description="Requests worked on at once; writes to collections have half as many slots of their own."
     )
     max_waiting: int = Field(128, ge=0, description="Requests that wait for a slot; the next one gets 429.")
-    max_connections: int = Field(
-        2_048, ge=1, description="Connections open at once; above that one that asks nothing is closed."
-    )
+    max_connections: int = Field(2_048, ge=1, description="Connections open at once; above that an idle one is closed.")
     max_body_bytes: int = Field(8_000_000, ge=1_024, description="Largest request body.")
     drain_s: float = Field(
         0.0,
         ge=0.0,
-        description="Seconds between failing /readyz and closing the door on SIGTERM (behind a load balancer).",
+        description="Seconds between failing /readyz and refusing connections on SIGTERM (behind a load balancer).",
     )
     grace_s: int = Field(30, ge=1, description="Seconds that requests in work get to end after SIGTERM.")
     auth: Literal["on", "off"] | None = Field(
@@ -147,7 +145,7 @@ class ServiceSettings(FileSecretSettings):
 
     @property
     def can_authenticate(self) -> bool:
-        """Whether there is anything by which a caller could be known."""
+        """Whether a token or keys are configured."""
         return self.token is not None
 
     @property
@@ -186,7 +184,7 @@ class KeyedSettings(ServiceSettings):
 
     @property
     def can_authenticate(self) -> bool:
-        """Whether there are keys or a token."""
+        """Whether keys or a token are configured."""
         return self.keys_file is not None or super().can_authenticate
 
     @property

@@ -1,6 +1,6 @@
-"""Parses YAML that people write: a key that stands twice in a mapping is an error, where YAML's usual loader keeps one.
+"""Parses YAML that people write. A repeated key of a mapping is an error; YAML's usual loader keeps one of them.
 
-Does not open files, and knows nothing of what they hold.
+Does not open files, and does not know their models.
 """
 
 from typing import Any
@@ -9,11 +9,11 @@ import yaml
 
 
 class InvalidYaml(ValueError):
-    """A text is no YAML; the message is one sentence that names the line where it can."""
+    """The text is not YAML; the message is one sentence, with the line if it is known."""
 
 
 class StrictLoader(yaml.SafeLoader):
-    """yaml.SafeLoader that refuses a key that stands twice. Aliases and merge keys (`<<`) are as they are there."""
+    """yaml.SafeLoader that refuses repeated keys. Aliases and merge keys (`<<`) work as there."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         # When it is constructed, the keys that a merge brings stand beside those that replace them.
@@ -45,6 +45,6 @@ def parse_yaml(text: str, loader: type[StrictLoader] = StrictLoader) -> Any:
         raise
     except RecursionError as error:
         raise InvalidYaml("it is nested too deeply") from error
-    # For dates, numbers and booleans that are none, PyYAML raises Python's errors, not its own.
+    # For invalid dates, numbers and booleans PyYAML raises Python's errors, not its own.
     except (yaml.YAMLError, ValueError, KeyError, AttributeError) as error:
         raise InvalidYaml(" ".join(str(error).split())) from error

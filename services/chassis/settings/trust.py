@@ -1,4 +1,4 @@
-"""Owns whom a caller trusts: the TLS context by which our processes check each other, and why one was refused."""
+"""Builds the TLS context by which our processes check each other, and explains why one was refused."""
 
 import socket
 import ssl
@@ -53,7 +53,7 @@ def certificate_fault(error: BaseException | None) -> str | None:
 def scheme_fault(url: str, error: BaseException | None, within_s: float = 2.0) -> str | None:
     """Returns what to write where a call failed because its URL has the wrong one of http:// and https://.
 
-    A server that speaks TLS closes the connection of a plain request, as one that ends does: so it is asked, in
+    A TLS server closes the connection of a plain request, like one that stops: so this tries a handshake, for
     `within_s` seconds at most. Call it in a thread where an event loop runs.
     """
     parts = urlsplit(url)

@@ -196,7 +196,7 @@ def _document_text(document: dict[str, JsonValue], fields: Sequence[str], place:
     for field in fields:
         part = document.get(field)
         if not isinstance(part, str):
-            raise BadInput(f"documents.{place}: {field} must be there and be a text; name others by rank_fields.")
+            raise BadInput(f"documents.{place}: {field} must be present and a text; name other fields in rank_fields.")
         parts.append(part)
     return " ".join(parts)
 

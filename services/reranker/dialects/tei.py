@@ -6,12 +6,11 @@ from fastapi import APIRouter, Request, Response
 from pydantic import FiniteFloat
 
 from services.chassis.app import router
-from services.chassis.errors import BodyTooLarge
 from services.chassis.requests.handling import handled
 from services.contracts.base import Count, QueryText, Text, Wire
 from services.contracts.lists import Items
 from services.dialects.tei_errors import TeiError
-from services.dialects.vendor_requests import MODEL_HEADER
+from services.dialects.vendor_requests import MODEL_HEADER, refuse_long
 from services.reranker.dialects.ranking import VendorRequest, lengths, rank
 from services.reranker.scorer import Scorer
 
@@ -46,7 +45,8 @@ def tei_router(scorer: Scorer) -> APIRouter:
     @handled("own", scope="search", slow=True)
     async def rerank(request: TeiRerank, response: Response, received: Request) -> list[Rank]:
         if request.truncate is False:
-            await _refuse_long(scorer, request)
+            counts = await lengths(scorer, request.query, request.texts)
+            refuse_long(counts, scorer.max_tokens, "texts", "tokens with the query")
         ranked = await rank(received, scorer, request.query, request.texts)
         response.headers[MODEL_HEADER] = scorer.model
         return [
@@ -59,13 +59,3 @@ def tei_router(scorer: Scorer) -> APIRouter:
         ]
 
     return routes
-
-
-async def _refuse_long(scorer: Scorer, request: TeiRerank) -> None:
-    """Raises BodyTooLarge (413, as TEI does) if the model would cut a text."""
-    for place, length in enumerate(await lengths(scorer, request.query, request.texts)):
-        if length > scorer.max_tokens:
-            raise BodyTooLarge(
-                f"texts.{place}: has {length} tokens with the query and the model reads {scorer.max_tokens}; "
-                "send less, or truncate: true."
-            )

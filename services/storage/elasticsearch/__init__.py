@@ -1,1 +1,1 @@
-"""What texts and vectors on an Elasticsearch share: clients, errors, the indices of generations, bulk writes."""
+"""Shares clients, errors, indices of generations and bulk writes between texts and vectors on an Elasticsearch."""

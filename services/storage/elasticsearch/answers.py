@@ -108,7 +108,6 @@ class Fetched(ElasticsearchAnswer, Generic[Stored]):
     """A document requested by id."""
 
     id: str = Field(alias="_id")
-    found: bool = False
     version: int = Field(0, alias="_version")
     source: Stored | None = Field(None, alias="_source")
     error: Cause | None = None

@@ -1,4 +1,4 @@
-"""Asks an Elasticsearch over connections of ours: no retries, no redirects, each call within the request's deadline."""
+"""Calls an Elasticsearch over our own connections: no retries, no redirects, within the request's deadline."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -72,7 +72,7 @@ class ElasticsearchClient:
         if not 200 <= answer.status < 300:
             raise RefusedByElasticsearch(answer.status, cause_of(answer.content))
         if ELASTIC_PRODUCT not in answer.headers:
-            raise UpstreamFailed("What answers at ELASTICSEARCH_URL is not Elasticsearch.")
+            raise UpstreamFailed("The server at ELASTICSEARCH_URL is not Elasticsearch.")
         return answer.content
 
 

@@ -22,7 +22,7 @@ from services.storage.elasticsearch.answers import MOST_SUMMARY, Cause
 
 # How Elasticsearch refuses an operation on an index that was removed; the second one, a write to our alias of it.
 GONE = ("index_not_found_exception", "invalid_index_name_exception")
-# The settings by which our names become others, for messages.
+# The settings that change our names, for messages.
 PREFIXES = "set another prefix (LEXICAL_INDEX_PREFIX, or a setting such as DENSE_PREFIX)"
 _NODE_LOST = ("node_disconnected_exception", "node_not_connected_exception")
 _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
@@ -30,7 +30,7 @@ _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
 _READING_KEY = "ELASTICSEARCH_SEARCH_API_KEY, or ELASTICSEARCH_API_KEY where that is not set"
 _WRITING_KEY = "ELASTICSEARCH_API_KEY"
-# Matches the part of a refusal that is cut: callers need neither the id of our key nor the name of its maker.
+# Matches the part of a refusal that is cut: callers must not see the id of our key or its owner.
 _WHOSE_KEY = re.compile(r" for (API key id \[[^\]]*\] of )?user \[[^\]]*\]")
 
 
@@ -65,7 +65,7 @@ def elasticsearch_errors(generation: str | None = None, *, writes: bool = False)
     except TransportError as error:
         raise Unavailable("Elasticsearch cannot be reached at ELASTICSEARCH_URL; is it running?") from error
     except ValidationError as error:
-        raise UpstreamFailed("What answers at ELASTICSEARCH_URL does not speak as Elasticsearch does.") from error
+        raise UpstreamFailed("The server at ELASTICSEARCH_URL does not answer like Elasticsearch.") from error
     except RefusedByElasticsearch as error:
         raise _problem(error, generation, writes) from error
 
@@ -118,10 +118,10 @@ def _bad_request_problem(cause: Cause) -> ProblemError:
             "(indices.query.bool.max_clause_count, which grows with its heap); send a shorter one."
         )
     if cause.type in _NAME_TAKEN:
-        return Conflict(f"What is not ours has the name that we need; {PREFIXES}: {cause.summary}")
+        return Conflict(f"Something else has the name that we need; {PREFIXES}: {cause.summary}")
     if cause.type == "index_closed_exception":
         return Conflict("The index of this collection is closed; open it in Elasticsearch, or remove it there.")
-    return UpstreamFailed(f"Elasticsearch refused what we asked: {cause.summary}")
+    return UpstreamFailed(f"Elasticsearch refused our request: {cause.summary}")
 
 
 def _short(text: str) -> str:

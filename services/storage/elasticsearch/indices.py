@@ -29,7 +29,7 @@ from services.storage.elasticsearch.answers import (
     Statistics,
     SumsAnswer,
 )
-from services.storage.elasticsearch.client import ElasticsearchClient, ElasticsearchClients
+from services.storage.elasticsearch.client import ElasticsearchClients
 from services.storage.elasticsearch.errors import (
     PREFIXES,
     RefusedByElasticsearch,
@@ -61,30 +61,12 @@ def digest_of(sums: Mapping[str, float]) -> str:
     return ContentDigest(sum(int(sums[part]) << place * _BITS for place, part in enumerate(_PARTS))).hexdigest()
 
 
-async def summed_digest(client: ElasticsearchClient, index: str, generation: str) -> str:
-    """Returns the digest of the documents visible to searches, in one request."""
-    answer = await client.answer(
-        SumsAnswer.model_validate_json,
-        "POST",
-        f"/{index}/_search",
-        {
-            "size": 0,
-            "aggs": {part: {"sum": {"field": f"{DIGEST}.{part}"}} for part in _PARTS},
-            "track_total_hits": False,
-        },
-        {"allow_partial_search_results": "false", "filter_path": "_shards.failed,aggregations.*.value"},
-        generation=generation,
-    )
-    if answer.failed_shards:
-        raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
-    return digest_of({part: total.value for part, total in answer.aggregations.items()})
-
-
 # Seconds for which a generation is cached: another replica may delete it and begin it again, or publish it.
 REMEMBERED_S = 1.0
 CHECK_S = 2.0
 MOVES = 3
 _STATUS = {"filter_path": "status"}
+_SUMS = {"allow_partial_search_results": "false", "filter_path": "_shards.failed,aggregations.*.value"}
 _VERSIONS = {"filter_path": "nodes.*.version"}
 _SIZES = {"filter_path": "indices.*.primaries.docs.count,indices.*.primaries.store.size_in_bytes"}
 _DESCRIPTIONS = {"ignore_unavailable": "true", "filter_path": "*.mappings._meta,*.aliases"}
@@ -93,7 +75,7 @@ Json = Mapping[str, object]
 
 
 class GenerationMeta(BaseModel):
-    """What the `_meta` in the mapping of every index of ours holds. Each service adds its layout."""
+    """The `_meta` in the mapping of our indices. Each service adds its layout."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -201,7 +183,7 @@ class GenerationIndices(Generic[Meta]):
             return await self.held(generation)
         except UnknownCollection as error:
             raise Conflict(
-                f"The index {index} is there and not ours (or another release made it); {PREFIXES}, or remove it."
+                f"The index {index} exists and is not ours (or another release made it); {PREFIXES}, or remove it."
             ) from error
 
     async def known(self, generation: str) -> HeldGeneration[Meta]:
@@ -236,7 +218,7 @@ class GenerationIndices(Generic[Meta]):
         await self._broadcast(generation, "_refresh")
 
     async def finish(self, held: HeldGeneration[Meta]) -> None:
-        """Refreshes, and merges a build to one segment a shard, which continues in Elasticsearch after a deadline.
+        """Refreshes, and merges a build to one segment per shard, which continues in Elasticsearch after a deadline.
 
         A published generation is left to Elasticsearch's own merges: one publish of a few writes would rewrite it all,
         to a segment that is too large to be merged again as its documents are replaced.
@@ -248,8 +230,14 @@ class GenerationIndices(Generic[Meta]):
         await self.refresh(held.generation)
 
     async def digest(self, generation: str) -> str:
-        """Computes the ContentDigest of all documents visible to searches."""
-        return await summed_digest(self._reading, self.index(generation), generation)
+        """Computes the ContentDigest of all documents visible to searches, in one request."""
+        sums = {part: {"sum": {"field": f"{DIGEST}.{part}"}} for part in _PARTS}
+        body = {"size": 0, "aggs": sums, "track_total_hits": False}
+        path, parse = f"/{self.index(generation)}/_search", SumsAnswer.model_validate_json
+        answer = await self._reading.answer(parse, "POST", path, body, _SUMS, generation=generation)
+        if answer.failed_shards:
+            raise UpstreamFailed("A shard failed while all documents were being compared; try again.")
+        return digest_of({part: total.value for part, total in answer.aggregations.items()})
 
     async def publish(self, generation: str, publication: int | None) -> None:
         """Records time and number, then moves the alias atomically.

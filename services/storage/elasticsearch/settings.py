@@ -1,4 +1,4 @@
-"""Owns the settings ELASTICSEARCH_*, which are the same for every service that stores something there."""
+"""Owns the settings ELASTICSEARCH_*, which all services that store something there share."""
 
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from services.chassis.settings.service_settings import StoreKey
 
 
 class ElasticsearchSettings(FileSecretSettings):
-    """Where the Elasticsearch is, and what it is asked with."""
+    """The address, keys and refresh mode of the Elasticsearch."""
 
     elasticsearch_url: Address = Field(
         "http://127.0.0.1:9200",

@@ -45,8 +45,8 @@ def test_an_address_is_read_without_the_slash_at_its_end(given: str, read: str) 
         ("http://a:hunter2@gateway", "password"),
         (" http://gateway", "white space"),
         ("http://gateway\n", "white space"),
-        ("http://999.0.0.1", "no host"),
-        ("http://*", "no host"),
+        ("http://999.0.0.1", "not a host"),
+        ("http://*", "not a host"),
     ],
 )
 def test_what_is_no_address_is_refused_with_what_to_write(given: str, fault: str) -> None:

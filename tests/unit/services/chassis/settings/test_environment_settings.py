@@ -16,7 +16,7 @@ from services.reranker.settings import RerankerSettings
         (RerankerSettings, {"RERANKER_THREADS": "0"}, "RERANKER_THREADS: Input should be greater than"),
         (LexicalSettings, {"ELASTICSEARCH_URL": "nine"}, "ELASTICSEARCH_URL: it has no scheme"),
         (DenseSettings, {"DENSE_STORE": "qdrant"}, "DENSE_STORE=qdrant needs the address"),
-        (GatewaySettings, {"GATEWAY_BACKENDS": "{x"}, "GATEWAY_BACKENDS: it is no JSON"),
+        (GatewaySettings, {"GATEWAY_BACKENDS": "{x"}, "GATEWAY_BACKENDS: it is not JSON"),
         (
             GatewaySettings,
             {"GATEWAY_BACKENDS": '{"a": {"family": "x", "url": "http://a"}}'},

@@ -33,8 +33,8 @@ def test_a_key_is_not_sent_unencrypted_to_another_host(store: Store, monkeypatch
     with pytest.raises(BadSettings) as refused:
         read_settings(settings)
     assert str(refused.value) == (
-        f"{name}_{key} would travel unencrypted to store.example: say https:// in {name}_URL; a key is sent over "
-        "http:// to this machine alone"
+        f"{name}_{key} would travel unencrypted to store.example: write https:// in {name}_URL; a key is sent over "
+        "http:// to this machine only"
     )
     assert KEY not in repr(refused.value.__cause__)
 

@@ -66,7 +66,7 @@ def test_every_fault_is_a_problem(error: Exception, expected: type[ProblemError]
 
 
 def test_an_answer_of_another_shape_is_a_problem() -> None:
-    with pytest.raises(UpstreamFailed, match="does not speak as Elasticsearch"), elasticsearch_errors():
+    with pytest.raises(UpstreamFailed, match="does not answer like Elasticsearch"), elasticsearch_errors():
         Nodes.model_validate_json(b"{}")
 
 
