@@ -8,8 +8,7 @@ from services.contracts.problem import FieldError
 class ProblemError(Exception):
     """An error with an HTTP status and a stable kind. `detail` is one sentence that states what the caller can do.
 
-    `errors` names the fields at fault. `retry_after_s` is the wait before a retry, in seconds. `closes` ends the
-    connection after the answer.
+    `errors` names the fields at fault; `retry_after_s` is in seconds; `closes` ends the connection after the answer.
     """
 
     status: ClassVar[int] = 500

@@ -1,7 +1,7 @@
 """Owns the metrics of a process, in a registry of their own (tests run many apps in one process)."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
@@ -16,55 +16,34 @@ class Instruments:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "http_requests_total", "Requests answered", ("method", "route", "status"), registry=self.registry
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.requests = counter("http_requests_total", "Requests answered", ("method", "route", "status"))
+        self.request_seconds = histogram("http_request_seconds", "Time to answer", ("method", "route"), buckets=SECONDS)
+        self.refusal_seconds = histogram("http_refusal_seconds", "Time to answer 429", buckets=REFUSAL_SECONDS)
+        self.stage_seconds = histogram("stage_seconds", "Time spent in a stage", ("stage",), buckets=SECONDS)
+        self.in_flight = gauge("http_requests_in_flight", "Requests that are worked on or wait for it")
+        self.rejected = counter("http_requests_rejected_total", "Requests refused with 429", ("lane",))
+        self.denied = counter("http_requests_denied_total", "Requests refused for their caller or Host", ("reason",))
+        self.limit = gauge("admission_limit", "Cost that may be in flight at once", ("lane",))
+        self.waiting = gauge("admission_waiting", "Requests that wait for a slot", ("lane",))
+        self.connections = gauge("http_connections", "Connections open")
+        self.connections_ended = counter(
+            "http_connections_ended_total", "Connections ended by us for a fault", ("reason",)
         )
-        self.request_seconds = Histogram(
-            "http_request_seconds", "Time to answer", ("method", "route"), buckets=SECONDS, registry=self.registry
-        )
-        self.refusal_seconds = Histogram(
-            "http_refusal_seconds", "Time to answer 429", buckets=REFUSAL_SECONDS, registry=self.registry
-        )
-        self.stage_seconds = Histogram(
-            "stage_seconds", "Time spent in a stage", ("stage",), buckets=SECONDS, registry=self.registry
-        )
-        self.in_flight = Gauge(
-            "http_requests_in_flight", "Requests that are worked on or wait for it", registry=self.registry
-        )
-        self.rejected = Counter(
-            "http_requests_rejected_total", "Requests refused with 429", ("lane",), registry=self.registry
-        )
-        self.denied = Counter(
-            "http_requests_denied_total",
-            "Requests refused for their caller or Host",
-            ("reason",),
-            registry=self.registry,
-        )
-        self.limit = Gauge("admission_limit", "Cost that may be in flight at once", ("lane",), registry=self.registry)
-        self.waiting = Gauge("admission_waiting", "Requests that wait for a slot", ("lane",), registry=self.registry)
-        self.connections = Gauge("http_connections", "Connections open", registry=self.registry)
-        self.connections_ended = Counter(
-            "http_connections_ended_total", "Connections ended by us for a fault", ("reason",), registry=self.registry
-        )
-        self.certificate_loads = Counter(
+        self.certificate_loads = counter(
             "tls_certificate_loads_total",
             "Changed certificates of the port, by whether they could be used",
             ("outcome",),
-            registry=self.registry,
         )
-        self.degraded = Counter(
-            "degraded_total", "Stages that did less than asked", ("stage_kind", "reason"), registry=self.registry
+        self.degraded = counter("degraded_total", "Stages that did less than asked", ("stage_kind", "reason"))
+        self.breakers_opened = counter(
+            "breakers_opened_total", "Times that a replica of a backend was set aside", ("backend",)
         )
-        self.breakers_opened = Counter(
-            "breakers_opened_total",
-            "Times that a replica of a backend was set aside",
-            ("backend",),
-            registry=self.registry,
+        self.cached = counter("cached_results_total", "Results looked up in a cache", ("outcome",))
+        self.background_deaths = counter(
+            "background_task_deaths_total", "Background tasks that died and were restarted", ("task",)
         )
-        self.cached = Counter(
-            "cached_results_total", "Results looked up in a cache", ("outcome",), registry=self.registry
-        )
-
         # Labels have few values; looking up what they name took longer than counting.
         self._of_route = cache(
             lambda method, route, status: (
@@ -73,12 +52,6 @@ class Instruments:
             )
         )
         self._of_stage = cache(self.stage_seconds.labels)
-        self.background_deaths = Counter(
-            "background_task_deaths_total",
-            "Background tasks that died and were restarted",
-            ("task",),
-            registry=self.registry,
-        )
 
     def observe(self, method: str, route: str, status: int, seconds: float, timings_ms: Mapping[str, float]) -> None:
         """Records one answered request."""

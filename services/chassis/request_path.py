@@ -77,9 +77,9 @@ class Answer:
 
     def _reported_lookups(self) -> tuple[tuple[str, str], ...]:
         if "" in self.lookups:
-            hits, of = self.lookups[""]
+            hits, results = self.lookups[""]
             self.instruments.cached.labels("hit").inc(hits)
-            self.instruments.cached.labels("miss").inc(of - hits)
+            self.instruments.cached.labels("miss").inc(results - hits)
         return ((CACHED_HEADER, lookups_header(self.lookups)),) if self.lookups else ()
 
 

@@ -16,16 +16,14 @@ from services.contracts.passages import Passages
 from services.dense.encoder import DenseEncoder, Role, Vectors
 from services.vectorstore.representation import DenseVector
 
-# Bytes of one entry besides its components, at most: a key of 16 bytes, its array's header, its part of the cache's
-# dictionaries (CPython 3.11, 64 bits).
+# Most bytes of an entry besides its components: key, array header, dictionaries of the cache (CPython 3.11, 64 bits).
 ENTRY_BYTES = 560
 
 
 class QueryVectorCache:
     """Keeps at most `most_bytes` of vectors and evicts the least recently used. Not thread-safe: for the event loop.
 
-    `stamp` is the encoder's: model, hash of the weights, precision with its arithmetic, prefix, and all else that
-    determines a vector.
+    `stamp` is the encoder's: all that determines a vector, such as weights, precision, arithmetic and prefix.
     """
 
     def __init__(self, stamp: Mapping[str, str], most_bytes: int) -> None:

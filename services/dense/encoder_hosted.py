@@ -178,10 +178,10 @@ class HostedEncoder:
             return Unavailable(f"{self._api} is not available (HTTP {status}); try again later.", retry_after_s=after_s)
         if status in (401, 403):
             return UpstreamFailed(f"{self._api} refuses the key: set {self._names['api_key']} to one that it takes.")
-        said = " ".join(answer.text.replace(self._key or "\0", "…").split())[:300]
+        message = " ".join(answer.text.replace(self._key or "\0", "…").split())[:300]
         if status in (400, 413, 422):
-            return BadInput(f"{self._api} refuses the texts (HTTP {status}): {said}")
-        return UpstreamFailed(f"{self._api} answered with HTTP {status}: {said}")
+            return BadInput(f"{self._api} refuses the texts (HTTP {status}): {message}")
+        return UpstreamFailed(f"{self._api} answered with HTTP {status}: {message}")
 
     async def _dimension(self) -> int:
         async with self._connections() as http:

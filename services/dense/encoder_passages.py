@@ -33,8 +33,7 @@ class PassageEncoder:
         return await self.encode_documents([Document(id="-", text=text) for text in texts], deadline)
 
     async def encode_documents(self, documents: Sequence[Document], deadline: Deadline) -> list[TokenVectors]:
-        """Encodes the passages of each document: fp32 [passages, dimension]. Raises BadInput for one of more passages
-        than a store takes."""
+        """Encodes a document's passages: fp32 [passages, dimension]. Raises BadInput for more than a store takes."""
         texts = [(document.title, document.text) for document in documents]
         cut = await self._inner.cut(texts, self._passages, deadline)
         most = MOST_COMPONENTS // self.representation.dimension

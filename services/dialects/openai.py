@@ -26,8 +26,7 @@ class OpenAIError(Wire):
 
 
 def openai_wording(problem: Problem) -> tuple[int, OpenAIError]:
-    """Returns status and body of a problem as OpenAI sends them: 400 for a faulty body, our kind as `code` if OpenAI
-    has none."""
+    """Returns status and body as OpenAI sends them: 400 for a faulty body, our kind as `code` where OpenAI has none."""
     kind = problem.type.removeprefix("urn:problem:")
     param: str | None = None
     code: str | None = kind

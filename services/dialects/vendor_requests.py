@@ -30,7 +30,7 @@ def _as_texts(value: object) -> object:
 def _as_text(value: object) -> object:
     ids = value if isinstance(value, list) and value else [value]
     if all(type(token) is int for token in ids):
-        raise ValueError("token ids depend on the tokenizer of a model; send texts")
+        raise ValueError("token ids are another tokenizer's than this model's; send texts")
     if not isinstance(value, str):
         raise ValueError("must be a text")
     if not value:

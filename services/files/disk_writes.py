@@ -63,8 +63,7 @@ def write_whole(path: Path, content: str | bytes, newline: str | None = None) ->
 def end_command(name: str, command: Callable[[], object]) -> NoReturn:
     """Runs a command and ends the process with its exit status, 0 where it returns none.
 
-    An OSError, also of standard output, ends it with status 1 and one sentence. A reader that has closed the pipe
-    (`head`) is no error.
+    An OSError, also of standard output, ends it with status 1 and one sentence; a pipe closed by `head` is no error.
     """
     status: object = 0
     failed: OSError | None = None

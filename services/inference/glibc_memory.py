@@ -9,8 +9,7 @@ import ctypes
 import os
 import threading
 
-# Options of mallopt(3), from glibc's malloc.h. glibc refuses an mmap threshold above 32 MiB; weights are larger, but no
-# value of a batch is.
+# Options of mallopt(3), from malloc.h. 32 MiB is glibc's highest mmap threshold: above any value of a batch.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEEP_OPTIONS = {_TRIM_THRESHOLD: 1 << 30, _MMAP_THRESHOLD: 32 << 20}
 # Freeing less than 64 KiB does not make glibc look at the end of the arena.
@@ -37,8 +36,7 @@ def keep_freed_memory() -> None:
 def trim_memory() -> None:
     """Returns free memory of all arenas, and the end of the calling thread's own arena, to the operating system.
 
-    The end of an arena only if `keep_freed_memory` was called: otherwise the options stay as glibc adapts them.
-    Does nothing without glibc (musl, macOS).
+    The end of an arena only after `keep_freed_memory`. Does nothing without glibc (musl, macOS).
     """
     c = ctypes.CDLL(None)  # CDLL releases the GIL during each call
     if not hasattr(c, "malloc_trim"):

@@ -1,7 +1,6 @@
 """Converts texts to token ids, and token ids to the truncated rows that a graph takes. Padding is left to session.
 
-Truncation and padding saved in tokenizer.json are switched off: they differ from export to export, and `max_tokens` of
-models.yaml is the only limit.
+Ignores truncation and padding of tokenizer.json, which differ by export: `max_tokens` of models.yaml is the limit.
 """
 
 from collections.abc import Sequence

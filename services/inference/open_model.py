@@ -35,8 +35,7 @@ from services.inference.profiles import GRAPH, TOKENIZER, FileName, ModelError, 
 from services.inference.session import Session
 from services.inference.workers import MAX_PENDING, StopRequest, Workers
 
-# Weight halves over eight full micro-batches: load on the machine shows within a second of work, and one slow call
-# hardly counts.
+# Weight halves over eight full micro-batches: load shows within a second of work, and one slow call hardly counts.
 HALF_LIFE_TOKENS = 4_096
 # Without new measurements the estimate decays towards the lowest seen, by half in this time. Otherwise, after one
 # stall, requests with short deadlines would never be tried, and no measurement could correct the estimate.
@@ -96,8 +95,7 @@ class TokenTime:
 Float32 = NDArray[np.float32]
 S = TypeVar("S")
 T = TypeVar("T")
-# Gets the output of one batch, [rows, ...], and its rows; returns one result per row, of any shapes. It runs on the
-# model's threads.
+# Gets the output of one batch, [rows, ...], and its rows; returns one result per row. Runs on the model's threads.
 Postprocess = Callable[[Float32, Sequence[Row]], Iterable[Float32]]
 
 # Tokenising 32 passages takes some 10 ms; between two chunks another request has its turn.
@@ -129,8 +127,7 @@ class OpenModel:
     ) -> None:
         """Opens `folder` (blocking, below a second); raises ModelError when it does not hold the model.
 
-        `inputs` is the plural by which DeadlineExceeded names what clients send. `niceness`: of the threads that infer.
-        `graph`: another one of the folder.
+        DeadlineExceeded names what clients send by the plural `inputs`. `niceness`: of the threads. `graph`: its file.
         """
         self._profile = profile
         # The session first: it verifies the files, and its error states how to get a missing one.

@@ -26,8 +26,7 @@ from services.inference.profiles import CrossEncoderProfile
 
 Tokenise = Callable[[Sequence[str]], list[list[int]]]
 
-# Bytes of one entry besides its ids: its key, its array's header, its share of the cache's three dictionaries
-# (CPython 3.11, 64 bits).
+# Bytes of an entry besides its ids: key, array header, three dictionaries of the cache (CPython 3.11, 64 bits).
 ENTRY_BYTES = 345
 
 
@@ -86,8 +85,7 @@ def _size(ids: "array[int]") -> int:
 
 Float32 = NDArray[np.float32]
 
-# Twice CHARACTERS_PER_TOKEN: by so many, counts of tokens are lower bounds, and about twice as many passages are
-# tokenised as can be scored.
+# Twice CHARACTERS_PER_TOKEN, so that counts are lower bounds: about twice as many passages are tokenised as scored.
 MAX_CHARACTERS_PER_TOKEN = 8
 # Re-ranking takes every core for as long as it is given. On a machine that also retrieves, retrieval goes first: an
 # answer can do without a re-ranking, not without candidates. A tenth of the weight of an ordinary thread.

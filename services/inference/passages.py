@@ -37,7 +37,7 @@ MOST_PASSAGES = 32
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a re-ranker cuts documents: `titles` are the characters of each one's title, which it begins with."""
+    """The cut of documents for a re-ranker; `titles` are the characters of the title that each begins with."""
 
     passages: Passages
     titles: tuple[int, ...]
@@ -59,8 +59,7 @@ def cut_tokens(count: int, title: int, size: int, overlap: int, most: int | None
     """Cuts a document of `count` tokens, of which the first `title` are its title, into passages of at most `size`.
 
     A document that fits is one passage without a front. Of a long title half a passage stands in front, and the rest
-    belongs to the text; the overlap is at most half of what the title leaves. Every token is in a passage, except
-    behind the first `most` passages.
+    belongs to the text; the overlap is at most half of the rest. Only what follows `most` passages is in none.
     """
     if count <= size:
         return CutTokens(0, (range(count),))

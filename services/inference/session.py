@@ -1,7 +1,6 @@
 """Opens one model folder in ONNX Runtime and runs rows through its graph: one thread per call, no arena.
 
-Owns padding, and the checks of inputs and output. Texts, batches and threads are left to open_model, verifying files to
-prepared_graphs.
+Owns padding and the checks of inputs and output; open_model owns texts, batches and threads.
 """
 
 import json

@@ -89,8 +89,7 @@ class TextEncoder:
 def pool(hidden: Float32, lengths: Sequence[int], profile: EncoderProfile) -> Float32:
     """Pools `hidden` [rows, tokens, width] over each row's first `lengths` tokens: fp32 [rows, dimension].
 
-    Each row is averaged separately, without its padding, so that padding changes no bit. A graph that pools itself
-    gives [rows, width].
+    Each row is averaged without its padding, so that padding changes no bit. A graph that pools gives [rows, width].
     """
     match profile.pooling:
         case "mean":

@@ -1,7 +1,6 @@
 """Encodes each token of a text as one vector (ColBERT, Khattab & Zaharia, SIGIR 2020, sections 3.2 and 3.3).
 
-Owns markers, filling, punctuation and normalisation. Running the graph, which holds a checkpoint's projection, is
-open_model's.
+Owns markers, filling, punctuation and normalisation. open_model runs the graph, which holds the projection.
 """
 
 import asyncio

@@ -29,8 +29,7 @@ T = TypeVar("T")
 
 # Backpressure: with as many tasks ahead of a new request, it is refused. About 15 s of work for two cores in fp32.
 MAX_PENDING = 256
-# Aging: every so many turns the request served least recently goes first. Large requests progress, and small ones are
-# slowed down by an eighth at most.
+# Aging: every so many turns the request served least recently goes first, which slows small ones by at most an eighth.
 AGING_INTERVAL = 8
 # Trimming takes tens of milliseconds, and using the memory again causes page faults: too much between two requests.
 IDLE_S = 1.0
@@ -137,8 +136,7 @@ class Workers:
         """Runs all tasks and returns their results in the same order. `urgent` requests go before all others.
 
         Raises Overloaded at once when the queue is full, DeadlineExceeded at the deadline, Unavailable while closing,
-        or the first exception of a task. In each of these cases, and when the caller is cancelled, tasks that have not
-        begun are dropped.
+        or the first exception of a task. In these cases, and if the caller is cancelled, tasks not begun are dropped.
         """
         results = await self._results(tasks, deadline, urgent=urgent)
         if len(results) < len(tasks):
@@ -190,8 +188,7 @@ class Workers:
             if self._closed:
                 raise _closed()
             queue = self._queue(request)
-            # Counts only requests that go before this one: a thousand waiting passages must not refuse ten, nor those
-            # of one client another.
+            # Counts only requests of this client that go first: a thousand waiting passages must not refuse ten.
             own = (other for other in queue if other.client == request.client)
             ahead = sum(len(other.waiting) for other in own if other.size <= request.size)
             if ahead >= self._max_pending:

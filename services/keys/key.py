@@ -10,8 +10,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-# What a key may do. `search`: ask and read. `index`: write and publish collections, judge. `admin`: remove collections,
-# start and end experiments, reload.
+# What a key may do: `search` reads; `index` writes, publishes and judges; `admin` removes, reloads, runs experiments.
 KeyScope = Literal["search", "index", "admin"]
 KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 

@@ -81,7 +81,7 @@ def change_keys(file: Path, change: Callable[[tuple[Key, ...]], tuple[Key, ...]]
 
 
 def _keep_owner(opened: int, before: os.stat_result, file: Path) -> None:
-    """Gives an open file the owner and group of the one before. Raises KeyFileError to whom that is not allowed."""
+    """Gives an open file the owner and group of the one before. Raises KeyFileError if that is not allowed."""
     now = os.fstat(opened)
     if (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid):
         return

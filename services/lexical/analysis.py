@@ -1,8 +1,7 @@
 """Analyses texts as Elasticsearch does: words, possessives or elided articles, stop words, stems. Pure.
 
 English as its analyzer `english`; the other languages as the analyzers of ours in `elasticsearch_mapping`.
-For highlights, and for Qdrant Edge, whose own analysis splits words differently and has another stemmer (figures:
-docs/parity.md).
+For highlights, and for Qdrant Edge, whose own analysis splits and stems words differently (docs/parity.md).
 """
 
 import functools
@@ -26,11 +25,10 @@ POSSESSIVES = ("'s", "’s", "＇s", "'S", "’S", "＇S")
 
 @dataclass(frozen=True, slots=True)
 class LanguageRules:
-    """What is done to the words of a language, in the order of the fields.
+    """The rules for the words of a language, in the order in which they apply.
 
     `bigrams`: each two neighbours of ideographs, kana and hangul make a word. `possessives` are endings that are cut,
-    `articles` are cut with their apostrophe. `stemmer`: by its name in PyStemmer; None for words as they are. `probe`
-    is a text that meets every rule.
+    `articles` are cut with their apostrophe. `stemmer`: its name in PyStemmer, if any. `probe`: a text for every rule.
     """
 
     bigrams: bool

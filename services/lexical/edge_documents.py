@@ -98,8 +98,8 @@ def _combined(preset: LexicalPreset, scores: list[edge.Expression]) -> edge.Expr
     if preset.match != "best_fields":
         return edge.Expression.Sum(scores)
     best = edge.Expression.Mult([edge.Expression.Constant(1.0 - preset.tie_breaker), edge.Expression.Max(scores)])
-    both = edge.Expression.Mult([edge.Expression.Constant(preset.tie_breaker), edge.Expression.Sum(scores)])
-    return edge.Expression.Sum([best, both])
+    summed = edge.Expression.Mult([edge.Expression.Constant(preset.tie_breaker), edge.Expression.Sum(scores)])
+    return edge.Expression.Sum([best, summed])
 
 
 # Where a document stands in a sorted list: by a number, then by its id.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from services.chassis.errors import AnswerTooLarge, BadInput, Overloaded, UpstreamFailed
+from services.chassis.errors import AnswerTooLarge, BadInput
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import (
     DeleteReport,
@@ -24,14 +24,21 @@ from services.lexical.document_collector import DocumentCollector, ReadOptions, 
 from services.lexical.elasticsearch_mapping import copy_preference
 from services.lexical.presets import expect_declared, generated_queries, word_frequencies
 from services.storage.elasticsearch.answers import (
-    BulkItem,
     ElasticsearchAnswer,
     FetchedAnswer,
     HashOnly,
     SearchedAnswer,
     at_path,
 )
-from services.storage.elasticsearch.bulk import Operation, error_summary, is_rejected, send_bulk, version_parameters
+from services.storage.elasticsearch.bulk import (
+    Operation,
+    changed_documents,
+    error_summary,
+    is_rejected,
+    overtaken_ids,
+    send_bulk,
+    version_parameters,
+)
 from services.storage.elasticsearch.client import ElasticsearchClient, ElasticsearchClients
 from services.storage.elasticsearch.indices import Json, digest_parts
 from services.storage.elasticsearch.searching import ORDER, fetch_documents, search_all
@@ -141,7 +148,7 @@ async def index_documents(
         except BadInput as refused:
             errors.append(ItemError(id=document.id, reason=refused.detail))
     results = await send_bulk(clients.writing, index, operations, refresh=refresh)
-    late = _overtaken_ids(operations, results)
+    late = overtaken_ids(operations, results)
     for operation, result in zip(operations, results, strict=True):
         if result.error is None:
             continue
@@ -168,16 +175,9 @@ async def delete_documents(
     actions = {identity: {"_id": identity, **version_parameters(version)} for identity in ids}
     operations = [Operation(identity, ({"delete": action},)) for identity, action in actions.items()]
     results = await send_bulk(clients.writing, index, operations, refresh=refresh)
-    late = _overtaken_ids(operations, results)
-    for operation, result in zip(operations, results, strict=True):
-        if is_rejected(result):
-            raise Overloaded(
-                f"Elasticsearch has no room for all deletions now; delete them again: {error_summary(result)}"
-            )
-        if result.error is not None and operation.id not in late:
-            raise UpstreamFailed(f"{operation.id} could not be deleted; delete it again. {error_summary(result)}")
+    deleted, late = changed_documents(operations, results), overtaken_ids(operations, results)
     return DeleteReport(
-        deleted=sum(result.status != 404 and result.error is None for result in results),
+        deleted=deleted,
         errors=tuple(overtaken(identity) for identity in late),
         latest_version=await _latest_version(clients.reading, index, late),
     )
@@ -220,15 +220,6 @@ async def _held(client: ElasticsearchClient, index: str, ids: list[str]) -> dict
     """Returns the content hash of each stored document, and the version of its last write."""
     fetched = await fetch_documents(client, index, ids, ["hash"], FetchedAnswer[HashOnly].model_validate_json)
     return {stored.id: (stored.source.hash, stored.version) for stored in fetched if stored.source is not None}
-
-
-def _overtaken_ids(operations: Sequence[Operation], results: Sequence[BulkItem]) -> list[str]:
-    """Returns the ids that already had a newer write."""
-    return [
-        operation.id
-        for operation, result in zip(operations, results, strict=True)
-        if result.error is not None and result.error.is_overtaken
-    ]
 
 
 async def _latest_version(client: ElasticsearchClient, index: str, ids: list[str]) -> int | None:

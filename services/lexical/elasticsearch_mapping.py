@@ -1,7 +1,6 @@
 """Builds the index of a generation in Elasticsearch, and queries of it. Pure.
 
-Each preset is a sub-field with its own similarity. The analyzers of languages other than English give the terms of
-`analysis`.
+Each preset is a sub-field with its own similarity. The analyzers that are not English give the terms of `analysis`.
 """
 
 import functools
@@ -195,8 +194,7 @@ def _bool(scoring: Sequence[Json], requirements: Sequence[Requirement], exclude_
 def copy_preference(text: str) -> str:
     """Returns the `preference` of a query, by which Elasticsearch chooses a copy of each shard.
 
-    Copies differ in merged segments and so in term statistics: a query that is repeated gets the same copy, and
-    different queries are spread over all.
+    Copies differ in term statistics: a repeated query gets the same copy, and different queries are spread over all.
     """
     return f"{zlib.crc32(text.encode()):08x}"
 

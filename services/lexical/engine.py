@@ -94,8 +94,7 @@ class LexicalEngine(Protocol):
         """Returns a page of the ids of all documents that searches see, or of those that pass the filter. A search sees
         nothing of a build, but its ids are listed.
 
-        The pages together have every document that is there from the first to the last of them, once, whatever `most`
-        each of them asks for.
+        The pages together have every document that exists throughout, exactly once, whatever `most` each page requests.
         """
         ...
 
@@ -122,8 +121,7 @@ class LexicalEngine(Protocol):
     ) -> tuple[Ranking, tuple[Document, ...]]:
         """Returns the hits of `search`, and what `request.include` names of their documents, in the same order.
 
-        There are no documents where all together have more than MOST_BESIDE_HITS_BYTES or MOST_ANSWER_VALUES, or could
-        have or be late.
+        No documents if they exceed MOST_BESIDE_HITS_BYTES or MOST_ANSWER_VALUES together, may exceed them, or are late.
         """
         ...
 

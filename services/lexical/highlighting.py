@@ -32,8 +32,8 @@ def highlighted(
     answer: FetchedDocuments, request: HighlightRequest, include: Collection[StoredPart]
 ) -> FetchedDocuments:
     """Returns the answer with the highlights of its documents, whose title and text are left out unless included."""
-    how = (request.query, request.fragments, request.language)
-    highlights = {document.id: highlights_of(document, *how) for document in answer.documents}
+    options = (request.query, request.fragments, request.language)
+    highlights = {document.id: highlights_of(document, *options) for document in answer.documents}
     without = {part: "" for part in ("title", "text") if part not in include}
     documents = tuple(document.model_copy(update=without) for document in answer.documents)
     return answer.model_copy(update={"documents": documents, "highlights": highlights})

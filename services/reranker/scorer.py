@@ -52,8 +52,7 @@ class Scorer(Protocol):
     ) -> PartialScores:
         """Returns one score for each passage, None for the last ones if time does not suffice for all.
 
-        Where these are too few, reports how long enough of them take. Returns before the deadline; never raises
-        DeadlineExceeded.
+        If these are too few, reports how long enough of them take. Returns by the deadline, without DeadlineExceeded.
         """
         ...
 

@@ -1,7 +1,6 @@
 """Owns the files and folders of an Edge directory: records, published.json, folders of generations, and a lock.
 
-Files are replaced atomically. A folder is ours if it has a record, or a marker while it is created; no other folder is
-opened, renamed or removed.
+Files are replaced atomically. A folder without our record, or marker while it is created, is left alone.
 """
 
 import fcntl

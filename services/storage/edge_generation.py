@@ -35,8 +35,7 @@ from services.storage.edge_files import (
     sync_folder,
 )
 
-# Ids of a generation above which they are forgotten before a search: reading them again costs that search what its
-# first one cost.
+# A search forgets the ids of a generation above this: it then reads them again, at the cost of a first search.
 MOST_KNOWN_IDS = 50_000
 
 
@@ -85,8 +84,7 @@ PAGE = 1_000
 class ShardSchema:
     """Configuration and field indexes of an engine's shards, and the least points for a vector index (None: never).
 
-    `stamp_key` is the one of OWNERS that its stamps have. `check` raises ValueError, with a message for users, for a
-    record that the engine cannot read.
+    `stamp_key`: that of OWNERS in its stamps. `check` raises ValueError, for users, if the engine cannot read a record.
     """
 
     config: Callable[[GenerationRecord], edge.EdgeConfig]

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from services.contracts.retrieval import FIRST_EXTRA
 from services.contracts.scored import Ranking, Scored, in_rank_order
 
-# Most hits fetched beyond the cut. If more documents tie with the last place, the engine decides which of them appear;
-# those are in order of id all the same.
+# Most hits fetched beyond the cut. Of more that tie with the last place, the engine chooses some, ordered by id.
 MOST_EXTRA = 4_096
 
 Fetch = Callable[[int], Awaitable[Sequence[Scored]]]

@@ -11,8 +11,7 @@ from services.contracts.documents import COPIED_VERSION, ItemError
 
 # A write is in flight for at most the longest deadline, two minutes.
 REMEMBERED_S = 600.0
-# Versions of deletions kept, 160 bytes each. Dropping one early can refuse an old write that no newer one overtook, but
-# never accept an overtaken one.
+# Versions of deletions kept, 160 bytes each. Dropping one may refuse an old write, but never accepts an overtaken one.
 MOST_REMEMBERED = 50_000
 
 T = TypeVar("T")
@@ -178,8 +177,7 @@ class _RecentDeletions:
 
 
 async def _shielded(work: Awaitable[T]) -> T:
-    """Waits for work that continues when the caller is cancelled: an engine does not stop in the middle of a write, and
-    the next write must come after it."""
+    """Waits for work that outlives its caller: an engine does not stop within a write, and the next must come after."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)

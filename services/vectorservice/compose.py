@@ -72,8 +72,7 @@ def build_vector_app(
     """Builds the ASGI app of a vector service. At start it opens the store and the encoder, and encodes one query.
 
     `dialects` build routers that need only the encoder, `routers` those that also need the store; `wordings` are the
-    shapes of errors by path; `clock` returns Unix seconds. `of_documents` makes the encoder of collections from that of
-    single texts.
+    shapes of errors by path; `clock` returns Unix seconds. `of_documents` makes the encoder of documents from it.
     """
 
     @asynccontextmanager

@@ -24,8 +24,7 @@ from services.vectorservice.given_vectors import given_vector
 from services.vectorstore.representation import DenseVector, SparseVector, Vector
 from services.vectorstore.store import GenerationSpec, Point, StoredPoint, VectorStore
 
-# Documents encoded and stored together, and the characters of several: after a passed deadline, earlier chunks are not
-# encoded again.
+# Most documents and characters that are encoded and stored together: a retry after a deadline begins at the next chunk.
 CHUNK, CHUNK_CHARACTERS = 64, 400_000
 
 
@@ -102,7 +101,7 @@ def _chunks(documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """What is stored under a batch's ids, which of its documents changed, and which a newer write has overtaken."""
+    """The stored points of a batch's ids, its changed documents, and the newer versions that overtook some, by id."""
 
     held: Mapping[str, StoredPoint]
     changed: Sequence[Document]
@@ -117,8 +116,7 @@ async def _compare(
     documents: Sequence[Document],
     given: Mapping[str, DenseVector],
 ) -> _Comparison:
-    """Compares by content hash, and with the vectors that are given. Raises the versions of unchanged documents: no
-    older write replaces them."""
+    """Compares content hashes and given vectors. Raises the versions of unchanged documents against older writes."""
     ids = [document.id for document in documents]
 
     async def work(turn: WriteTurn) -> _Comparison:

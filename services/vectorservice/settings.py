@@ -95,7 +95,7 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
 
     @property
     def qdrant_parameters(self) -> QdrantParameters:
-        """How collections are made on the Qdrant server; what this service has no setting for is the default."""
+        """The parameters of new collections on the Qdrant server; those without a setting here have their defaults."""
         names = {field.name for field in fields(QdrantParameters)} & type(self).model_fields.keys()
         return QdrantParameters(**{name: getattr(self, name) for name in names})
 

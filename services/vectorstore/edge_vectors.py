@@ -31,8 +31,7 @@ INDEXING_THRESHOLD_KB = 1_000
 
 
 def kept_representation(representation: Representation) -> tuple[int, dict[str, str | int] | None]:
-    """Returns `dimension` and `representation` of a record: of dense vectors by dot product only the dimension
-    is set."""
+    """Returns `dimension` and `representation` of a record; the latter is None for dense vectors by dot product."""
     match representation:
         case Dense(dimension=dimension, distance="dot"):
             return dimension, None
@@ -77,8 +76,7 @@ def shard_config(record: GenerationRecord) -> edge.EdgeConfig:
 
 
 def _hnsw(links: int) -> edge.HnswIndexConfig:
-    # With the default full_scan_threshold (10 MB) a graph is built but not used below 6,800 vectors: `indexed` would
-    # report an index that searches ignore.
+    # The default full_scan_threshold (10 MB) would leave graphs of fewer than 6,800 vectors unused, although `indexed`.
     return edge.HnswIndexConfig(links, HNSW_EF_CONSTRUCT, full_scan_threshold=INDEXING_THRESHOLD_KB)
 
 

@@ -148,8 +148,8 @@ def filter_of(where: Sequence[Requirement], exclude_ids: Sequence[str]) -> model
 def ids_filter(ids: Iterable[str], before: int | None = None) -> models.Filter:
     """Returns the filter for the documents of these ids, of versions below `before`."""
     older = older_filter(before)
-    these = models.HasIdCondition(has_id=[str(point_id(identity)) for identity in ids])
-    return models.Filter(must=[these], must_not=None if older is None else older.must_not)
+    condition = models.HasIdCondition(has_id=[str(point_id(identity)) for identity in ids])
+    return models.Filter(must=[condition], must_not=None if older is None else older.must_not)
 
 
 def contents_filter(contents: Mapping[str, str], before: int) -> models.Filter:

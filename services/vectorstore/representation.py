@@ -144,8 +144,8 @@ def component_lists(vector: DenseVector | TokenVectors) -> list[float] | list[li
 
 def indexed_documents(vectors: int, documents: int, representation: Representation) -> int:
     """Returns how many documents are indexed if an engine reports this number of indexed vectors."""
-    each = 2 if isinstance(representation, MultiVector) and representation.pooled else 1
-    return min(vectors // each, documents)
+    per_document = 2 if isinstance(representation, MultiVector) and representation.pooled else 1
+    return min(vectors // per_document, documents)
 
 
 def checked_vector(vector: Vector, representation: Representation) -> Vector:

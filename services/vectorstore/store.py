@@ -24,8 +24,7 @@ NO_STAMP: Mapping[str, str] = MappingProxyType({})
 class GenerationSpec:
     """The specification of a generation. `stamp` is everything that determines its vectors.
 
-    `build` is the token of the build that owns it; None means no owner. `owner` is who owns the collection: an existing
-    generation keeps its own.
+    `build` is the token of the owning build, None without one. `owner` owns the collection; an existing one keeps it.
     """
 
     generation: str
@@ -70,7 +69,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """What is stored under an id; `vector` is None unless requested."""
+    """The hashes stored under an id, and the vector if it was requested."""
 
     content_hash: str
     passage_hash: str
@@ -192,8 +191,7 @@ class VectorStore(Protocol):
         ...
 
     async def finish(self, generation: str) -> None:
-        """Waits until the approximate index is complete. After DeadlineExceeded indexing continues in the background:
-        call again."""
+        """Waits until the approximate index is complete. Indexing continues after DeadlineExceeded: call again."""
         ...
 
     async def publish(self, generation: str, publication: int | None = None) -> None:

@@ -253,8 +253,7 @@ def _point(point: Point, representation: Representation, version: int) -> edge.P
 def _older_contents(
     shard: edge.EdgeShard, ids: Sequence[str], version: int | None
 ) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """Returns id and content hash of the documents that a write of this version replaces, and the versions by id of
-    those that stay."""
+    """Returns id and content hash of the documents that this version replaces, and by id the versions that stay."""
     points: list[edge.PointId] = [point_id(identity) for identity in ids]
     records = shard.retrieve(points, with_payload=["id", "content", "version"], with_vector=False)
     held = [record.payload for record in records if record.payload is not None]

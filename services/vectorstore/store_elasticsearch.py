@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from services.chassis.errors import BadInput, Overloaded, ProblemError, UnknownCollection, UpstreamFailed
+from services.chassis.errors import BadInput, ProblemError, UnknownCollection
 from services.contracts.collections import Unusable
 from services.contracts.generations import in_order, name_of
 from services.contracts.health import Check
@@ -22,8 +22,8 @@ from services.storage.elasticsearch.answers import ElasticsearchAnswer, Fetched,
 from services.storage.elasticsearch.bulk import (
     VERSIONS_KEPT,
     Operation,
-    error_summary,
-    is_rejected,
+    changed_documents,
+    overtaken_ids,
     send_bulk,
     version_parameters,
 )
@@ -294,19 +294,9 @@ class ElasticsearchStore:
             results = await send_bulk(
                 self._clients.writing, self._indices.writing(held.generation), operations, refresh=refresh
             )
-        late: list[str] = []
-        for operation, result in zip(operations, results, strict=True):
-            if is_rejected(result):
-                raise Overloaded(
-                    f"Elasticsearch has no room for these writes; send them again. {error_summary(result)}"
-                )
-            if result.error is not None and not result.error.is_overtaken:
-                raise UpstreamFailed(f"{operation.id} could not be written; send it again. {error_summary(result)}")
-            if result.error is not None:
-                late.append(operation.id)
-        written = sum(result.error is None and result.status != 404 for result in results)
-        fetched = await self._fetched(held.generation, late, ["hash", "passage"])
-        return written, {document.id: max(document.version, version or 0) for document in fetched}
+        changed = changed_documents(operations, results)
+        fetched = await self._fetched(held.generation, overtaken_ids(operations, results), ["hash", "passage"])
+        return changed, {document.id: max(document.version, version or 0) for document in fetched}
 
 
 def _index_body(meta: VectorIndexMeta, quantisation: str | None) -> Mapping[str, Json]:

@@ -189,8 +189,7 @@ class QdrantStore:
     async def upsert(self, generation: str, points: Sequence[Point], version: int | None = None) -> Mapping[str, int]:
         """Writes the points and waits until the server has applied them, so that the next search sees them.
 
-        A newer write that comes between the look at the versions and ours stays, by the condition that the server
-        checks: as if it had come after ours.
+        The server checks the condition: a newer write that comes after our look at the versions stays.
         """
         representation = (await self.spec(generation)).representation
         structs = {point.id: point_struct(point, representation, version) for point in points}

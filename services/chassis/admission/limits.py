@@ -1,5 +1,4 @@
-"""Bounds the work in flight: each lane admits requests up to its limit, queues others while they have time, and
-refuses the rest at once with 429."""
+"""Bounds the work in flight: a lane admits requests up to its limit, queues some, and refuses the rest with 429."""
 
 import asyncio
 import math
@@ -21,8 +20,7 @@ WAIT = "wait"
 LOOP_ITERATIONS = 4
 # For this long after `slot` has refused a request, others of the lane may be refused before they are read.
 EARLY_S = 5.0
-# Before reading, this share of the wait at which `slot` refuses is enough to refuse: a busy event loop takes its time
-# to read a request and begin it.
+# Before reading, this share of that wait is enough to refuse: a busy event loop takes time to read and begin a request.
 EARLY_SHARE = 0.75
 # A request was slow if it took more than this share of the time it had.
 SLOW_SHARE = 0.5
@@ -30,8 +28,7 @@ SLOW_SHARE = 0.5
 # overload: the limit does not shrink for it. Of the others, no more than a second counts.
 HURRIED_SHARE = 0.25
 MOST_USUAL_S = 1.0
-# Share of the spare time (the time left less what the work takes) that a request may be expected to wait: waits are
-# estimated from means.
+# Share of the spare time (time left less expected work) that a request may wait: waits are estimated from means.
 SPARE_SHARE = 0.5
 # A lane rests no longer than this, in seconds: as long as requests may take by default. Work that hung until a long
 # deadline would else close the lane to everybody for several times that deadline.
@@ -62,7 +59,7 @@ class AdaptiveLimit:
 
     @property
     def expected_s(self) -> float:
-        """How many seconds a request takes, by those that have ended; 0 before the first."""
+        """Expected seconds of a request, by those that have ended; 0 before the first."""
         return self._mean_s
 
     def expected_wait_s(self, cost_ahead: float) -> float:
@@ -78,8 +75,7 @@ class AdaptiveLimit:
     ) -> None:
         """Records a request that ended `now` (of any monotonic clock) after `took_s`, and whether it met overload.
 
-        The limit does not shrink for one that is `excused`: fewer at once would not have helped it. It was worked on
-        alone, or had too little time anyway.
+        The limit does not shrink for one that is `excused`: it ran alone, or had too little time under any load.
         """
         self._mean_s += (took_s - self._mean_s) * (SMOOTHING if self._mean_s else 1.0)
         if others_wait and self._ended_at is not None:
@@ -161,11 +157,9 @@ class Limiter:
         self._in_flight = 0.0
         self._turns = ClientTurns()
         self._refused_at = float("-inf")
-        # Requests by client that `early_refusal` has let pass since the last one came or ended. A busy event loop reads
-        # many before the first of them comes.
+        # Requests by client that `early_refusal` has passed since the last one came or ended: a busy loop reads many.
         self._coming: Counter[str] = Counter()
-        # The share of its time left that a request had for its work here, of those that had to wait. A search that is
-        # re-ranked later has half.
+        # The share of its remaining time that a waiting request had for its work here; half, if it is re-ranked later.
         self._work_share = MostOfLate()
         self._usual_s = MostOfLate()  # the time that a request had
         self._rejected = instruments.rejected.labels(lane)
@@ -176,8 +170,7 @@ class Limiter:
     async def slot(self, within_s: float, *, cost: float = 1.0, client: str = "") -> AsyncIterator[Held]:
         """Holds a slot for work that must end within `within_s` seconds.
 
-        Waits for it where the limit is reached. Raises Overloaded at once if the work is not expected to end in time,
-        or if too many wait.
+        Waits for it at the limit. Raises Overloaded at once if the work is unlikely to end in time or too many wait.
         """
         ticket = Ticket(client, cost, time.monotonic() + within_s, asyncio.get_running_loop().create_future())
         with self._instruments.in_flight.track_inprogress():

@@ -26,8 +26,7 @@ from services.chassis.requests.telemetry import PROBES, WATCHES, headers_of
 # A body may take this many seconds (the event loop may stall for one or two), plus its size divided by this rate.
 GRACE_S = 5.0
 LEAST_BYTES_S = 32_768
-# Most bytes of all bodies in memory. The first 64 KiB of each are not counted, so that large batches do not cause
-# searches to be refused.
+# Most bytes of all bodies in memory, without the first 64 KiB of each, so that large batches do not block searches.
 MOST_TOTAL_BYTES = 64_000_000
 UNCOUNTED_BYTES = 65_536
 # Seconds after the last large body: loading in batches must not cause page faults again with every batch.

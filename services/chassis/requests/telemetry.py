@@ -15,8 +15,7 @@ from starlette.types import Scope
 REQUEST_ID_HEADER = "x-request-id"
 # Key of the scope: when the head of the request was read (time.monotonic). A task of a busy event loop begins later.
 RECEIVED_AT = "received_at"
-# Keys of the scope: whether the connection is not read for a moment after the answer, and whether the key that came
-# with the request is wrong.
+# Keys of the scope: whether to pause reading the connection after the answer, and whether the key sent is wrong.
 PAUSES = "pauses"
 WRONG_KEY = "wrong_key"
 # Key of the scope: registers a callback for the caller's disconnect, where the server offers it.
@@ -113,12 +112,12 @@ def no_store_requested() -> bool:
     return _no_store.get()
 
 
-def record_lookups(hits: int, of: int, backend: str = "") -> None:
-    """Records for the current request that `hits` of `of` results came from a cache: this process's or a backend's."""
+def record_lookups(hits: int, results: int, backend: str = "") -> None:
+    """Records for the current request that `hits` of `results` came from a cache: this process's or a backend's."""
     lookups = _lookups.get()
     if lookups is not None:
-        hits_before, of_before = lookups.get(backend, (0, 0))
-        lookups[backend] = (hits_before + hits, of_before + of)
+        hits_before, results_before = lookups.get(backend, (0, 0))
+        lookups[backend] = (hits_before + hits, results_before + results)
 
 
 def pass_on_lookups(backend: str, header: str | None) -> None:
@@ -139,5 +138,6 @@ def begin_lookups(cache_control: str) -> Mapping[str, tuple[int, int]]:
 def lookups_header(lookups: Mapping[str, tuple[int, int]]) -> str:
     """Returns `<hits>/<of>`, or `<backend>=<hits>/<of>, …` where backends reported it."""
     return ", ".join(
-        f"{backend}={hits}/{of}" if backend else f"{hits}/{of}" for backend, (hits, of) in sorted(lookups.items())
+        f"{backend}={hits}/{results}" if backend else f"{hits}/{results}"
+        for backend, (hits, results) in sorted(lookups.items())
     )

@@ -48,7 +48,7 @@ class ConnectionBounds:
 
 
 class Connection(Protocol):
-    """What this module needs of a connection."""
+    """The calls that this module needs of a connection."""
 
     @property
     def closing(self) -> bool:

@@ -386,8 +386,7 @@ def head_of(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def in_one_piece(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
-    """Returns an app whose usual answers are written at once. uvicorn writes head and body apart, which wakes the
-    reader twice."""
+    """Returns an app that writes usual answers at once: two writes, as of uvicorn, would wake the reader twice."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         held: Message | None = None

@@ -1,7 +1,6 @@
 """Reads a process's settings from its environment, and secrets from the files that it names there.
 
-Every error names the variable. Docker and Kubernetes mount secrets as files: `STACK_TOKEN_FILE` names that of
-`STACK_TOKEN`.
+Every error names the variable. A variable with the suffix `_FILE` names the file of a secret, as Docker mounts it.
 """
 
 import os

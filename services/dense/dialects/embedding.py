@@ -18,8 +18,7 @@ def check_dimensions(requested: int | None, encoder: DenseEncoder) -> None:
 
 
 async def encode_texts(encoder: DenseEncoder, texts: Sequence[str], role: Role) -> Vectors:
-    """Encodes one row for each text: fp32 [texts, dimension]. Queries are encoded one by one, so that searches can
-    run in between."""
+    """Encodes one row per text: fp32 [texts, dimension]. Encodes queries singly, so that searches run in between."""
     with timed("encode"):
         if role == "passage":
             return await encoder.encode_passages(texts, current_deadline())

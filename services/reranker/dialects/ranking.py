@@ -50,8 +50,7 @@ class RankedText:
 async def rank(received: Request, scorer: Scorer, query: str, texts: Sequence[str]) -> list[RankedText]:
     """Scores all texts in their client's turn. Returns them best first; equal scores keep the order of the request.
 
-    Raises Overloaded, and DeadlineExceeded unless all are scored in time: a vendor's answer cannot carry a document
-    without a score.
+    Raises Overloaded, and DeadlineExceeded unless all are scored in time: a vendor's answer needs every score.
     """
     async with slot(received, client_of(received.scope), len(texts)):
         with timed("score"):

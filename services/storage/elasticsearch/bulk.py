@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pydantic_core import to_json
 
 from services.chassis.deadlines import Deadline, current_deadline
-from services.chassis.errors import Overloaded
+from services.chassis.errors import Overloaded, UpstreamFailed
 from services.storage.elasticsearch.answers import BulkAnswer, BulkItem
 from services.storage.elasticsearch.client import ElasticsearchClient
 from services.storage.elasticsearch.errors import GONE, unknown_collection
@@ -49,6 +49,23 @@ def error_summary(result: BulkItem) -> str:
     return "no reason given" if result.error is None else result.error.summary
 
 
+def overtaken_ids(operations: Sequence[Operation], results: Sequence[BulkItem]) -> list[str]:
+    """Returns the ids of the documents that already had a newer write."""
+    pairs = zip(operations, results, strict=True)
+    return [operation.id for operation, result in pairs if result.error is not None and result.error.is_overtaken]
+
+
+def changed_documents(operations: Sequence[Operation], results: Sequence[BulkItem]) -> int:
+    """Counts the documents that were written or removed. Raises Overloaded or UpstreamFailed if one failed."""
+    late = overtaken_ids(operations, results)
+    for operation, result in zip(operations, results, strict=True):
+        if is_rejected(result):
+            raise Overloaded(f"Elasticsearch has no room for all writes now; send them again: {error_summary(result)}")
+        if result.error is not None and operation.id not in late:
+            raise UpstreamFailed(f"{operation.id} could not be changed; send it again. {error_summary(result)}")
+    return sum(result.error is None and result.status != 404 for result in results)
+
+
 Send = Callable[[Sequence[Operation]], Awaitable[Sequence[BulkItem]]]
 
 
@@ -79,8 +96,8 @@ async def send_bulk(
     """Sends operations to an index and returns their results, as `bulk` does. `index` is an alias."""
     params = {"refresh": "true" if refresh else "false", "filter_path": _RESULTS}
 
-    async def send(some: Sequence[Operation]) -> Sequence[BulkItem]:
-        lines = b"".join(to_json(line) + b"\n" for operation in some for line in operation.lines)
+    async def send(part: Sequence[Operation]) -> Sequence[BulkItem]:
+        lines = b"".join(to_json(line) + b"\n" for operation in part for line in operation.lines)
         answer = await client.answer(BulkAnswer.model_validate_json, "POST", f"/{index}/_bulk", lines, params)
         results = answer.results()
         if any(result.error is not None and result.error.type in GONE for result in results):

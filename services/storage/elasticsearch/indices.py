@@ -79,8 +79,7 @@ class GenerationMeta(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    # Prefix of the service that made it: `demo-c@1` of a stack with the prefix `demo-` is not the collection `demo-c`
-    # of a stack without one.
+    # Of the service that made it: `demo-c@1` with the prefix `demo-` is not the collection `demo-c` without a prefix.
     prefix: str
     declaration: CollectionDeclaration
     stamp: dict[str, str]
@@ -294,8 +293,7 @@ class GenerationIndices(Generic[Meta]):
             await self._writing.request("PUT", f"/{self.index(held.generation)}/_mapping", {"_meta": meta})
 
     async def _move_alias(self, generation: str) -> None:
-        """Moves the collection's alias from its other generations, listed by name: a pattern could match foreign
-        indices."""
+        """Moves the alias from the collection's other generations by name: a pattern could match foreign indices."""
         alias = self.alias(generation)
         for attempt in range(MOVES):
             others = await self._siblings(generation)
