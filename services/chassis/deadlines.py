@@ -91,8 +91,7 @@ class ReplyReserve:
 
 # For a search: fusing the rankings, writing the answer, and one time slice of a busy scheduler.
 FOR_A_SEARCH = ReplyReserve(least_s=0.01, most_s=0.25)
-# For partial scores: writing and sending the answer, and a busy event loop at the caller. All scores of a late answer
-# are lost; an answer in time lacks only a few.
+# For partial scores: writing, sending and a busy event loop at the caller, who loses all scores of a late answer.
 FOR_SCORES = ReplyReserve(least_s=0.008, most_s=0.05)
 # Seconds to write one hit of a search: twice the 6 ms that 1,000 hits took to write and send on two shared cores. A
 # re-ranking reserves them; the answer would be late otherwise.

@@ -50,8 +50,7 @@ _MARKS = _marks()
 _MARK = re.compile(f"[{_MARKS}]")
 _FULL_RUN = re.compile(f"[{_MARKS}]{{{MOST_MARKS}}}(?=[{_MARKS}])")
 _OVERLONG_RUN = re.compile(f"[{_MARKS}]{{{MOST_MARKS + 1}}}")
-# C0 without tab, line feed and carriage return (white space in real queries and documents), plus DEL,
-# and the surrogates, which UTF-8 cannot encode.
+# C0 without tab, line feed and carriage return, plus DEL and the surrogates, which UTF-8 cannot encode.
 CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 UNSENDABLE = re.compile(f"[{re.escape(CONTROLS.decode())}\ud800-\udfff]")
 

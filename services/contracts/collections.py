@@ -20,8 +20,7 @@ OwnerId = Annotated[str, Field(pattern=r"^([0-9a-f]{12}|token)$")]
 # The place of a publication among those of a collection.
 PublicationNumber = Annotated[int, Field(ge=1, lt=2**63)]
 FieldKind = Literal["keyword", "number", "date"]
-# `fill` copies the live generation's documents, `finish` merges and builds indexes, `compare` repeats that while writes
-# are paused, `switch` publishes everywhere.
+# `fill` copies the live documents, `finish` builds indexes, `compare` repeats it without writes, `switch` publishes.
 PublishPhase = Literal["fill", "finish", "compare", "switch"]
 Boost = Annotated[Number, Field(gt=0.0, le=1_000.0)]
 BuiltInPreset = Literal["beir", "anserini-flat", "anserini-multifield", "doc2query", "deepct"]

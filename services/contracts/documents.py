@@ -41,8 +41,7 @@ LatestVersion = Annotated[int | None, Field(exclude_if=lambda version: version i
 Included = Literal["title", "text", "metadata"]
 StoredPart = Included | Literal["expansions"]
 ALL_PARTS: tuple[StoredPart, ...] = ("title", "text", "metadata", "expansions")
-# Most bytes of all documents in one answer; a single document may exceed it. Twice the largest request body, so that
-# all documents of a batch can be fetched together.
+# Most bytes of all documents in one answer (one document may exceed it): two of the largest request bodies.
 MOST_ANSWER_BYTES = 16_000_000
 # Most bytes of the documents that come with hits: as many as a re-ranker takes, so that none would have to be cut.
 MOST_BESIDE_HITS_BYTES = 7_000_000

@@ -80,8 +80,7 @@ class BrowseAnswer(Wire):
 
 
 class _HitOnWire(TypedDict):
-    # Checked as an id (DocumentId) where it came in. An answer has hundreds of them, so checks in Python would cost a
-    # tenth of a search.
+    # Checked as a DocumentId on arrival: an answer has hundreds, and checks in Python would cost a tenth of a search.
     id: Annotated[str, Field(min_length=1, max_length=512)]
     score: FiniteFloat
 

@@ -44,8 +44,7 @@ def best_matches(
 ) -> tuple[Match, ...]:
     """Returns one match for each token of the query, the highest score first; they sum up to weighted MaxSim.
 
-    Vectors are fp32 [tokens, dimension], those of the query without its weights [tokens]. Raises BadInput if the
-    passage's are not one for each of its tokens.
+    Vectors are fp32 [tokens, dimension], without the query weights [tokens]. Raises BadInput if tokens and rows differ.
     """
     if not isinstance(passage, np.ndarray) or passage.shape != (len(passage_tokens), query.shape[1]):
         raise BadInput("This collection does not hold the token vectors of this text; load it again.")

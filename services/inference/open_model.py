@@ -68,7 +68,7 @@ class TokenTime:
             self._measured_at = self._clock()
 
     def take_trial(self) -> bool:
-        """Returns whether nothing was measured and no trial taken for TRIAL_S seconds; then one is taken."""
+        """Takes a trial if nothing was measured or tried for TRIAL_S seconds; returns whether it did."""
         with self._lock:
             now = self._clock()
             if now - max(self._measured_at, self._tried_at) < TRIAL_S:
@@ -135,7 +135,7 @@ class OpenModel:
         self.tokenizer = ModelTokenizer(folder / TOKENIZER, profile.max_tokens)
         self.weights_sha256 = self._session.weights_sha256
         self._max_padded_tokens = engine.max_padded_tokens
-        self._token_time = TokenTime()
+        self.token_time = TokenTime()
         self._threads = engine.threads or available_cores()
         # The urgent thread encodes queries, or tokenises pairs, without waiting for a micro-batch to end. If tokenising
         # had to wait, the next micro-batches of a larger request would begin before a small one is ready.
@@ -201,21 +201,17 @@ class OpenModel:
     def token_budget(self, deadline: Deadline) -> float:
         """Estimates the padded tokens that one thread has time for, sharing it with what waits now."""
         share_s = deadline.remaining_s * self._workers.share
-        token_s = self._token_time.seconds_per_token
+        token_s = self.token_time.seconds_per_token
         return share_s / token_s if token_s else math.inf
 
     def count_reachable(self, costs: Sequence[int], deadline: Deadline) -> int:
         """Estimates how many of the first rows, of `costs` tokens each, the deadline leaves time for."""
         return count_reachable(costs, self._threads, self.token_budget(deadline))
 
-    def take_trial(self) -> bool:
-        """Returns whether a request should be run although too little time seems left, to measure the time again."""
-        return self._token_time.take_trial()
-
     def seconds_if_idle(self, costs: Sequence[int]) -> float | None:
         """Estimates how long rows of `costs` tokens each take on a machine that does nothing else; None unmeasured."""
         tokens = max(sum(costs) / self._threads, max(costs))  # a row has one thread
-        return tokens * self._token_time.lowest_seconds_per_token or None
+        return tokens * self.token_time.lowest_seconds_per_token or None
 
     async def infer_until(
         self,
@@ -242,7 +238,7 @@ class OpenModel:
 
         def task(batch: Batch) -> list[Float32]:
             tokens = len(batch) * max(lengths[place] for place in batch)
-            if not trial and tokens * self._token_time.seconds_per_token > deadline.remaining_s:
+            if not trial and tokens * self.token_time.seconds_per_token > deadline.remaining_s:
                 raise StopRequest
             return self._run_batch([rows[place] for place in batch], postprocess)
 
@@ -258,7 +254,7 @@ class OpenModel:
         padded = len(rows) * max(len(row.ids) for row in rows)
         started = time.perf_counter()
         output = self._session.run(rows)
-        self._token_time.record(padded, time.perf_counter() - started)
+        self.token_time.record(padded, time.perf_counter() - started)
         results = list(postprocess(output, rows))
         if not all(np.isfinite(result).all() for result in results):
             raise ModelError(f"The model {self._profile.name} gave a result that is not finite.")

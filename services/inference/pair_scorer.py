@@ -143,7 +143,7 @@ class PairScorer:
         at_least = self._tokens(query, passages, MAX_CHARACTERS_PER_TOKEN, split)
         rows_reachable = self._model.count_reachable([*chain(*at_least)], deadline)
         reachable = bisect_right([*accumulate(map(len, at_least))], rows_reachable)
-        trial = reachable < least and deadline.remaining_s >= TRIAL_LEAST_S and self._model.take_trial()
+        trial = reachable < least and deadline.remaining_s >= TRIAL_LEAST_S and self._model.token_time.take_trial()
         if trial:
             reachable = least
         if reachable >= least:

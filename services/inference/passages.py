@@ -30,8 +30,7 @@ def count_words(text: str) -> int:
 
 Offsets = Sequence[tuple[int, int]]  # of each token: its first character, and the one behind its last
 CHARACTERS_PER_TOKEN = 4  # of English, 4 to 5
-# What a re-ranker reads of a document at most: at 256 tokens each, some 30,000 characters of English. Otherwise a book
-# among the first candidates would take the time of all.
+# What a re-ranker reads of a document at most, or a book would take the time of all; 30,000 characters at 256 tokens.
 MOST_PASSAGES = 32
 
 

@@ -28,8 +28,7 @@ class TokenEncoder:
     """Encodes queries and passages with one model; implements the port of the vector services, ExplainingEncoder.
 
     Every vector has length 1, so the dot product of two is their cosine. Special tokens and markers have vectors too.
-    The punctuation of passages has none, as in ColBERT. With a table of IDF a query's vectors have the length of their
-    token's weight instead, so MaxSim is a weighted sum.
+    Punctuation of passages has none, as in ColBERT. With IDF, query vectors have their weight as length.
     """
 
     def __init__(

@@ -163,8 +163,7 @@ class EdgeGeneration:
     def create(
         cls, folder: Path, record: GenerationRecord, schema: ShardSchema, disk: DiskSpace, threads: Executor
     ) -> "EdgeGeneration":
-        """Creates an empty generation (blocking): the marker first, the record last, so that an incomplete one is
-        recognised. Removes everything if it fails."""
+        """Creates an empty generation (blocking), marker first and record last, or removes everything if it fails."""
         with edge_errors():
             claim_folder(folder)
             try:
@@ -203,8 +202,7 @@ class EdgeGeneration:
     async def write(self, work: Callable[[Shard, ContentDigest], T]) -> T:
         """Runs `work` on the shard, in a thread, excluding other writers. Waits while a copy is being optimised.
 
-        `work` adds to the digest that it is given the documents that it writes, and removes those that they replace.
-        Raises InsufficientStorage if too little disk space is free.
+        `work` records in the digest what it writes and replaces. Raises InsufficientStorage if too little disk is free.
         """
         async with self._writing:
             self._disk.require()

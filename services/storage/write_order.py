@@ -1,5 +1,4 @@
-"""Orders writes and publications for every engine: decides which write of a document is newer, which publication of a
-collection, and serialises generation changes."""
+"""Orders writes of documents and publications of collections for every engine; serialises generation changes."""
 
 import asyncio
 import time

@@ -27,7 +27,6 @@ from services.vectorstore.representation import (
 
 # A segment with at least this many kilobytes of vectors gets an HNSW graph: 667 vectors of 384 dimensions.
 INDEXING_THRESHOLD_KB = 1_000
-# Edge's default vector has no name; a sparse vector must have one.
 
 
 def kept_representation(representation: Representation) -> tuple[int, dict[str, str | int] | None]:

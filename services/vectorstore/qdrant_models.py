@@ -41,7 +41,6 @@ KINDS = {
     "number": models.PayloadSchemaType.FLOAT,
     "date": models.PayloadSchemaType.FLOAT,
 }
-# The server's default vector has no name; a sparse vector must have one.
 # A segment with at least this many kilobytes of vectors gets an HNSW graph, and searches use it.
 INDEXING_THRESHOLD_KB = 1_000
 OPTIMIZERS = models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB)

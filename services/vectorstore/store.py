@@ -49,8 +49,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """When a generation was last published (Unix seconds), and its place among the publications of its collection
-    (None: published by a release without places)."""
+    """Time of a generation's last publication (Unix seconds) and its number, None from a release without numbers."""
 
     at: float
     number: int | None = None

@@ -16,8 +16,7 @@ from services.keys.key import Scope as CallerScope
 
 # The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
 # may delay them. `write`: writes wait for each other while an index is finished, and would take every slot that
-# searches need. `bulk`: many texts for a client that waits for minutes. `own`: the route takes a slot itself once it
-# knows what a request costs. `work`: everything else.
+# searches need. `bulk`: many texts for a patient client. `own`: the route takes a slot itself. `work`: everything else.
 Lane = Literal["control", "write", "bulk", "work", "own"]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 

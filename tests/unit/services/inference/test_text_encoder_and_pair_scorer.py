@@ -107,7 +107,7 @@ async def test_at_the_deadline_the_first_ranks_are_scored_and_the_call_returns(t
     passages = [f"w{place % 90}" for place in range(400)]
     complete = await scorer.score("w1", passages)
     scorer._model._session = SlowSession(scorer._model._session)
-    scorer._model._token_time = TokenTime()
+    scorer._model.token_time = TokenTime()
     await scorer.score("w1", passages[:20])  # 100 tokens: now the time per token is known
     start = time.monotonic()
     partial = (await scorer.score_until("w1", passages, Deadline.after_ms(500))).scores  # for 2,000 tokens of 1 ms each
@@ -123,7 +123,7 @@ async def test_at_the_deadline_a_split_passage_is_scored_whole_or_not(tmp_path, 
     passages = [f"w{place % 90} " * (10 + place % 40) for place in range(100)]
     complete = await scorer.score("w1", passages, None, split)
     scorer._model._session = SlowSession(scorer._model._session)
-    scorer._model._token_time = TokenTime()
+    scorer._model.token_time = TokenTime()
     await scorer.score("w1", passages[:5], None, split.of(range(5)))  # now the time per token is known
     partial = (await scorer.score_until("w1", passages, Deadline.after_ms(1_500), split)).scores
     scored = [place for place, score in enumerate(partial) if score is not None]
@@ -134,7 +134,7 @@ async def test_at_the_deadline_a_split_passage_is_scored_whole_or_not(tmp_path, 
 
 async def test_a_split_passage_costs_the_tokens_of_all_its_parts(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
-    scorer._model._token_time = FixedTokenTime(10.0, lowest=0.01)
+    scorer._model.token_time = FixedTokenTime(10.0, lowest=0.01)
     scorer._model.tokenizer = None
     split = Split(Passages(tokens=16, overlap=8), (0,) * 5)
     partial = await scorer.score_until("w1 w", ["w2 w" * 40] * 5, Deadline.after_ms(5_000), split)
@@ -144,7 +144,7 @@ async def test_a_split_passage_costs_the_tokens_of_all_its_parts(tmp_path, opene
 
 async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
-    scorer._model._token_time = FixedTokenTime(10.0, lowest=0.01)
+    scorer._model.token_time = FixedTokenTime(10.0, lowest=0.01)
     scorer._model.tokenizer = None
     partial = await scorer.score_until("w1", ["w2 " * 9] * 5, Deadline.after_ms(5_000))
     assert partial.scores == (None,) * 5
@@ -155,8 +155,8 @@ async def test_passages_that_the_deadline_leaves_no_time_for_are_not_tokenised(t
 async def test_a_slow_first_measurement_does_not_refuse_passages_for_good(tmp_path, opened, seconds, trials):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
     now = [100.0]
-    scorer._model._token_time = TokenTime(lambda: now[0])
-    scorer._model._token_time.record(512, seconds)
+    scorer._model.token_time = TokenTime(lambda: now[0])
+    scorer._model.token_time.record(512, seconds)
     passages = ["w2 " * 9] * 20
 
     async def scored() -> int:
@@ -172,7 +172,7 @@ async def test_a_slow_first_measurement_does_not_refuse_passages_for_good(tmp_pa
 
 async def test_too_few_scores_say_how_long_enough_of_them_take_without_other_work(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
-    scorer._model._token_time = FixedTokenTime(0.001, lowest=0.001)
+    scorer._model.token_time = FixedTokenTime(0.001, lowest=0.001)
     scorer._model._session = SlowSession(scorer._model._session)
     passages = ["w2 " * 6] * 16  # some 10 tokens each, so 160 ms of the one thread
     alone = await scorer.score_until("w1", passages, Deadline.after_ms(2_000))
