@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from deploy.elasticsearch.data_lock import read_record
-from deploy.local.readiness import READY_WITHIN_S
+from deploy.local.running_stack import READY_WITHIN_S
 
 POLL_S = 0.2
 
