@@ -18,7 +18,7 @@ from workshop.bench.contender import ContenderError
 from workshop.bench.contender_setup import PEER_NAMES, open_ours, open_peer
 from workshop.bench.plain_model import make_plain_model, write_models_file
 from workshop.bench.report import REPORT, BenchModel, BenchReport, bench_environment, write_report
-from workshop.bench.rounds import RoundPlan, measure_gflops, run_rounds
+from workshop.bench.rounds import RoundPlan, run_rounds
 from workshop.bench.table import render_table
 
 
@@ -79,7 +79,7 @@ def bench(asked: BenchArguments) -> BenchReport:
                 stack.callback(contenders[name].close)
         peers = [name for name in asked.peers if name in contenders]
         plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, asked.drawing.seed)
-        measured = run_rounds(plan, contenders, measure_gflops, _say)
+        measured = run_rounds(plan, contenders, _say)
         about = {name: dict(contender.about) for name, contender in contenders.items()}
     report = BenchReport(
         made=begun,
@@ -93,7 +93,6 @@ def bench(asked: BenchArguments) -> BenchReport:
         left_out=left_out,
         contenders=about,
         largest_difference=dict(measured.differences),
-        sgemm_gflops=measured.sgemm_gflops,
         turns=measured.turns,
     )
     return analyse(report, asked.served, int8, no_int8)
