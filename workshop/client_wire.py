@@ -20,7 +20,7 @@ from services.contracts.documents import DocumentsAnswer, DocumentsPage, FanOutR
 from services.contracts.expansions import ExpansionMethod
 from services.contracts.filters import Condition, Filter
 from services.contracts.matches import Facet, Range
-from services.contracts.pipelines import PipelineChanges, PipelineList
+from services.contracts.pipelines import PipelineList
 from services.contracts.problem import Problem
 from services.contracts.query import SearchAnswer
 from services.contracts.retrieval import Sort
@@ -30,10 +30,11 @@ GENERATED = Path(__file__).parents[1] / "clients/python/retrieval_client/answers
 REQUESTS: tuple[type[Wire], ...] = (Condition, Filter, Range, Facet, Sort)
 ANSWERS: tuple[type[Wire], ...] = (
     *(Problem, LexicalPreset, SearchAnswer, DocumentsAnswer, DocumentsPage, FanOutReport),
-    *(CollectionBegun, CollectionList, Published, PublishJob, PipelineList, PipelineChanges),
+    *(CollectionBegun, CollectionList, Published, PublishJob, PipelineList),
 )
-NAMES = {"_HitOnWire": "Candidate"}
-EXTENDED = {"DocumentWithVectors": "Document"}
+# Reading vectors and explaining a ranking is for the evaluator and for HTTP: an answer ignores these fields.
+UNREAD = {"SearchHit": {"stages"}, "SearchAnswer": {"candidates"}}
+NAMES = {"DocumentWithVectors": "Document"}
 METADATA_VALUE = "bool | int | float | str | tuple[str, ...]"
 HEADER = (
     '''\
@@ -79,13 +80,10 @@ def _write(name: str, definitions: dict[str, Schema], written: dict[str, str]) -
     if name in written or name == "Pipeline":
         return
     schema = definitions[name]
-    base, fields = EXTENDED.get(name, "Answer"), schema["properties"]
-    if base != "Answer":
-        fields = {field: of for field, of in fields.items() if field not in definitions[base]["properties"]}
-        _write(base, definitions, written)
+    fields = {field: of for field, of in schema["properties"].items() if field not in UNREAD.get(name, ())}
     for reference in _references(fields):
-        _write(reference, definitions, written)
-    lines = [f"class {NAMES.get(name, name)}({base}):"]
+        _write(NAMES.get(reference, reference), definitions, written)
+    lines = [f"class {name}(Answer):"]
     if description := schema.get("description"):
         lines.append('    """' + " ".join(description.partition("\n\n")[0].split()) + '"""')
     lines += [_field(field, of, field in schema.get("required", ())) for field, of in fields.items()]

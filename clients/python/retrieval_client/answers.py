@@ -60,18 +60,6 @@ class Highlights(Answer):
     """The fragments of a document, those with most of the query's words first. A title is one fragment, and whole."""
     title: tuple[Fragment, ...] = ()
     text: tuple[Fragment, ...] = ()
-class Match(Answer):
-    """A part of the query (a term, a token), the part of the document that it matched, and what that adds to the score."""
-    query: str
-    document: str
-    query_weight: float
-    document_weight: float
-    score: float
-class StagePlace(Answer):
-    """The rank and score that a stage gave a document. Scores of different stages are not comparable."""
-    rank: int
-    score: float
-    matches: tuple[Match, ...] | None = None
 class SearchHit(Answer):
     """A document of the answer. Its rank is authoritative. What follows the score is there on request alone."""
     id: str
@@ -81,7 +69,6 @@ class SearchHit(Answer):
     text: str | None = None
     metadata: dict[str, MetadataValue] | None = None
     highlights: Highlights | None = None
-    stages: dict[str, StagePlace] | None = None
 class SearchPage(Answer):
     """Where the hits of an answer lie: behind `offset` others."""
     offset: int
@@ -104,15 +91,6 @@ class Matches(Answer):
     """Counts of documents, those that were asked for: `total`, and `facets` by field."""
     total: int | None = None
     facets: dict[str, FacetCounts] | None = None
-class Candidate(Answer):
-    id: str
-    score: float
-class StageCandidates(Answer):
-    """Everything that a stage gave, best first. The depths of the pipeline decide how many, not the request's `top`."""
-    ranking: tuple[Candidate, ...]
-    least_score: float | None = None
-    model_scores: dict[str, float] | None = None
-    weight: float | None = None
 class Degradation(Answer):
     """A stage that did less than the pipeline says: `done` of `of` units (inputs, candidates, documents)."""
     stage: str
@@ -128,7 +106,6 @@ class SearchAnswer(Answer):
     hits: tuple[SearchHit, ...]
     page: SearchPage | None = None
     matches: Matches | None = None
-    candidates: dict[str, StageCandidates] | None = None
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}
     timings_ms: dict[str, float]
@@ -155,17 +132,10 @@ class DocumentsAnswer(Answer):
     """The documents found, in the order of the ids asked for; ids without a document are in `missing`."""
     documents: tuple[Document, ...]
     missing: tuple[str, ...] = ()
-class DocumentVector(Answer):
-    """A document's vector in one backend, by the model of this name (`model` of the backend's stamp): [dimension]."""
-    model: str
-    dense: tuple[float, ...]
-class DocumentWithVectors(Document):
-    """A document with its dense vectors by backend. They are no part of `content_hash`: a model determines them."""
-    vectors: dict[str, DocumentVector] = {}
 class DocumentsPage(Answer):
     """A page of a generation's documents, in the document store's order; `following` is None at the end."""
     generation: str
-    documents: tuple[DocumentWithVectors, ...]
+    documents: tuple[Document, ...]
     following: str | None
 class ItemError(Answer):
     """Why one document was not taken. `retryable`: it may be taken when sent again, because the service was full."""
@@ -279,10 +249,4 @@ class PipelineView(Answer):
 class PipelineList(Answer):
     """The pipelines that a search can name."""
     pipelines: tuple[PipelineView, ...]
-class PipelineChanges(Answer):
-    """The names of pipelines that a reload of the files added, changed, removed or left unchanged."""
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
-    unchanged: tuple[str, ...]
 Preset = str | LexicalPreset
