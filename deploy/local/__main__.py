@@ -171,8 +171,8 @@ def demo() -> int:
         paper = collection_of(os.environ) if asks_for_paper(os.environ) else None
         experiments = demo_experiments(os.environ)
         systems = demo_systems(os.environ, experiments[0].pipelines)
-        asked = {**os.environ, "SYSTEMS": ",".join(systems)}
-        choices = chosen(asked, DEMO, own_ports=True)
+        environment = {**os.environ, "SYSTEMS": ",".join(systems)}
+        choices = chosen(environment, DEMO, own_ports=True)
         for line in notices(choices):
             say(line)
         expect_measurable(experiments, {**os.environ, "GATEWAY_BACKENDS": choices.environment()["GATEWAY_BACKENDS"]})

@@ -70,11 +70,11 @@ def expect_measurable(experiments: Sequence[Experiment], environment: Mapping[st
         except (BadSettings, PipelineError):
             return  # the check of all settings, which comes next, names the fault
     faults = []
-    for asked in experiments[0].pipelines:
+    for pipeline in experiments[0].pipelines:
         try:
-            catalog.resolve(asked)
+            catalog.resolve(pipeline)
         except (BadInput, UnknownPipeline) as problem:
-            faults.append(problem.detail if isinstance(asked, str) else f"{asked.name}: {problem.detail}")
+            faults.append(problem.detail if isinstance(pipeline, str) else f"{pipeline.name}: {problem.detail}")
     if faults:
         raise StackProblem("\n  ".join(["PIPELINES: nothing was started, because:", *faults]))
 

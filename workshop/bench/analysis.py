@@ -74,7 +74,7 @@ def padding_ratio(lengths: Sequence[Sequence[int]], rows: int = DEFAULT_BATCH) -
 def score_difference(scores: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> float:
     """Returns the largest |difference| of two contenders' scores. Raises ValueError when their numbers differ."""
     pairs = [pair for both in zip(scores, reference, strict=True) for pair in zip(*both, strict=True)]
-    return max(abs(one - other) for one, other in pairs)
+    return max(abs(score - other) for score, other in pairs)
 
 
 def _cpu_s(turn: BenchTurn) -> float:

@@ -125,7 +125,9 @@ class BenchReport(Wire):
     @property
     def unequal(self) -> dict[str, float]:
         """Contenders whose scores differ from the reference, and by how much at most."""
-        return {name: found for name, found in self.largest_difference.items() if not found < MOST_DIFFERENCE}
+        return {
+            name: difference for name, difference in self.largest_difference.items() if not difference < MOST_DIFFERENCE
+        }
 
 
 def bench_environment() -> Environment:

@@ -29,8 +29,8 @@ def render_table(report: BenchReport) -> str:
         parts.append(_aligned([["HTTP over session, pairs/s", report.http.model], *shares]))
     parts += [f"left out: {name}: {why}" for name, why in report.left_out.items()]
     parts += [
-        f"WRONG: the scores of {name} are off by {found:.1e}, so nothing is said of its cost"
-        for name, found in report.unequal.items()
+        f"WRONG: the scores of {name} are off by {difference:.1e}, so nothing is said of its cost"
+        for name, difference in report.unequal.items()
     ]
     noisy = sum(not turn.quiet for turn in report.turns)
     if noisy:

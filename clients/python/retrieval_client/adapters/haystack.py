@@ -48,8 +48,10 @@ class GatewayRetriever:
             pipeline=self.pipeline,
             include=["title", "text", "metadata"],
         )
-        found = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in answer.hits]
-        return {"documents": found}
+        documents = [
+            Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in answer.hits
+        ]
+        return {"documents": documents}
 
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     async def run_async(
