@@ -144,6 +144,8 @@ class Publishing:
         build = history.build(generation)
         finished = await self._finish(job, build)
         documents = _agreed_documents(finished, expected)
+        if expected is None and not job.fill:
+            _expect_no_less_than_live(history, generation, documents)
         job.phase = "switch"
         async with self._locks.of(history.name):
             # Finishing takes up to hours: a newer generation published meanwhile has writes that this one lacks.
@@ -331,6 +333,18 @@ def _agreed_documents(finished: dict[str, CollectionState], expected: int | None
     if documents == 0:
         raise Conflict("There are no documents in it: send some, then publish. DELETE removes a collection.")
     return documents
+
+
+def _expect_no_less_than_live(history: History, generation: str, documents: int) -> None:
+    """Raises Conflict for a build on a further backend that has fewer documents than the live generation."""
+    live = history.live
+    if live is None or generation not in history.builds or history.backends(generation) <= history.backends(live):
+        return
+    if documents < (most := max(state.documents for state in history.holders(live))):
+        raise Conflict(
+            f"{generation}, on a further backend, has {documents} documents, and {live} has {most}: publish it with "
+            f'"fill": true, which copies the others, or state that it is whole: "expected_documents": {documents}.'
+        )
 
 
 def _nothing_to_go_back_to(history: History, keep_s: float) -> str:

@@ -16,16 +16,7 @@ from gateway.settings import BackendAddress
 from services.chassis.errors import BadInput
 from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.base import DEEPEST
-from services.contracts.pipelines import (
-    Cut,
-    Fuse,
-    IdentifiedStage,
-    LaterStage,
-    Pipeline,
-    Rerank,
-    Retrieve,
-    SourceStage,
-)
+from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
 from services.contracts.retrieval import DEFAULT_BEAM
 from services.ranking.stages import fused_least_score, needs_least_scores
 
