@@ -326,16 +326,6 @@ async def test_a_gateway_that_is_away_is_unreachable_and_one_that_is_silent_a_ti
         assert (await failure(client, "collections")).kind == "timeout"
 
 
-async def test_an_asynchronous_source_is_loaded_too(stack: RealStack) -> None:
-    async def source() -> AsyncIterator[dict[str, Any]]:
-        for document in numbered(100):
-            yield document
-
-    async with AsyncClient("http://127.0.0.1", transport=stack.into_gateway) as client:
-        await client.begin("shop", build="b")
-        assert (await client.load("shop", source(), build="b")).documents == 100
-
-
 async def test_a_generation_is_rolled_back_discarded_and_deleted(shop: Subject) -> None:
     build = (await shop.call("begin", "shop", new_generation=True)).build
     await shop.call("load", "shop", numbered(1), build=build)

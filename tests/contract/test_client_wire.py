@@ -107,7 +107,10 @@ NOT_CALLED = {
     ("GET", "/v1/pipelines/{name}"),
     ("POST", "/v1/pipelines/reload"),
 }
-NOT_READ = {"PipelineChanges", "DocumentWithVectors", "DocumentVector", "Match", "StagePlace", "StageCandidates"}
+NOT_READ = {
+    *("PipelineChanges", "DocumentWithVectors", "DocumentVector", "Match", "StagePlace", "StageCandidates"),
+    *("Expansions", "GeneratedQueries", "WordFrequencies"),
+}
 
 
 def requested() -> list[tuple[Request, tuple[type[Wire], ...], str]]:

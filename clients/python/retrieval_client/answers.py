@@ -19,6 +19,8 @@ Filter = TypedDict("Filter", {"all": NotRequired["Sequence[Condition | Filter]"]
 Range = TypedDict("Range", {"from": NotRequired[int | float | str], "to": NotRequired[int | float | str]})
 Facet = TypedDict("Facet", {"field": str, "top": NotRequired[int], "ranges": NotRequired["Sequence[Range]"]})
 Sort = TypedDict("Sort", {"field": str, "order": NotRequired[Literal["asc", "desc"]]})
+Boosts = TypedDict("Boosts", {"title": NotRequired[float], "text": NotRequired[float]})
+LexicalPreset = TypedDict("LexicalPreset", {"name": str, "match": Literal["flat", "best_fields", "most_fields", "doc2query", "deepct"], "k1": float, "b": float, "tie_breaker": NotRequired[float], "language": NotRequired[Literal["english", "cjk", "danish", "dutch", "finnish", "french", "german", "hungarian", "indonesian", "italian", "norwegian", "portuguese", "russian", "spanish", "swedish"]], "boosts": NotRequired["Boosts"]})
 class Answer(BaseModel):
     """A frozen value that the gateway sent. Fields that a later gateway adds are ignored."""
     model_config = ConfigDict(frozen=True)
@@ -34,19 +36,6 @@ class Problem(Answer):
     detail: str
     request_id: str
     errors: tuple[FieldError, ...] = ()
-class Boosts(Answer):
-    """The factor of each field's scores."""
-    title: float = 1.0
-    text: float = 1.0
-class LexicalPreset(Answer):
-    """A lexical ranking that the caller defines."""
-    name: str
-    match: str
-    k1: float
-    b: float
-    tie_breaker: float = 0.0
-    language: str = "english"
-    boosts: Boosts = Boosts()
 class PipelineRef(Answer):
     """Identifies the pipeline that made an answer."""
     name: str
@@ -109,25 +98,13 @@ class SearchAnswer(Answer):
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}
     timings_ms: dict[str, float]
-class GeneratedQueries(Answer):
-    """Queries that a model generated for a document (docT5query, Nogueira and Lin 2019)."""
-    model: str
-    queries: tuple[str, ...]
-class WordFrequencies(Answer):
-    """Frequencies that BM25 reads in place of how often a word occurs (DeepCT, Dai and Callan 2019)."""
-    model: str
-    words: str
-class Expansions(Answer):
-    """What models added to one document."""
-    doc2query: GeneratedQueries | None = None
-    deepct: WordFrequencies | None = None
 class Document(Answer):
     """A document under the caller's own id. Control characters are stripped from its text and counted (`stripped`)."""
     id: str
     title: str = ""
     text: str = ""
     metadata: dict[str, MetadataValue] = {}
-    expansions: Expansions | None = None
+    expansions: dict[str, Any] | None = None
 class DocumentsAnswer(Answer):
     """The documents found, in the order of the ids asked for; ids without a document are in `missing`."""
     documents: tuple[Document, ...]
@@ -180,7 +157,7 @@ class CollectionBegun(Answer):
     build: str | None = None
 class CollectionDeclaration(Answer):
     """The lexical presets of a collection (by name, or defined here) and the metadata fields that filters may use."""
-    presets: tuple[str | LexicalPreset, ...] = ('beir',)
+    presets: tuple[str | dict[str, Any], ...] = ('beir',)
     metadata: dict[str, str] = {}
     backends: tuple[str, ...] | None = None
     expansions: dict[str, str] = {}

@@ -8,7 +8,7 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from ipaddress import ip_address
 from pathlib import Path
@@ -329,7 +329,7 @@ class AsyncClient(GatewayCalls, Awaiting):
     async def load(
         self,
         collection: str,
-        documents: Iterable[SentDocument] | AsyncIterable[SentDocument],
+        documents: Iterable[SentDocument],
         *,
         build: str | None = None,
         progress: Callable[[LoadReport], object] | None = None,
@@ -345,7 +345,7 @@ class AsyncClient(GatewayCalls, Awaiting):
                     loading.taken(done.result())
 
         try:
-            async for document in _each(documents):
+            for document in documents:
                 for batch in loading.add(document):
                     await end(loading.in_flight - 1)
                     running.add(asyncio.create_task(self.run(loading.send(batch))))
@@ -362,15 +362,6 @@ class AsyncClient(GatewayCalls, Awaiting):
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         return loading.report
-
-
-async def _each(documents: Iterable[SentDocument] | AsyncIterable[SentDocument]) -> AsyncIterator[SentDocument]:
-    if isinstance(documents, AsyncIterable):
-        async for document in documents:
-            yield document
-    else:
-        for document in documents:
-            yield document
 
 
 class Reranker(Blocking):

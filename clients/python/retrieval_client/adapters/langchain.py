@@ -30,16 +30,16 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
     scores: bool = False
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         answer = self.client.search(
             self.collection,
             query,
-            top=options.pop("k", self.k),
-            filter=options.pop("filter", self.filter),
-            pipeline=options.pop("pipeline", self.pipeline),
+            top=kwargs.pop("k", self.k),
+            filter=kwargs.pop("filter", self.filter),
+            pipeline=kwargs.pop("pipeline", self.pipeline),
             include=["title", "text", "metadata"],
-            **options,
+            **kwargs,
         )
         return [
             Document(id=hit.id, page_content=hit.text or "", metadata=metadata_of(hit, scored=self.scores))
@@ -47,10 +47,10 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
         ]
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         return await asyncio.to_thread(
-            self._get_relevant_documents, query, run_manager=run_manager.get_sync(), **options
+            self._get_relevant_documents, query, run_manager=run_manager.get_sync(), **kwargs
         )
 
 

@@ -107,9 +107,7 @@ def build_server(url: str, ca_file: str | None, key_of: Callable[[Context], str 
             listed = await gateway.collections()
         collections = []
         for view in listed.collections:
-            states = [
-                state for backend in view.backends for state in backend.generations if state.generation == view.live
-            ]
+            states = [state for held in view.backends for state in held.generations if state.generation == view.live]
             if states:
                 declared = {field: kind for state in states for field, kind in state.declaration.metadata.items()}
                 documents = max(state.documents for state in states)
