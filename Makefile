@@ -49,8 +49,8 @@ dataset: $(VENV)/.installed ## fetch a public test collection into .datasets/; w
 	@$(BIN)/python -m evaluator datasets $(if $(NAME),fetch $(NAME),list)
 
 .PHONY: browser
-browser: $(VENV)/.installed ## provide a Chromium for the tests of pages: an installed one, or one in .cache/browser [CHROMIUM=]
-	@$(BIN)/python -m deploy.browser
+browser: ## install Debian's Chromium for the tests of pages, as root, unless there is one [CHROMIUM=]
+	@command -v "$${CHROMIUM:-chromium}" || (apt-get update && apt-get install --yes --no-install-recommends chromium fonts-liberation)
 
 ##@ Run
 .PHONY: demo

@@ -76,15 +76,21 @@ def judge(packages: Iterable[Audited], accepted: Sequence[Accepted], today: date
     ]
     if not looked_up:
         return AuditVerdict(tuple(findings), has_data=False)
-    findings += [f"{one.name}: was not looked up ({one.skip_reason})." for one in packages if one.skip_reason]
+    findings += [
+        f"{package.name}: was not looked up ({package.skip_reason})." for package in packages if package.skip_reason
+    ]
     needed = set[Accepted]()
     for package in looked_up:
-        for found in package.vulns:
-            same = {entry for entry in accepted if entry.package == package.name and entry.id in _names(found)}
+        for vulnerability in package.vulns:
+            same = {entry for entry in accepted if entry.package == package.name and entry.id in _names(vulnerability)}
             needed |= same
             if not same:
-                fixed = f"fixed in {', '.join(found.fix_versions)}" if found.fix_versions else "not fixed yet"
-                findings.append(f"{package.name} {package.version} has {found.id} ({fixed}).")
+                fixed = (
+                    f"fixed in {', '.join(vulnerability.fix_versions)}"
+                    if vulnerability.fix_versions
+                    else "not fixed yet"
+                )
+                findings.append(f"{package.name} {package.version} has {vulnerability.id} ({fixed}).")
     findings += [
         f"{entry.package}: {entry.id} is accepted and no longer there: remove the entry."
         for entry in accepted
@@ -93,8 +99,8 @@ def judge(packages: Iterable[Audited], accepted: Sequence[Accepted], today: date
     return AuditVerdict(tuple(findings), has_data=True)
 
 
-def _names(found: Vulnerability) -> set[str]:
-    return {found.id, *found.aliases}
+def _names(vulnerability: Vulnerability) -> set[str]:
+    return {vulnerability.id, *vulnerability.aliases}
 
 
 def read_accepted(file: Path) -> tuple[Accepted, ...]:
@@ -136,11 +142,11 @@ def main(arguments: Sequence[str] | None = None, program: Path | None = None) ->
     no_data: Literal["fail", "skip"] = parser.parse_args(arguments).no_data
     try:
         accepted = read_accepted(ACCEPTED)
-        found = {lock: look_up(lock, program or Path(sys.executable).with_name("pip-audit")) for lock in LOCKS}
+        audits = {lock: look_up(lock, program or Path(sys.executable).with_name("pip-audit")) for lock in LOCKS}
     except AuditProblem as problem:
         sys.stderr.write(f"Not audited: {problem}\n")
         return 1
-    packages = {(one.name, one.version): one for audited in found.values() for one in audited}
+    packages = {(package.name, package.version): package for audited in audits.values() for package in audited}
     verdict = judge(packages.values(), accepted, datetime.datetime.now(tz=datetime.UTC).date())
     sys.stderr.write("".join(f"{finding}\n" for finding in verdict.findings))
     if not verdict.has_data:

@@ -104,10 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--renew-certificates", action="store_true", help="make the authority and all certificates anew"
     )
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     os.umask(0o077)
     try:
-        made = make_secrets(FOLDER, renew_certificates=asked.renew_certificates)
+        made = make_secrets(FOLDER, renew_certificates=options.renew_certificates)
     except CertificateProblem as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

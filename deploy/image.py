@@ -58,10 +58,10 @@ def copy_code(deployable: Deployable, folder: Path) -> None:
 def locked_requirement(name: str) -> str:
     """Returns the lines of requirements.lock for one distribution, hashes included, as pip reads them."""
     lock = LOCKS["cpu"].read_text(encoding="utf-8")
-    found = re.search(rf"^{re.escape(name)}==.*(?:\n .*)*", lock, re.MULTILINE)
-    if found is None:
+    requirement = re.search(rf"^{re.escape(name)}==.*(?:\n .*)*", lock, re.MULTILINE)
+    if requirement is None:
         raise SystemExit(f"requirements.lock has no {name}.")
-    return found[0]
+    return requirement[0]
 
 
 def _install(extras: Sequence[str], lock: Path, folder: Path) -> None:

@@ -22,8 +22,7 @@ from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
 from gateway.search.long_answers import LongAnswers
-from gateway.search_page.rendering import page_files
-from gateway.search_page.routes import page_routes
+from gateway.search_page.routes import page_files, page_routes
 from gateway.settings import BackendAddress, GatewaySettings
 from services.chassis.app import create_app
 from services.chassis.background_tasks import Supervisor
@@ -64,8 +63,8 @@ class SocketEndpoints:
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
     """Resolves all addresses of a host name. Raises OSError (socket.gaierror)."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
+    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in addresses]
 
 
 def _is_ip(host: str) -> bool:

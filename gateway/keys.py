@@ -19,19 +19,19 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 def keys_command(arguments: Sequence[str]) -> None:
     """Runs the command. Exits with status 1 and one sentence if it cannot be done, 2 for wrong arguments."""
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        match asked.action:
+        match options.action:
             case "new":
-                _new(asked)
+                _new(options)
             case "list":
-                _list(asked.file)
+                _list(options.file)
             case "revoke":
-                _revoke(asked.file, asked.id)
+                _revoke(options.file, options.id)
     except KeyFileError as error:
         sys.exit(f"keys: {error}")
     except FileNotFoundError:
-        sys.exit(f"keys: {asked.file}: there is no such file; `keys new` makes it.")
+        sys.exit(f"keys: {options.file}: there is no such file; `keys new` makes it.")
     except OSError as error:
         sys.exit(f"keys: {error.filename}: {error.strerror}.")
 
@@ -43,8 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     new = actions.add_parser("new", help="make a key; it is printed once and not kept")
     listed = actions.add_parser("list", help="list all keys of the file")
     revoke = actions.add_parser("revoke", help="revoke a key; processes know within a second")
-    for one in (new, listed, revoke):
-        one.add_argument(
+    for command in (new, listed, revoke):
+        command.add_argument(
             "--file",
             type=Path,
             default=default,
@@ -64,27 +64,27 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _lasting(text: str) -> timedelta:
-    found = re.fullmatch(r"([1-9]\d{0,4})([hdw])", text)
-    if found is None:
+    duration = re.fullmatch(r"([1-9]\d{0,4})([hdw])", text)
+    if duration is None:
         raise argparse.ArgumentTypeError("a number and h, d or w, such as 90d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return timedelta(**{_UNITS[duration[2]]: int(duration[1])})
 
 
-def _new(asked: argparse.Namespace) -> None:
-    scopes = tuple(dict.fromkeys(asked.scope or ("search",)))
-    collections = None if asked.collection is None else tuple(asked.collection)
+def _new(options: argparse.Namespace) -> None:
+    scopes = tuple(dict.fromkeys(options.scope or ("search",)))
+    collections = None if options.collection is None else tuple(options.collection)
     try:
-        text, key = new_key(asked.name, scopes, asked.expires, collections, asked.per_second, asked.at_once)
+        text, key = new_key(options.name, scopes, options.expires, collections, options.per_second, options.at_once)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         sys.exit(f"keys: {first['loc'][0]}: {first['msg']}.")
-    change_keys(asked.file, lambda keys: (*keys, key))
+    change_keys(options.file, lambda keys: (*keys, key))
     try:
         print(text, flush=True)
     except OSError:  # nobody has read it
-        change_keys(asked.file, lambda keys: tuple(one for one in keys if one.id != key.id))
+        change_keys(options.file, lambda keys: tuple(other for other in keys if other.id != key.id))
         raise
-    print(f"Key {key.id} is in {asked.file}, by its hash alone: keep what is printed above.", file=sys.stderr)
+    print(f"Key {key.id} is in {options.file}, by its hash alone: keep what is printed above.", file=sys.stderr)
 
 
 def _list(file: Path) -> None:

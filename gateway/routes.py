@@ -140,17 +140,17 @@ def collection_routes(
     @routes.post("/v1/collections/{collection}/publish", responses=STILL_PUBLISHING, tags=["collections"])
     @handled("write", scope="index", slow=True)
     async def publish(
-        collection: CollectionName, received: Request, answer: Response, asked: PublishRequest | None = None
+        collection: CollectionName, received: Request, answer: Response, request: PublishRequest | None = None
     ) -> Published | PublishJob:
         """Finishes the generation that was built, and makes it live."""
-        found = await publishing.publish(collection, asked or PublishRequest(), caller_of(received.scope))
-        return _noted(found, collection, answer)
+        publication = await publishing.publish(collection, request or PublishRequest(), caller_of(received.scope))
+        return _noted(publication, collection, answer)
 
     @routes.post("/v1/collections/{collection}/discard", status_code=204, tags=["collections"])
     @handled("write", scope="index")
-    async def discard(collection: CollectionName, asked: DiscardRequest, received: Request) -> None:
+    async def discard(collection: CollectionName, request: DiscardRequest, received: Request) -> None:
         """Removes the generation of a build that is given up."""
-        await collections.discard(collection, asked.build, caller_of(received.scope))
+        await collections.discard(collection, request.build, caller_of(received.scope))
 
     @routes.post("/v1/collections/{collection}/rollback", responses=STILL_PUBLISHING, tags=["collections"])
     @handled("write", scope="index")
@@ -190,9 +190,9 @@ def collection_routes(
 
     @routes.post("/v1/collections/{collection}/documents/delete", tags=["documents"])
     @handled("write", scope="index")
-    async def delete_documents(collection: CollectionName, asked: DeleteRequest, received: Request) -> FanOutReport:
+    async def delete_documents(collection: CollectionName, request: DeleteRequest, received: Request) -> FanOutReport:
         """Deletes documents by their ids, or up to 1,000 that pass a filter."""
-        return await indexing.delete_documents(collection, asked, caller_of(received.scope))
+        return await indexing.delete_documents(collection, request, caller_of(received.scope))
 
     one_document = "/v1/collections/{collection}/documents/{document_id:path}"
 
@@ -200,11 +200,11 @@ def collection_routes(
     @handled(scope="search")
     async def get_document(collection: CollectionName, document_id: OneId, received: Request) -> Response:
         """Returns one document."""
-        asked = _id_in_path(received)
+        ids = _id_in_path(received)
         async with long_answers.reading(client_of(received.scope), 0.0) as reading:
-            answer = await indexing.get_documents(collection, asked)
+            answer = await indexing.get_documents(collection, ids)
             if not answer.documents:
-                raise NotFound(f"Collection '{collection}' has no document {asked.ids[0]!r}.")
+                raise NotFound(f"Collection '{collection}' has no document {ids.ids[0]!r}.")
             body = answer.documents[0].model_dump_json()
             reading.length = len(body)
         return Response(body, media_type="application/json")
@@ -213,8 +213,8 @@ def collection_routes(
     @handled("write", scope="index")
     async def delete_document(collection: CollectionName, document_id: OneId, received: Request) -> FanOutReport:
         """Deletes one document."""
-        asked = DeleteRequest(ids=_id_in_path(received).ids)
-        return await indexing.delete_documents(collection, asked, caller_of(received.scope))
+        request = DeleteRequest(ids=_id_in_path(received).ids)
+        return await indexing.delete_documents(collection, request, caller_of(received.scope))
 
     return routes
 
@@ -231,9 +231,9 @@ def _id_in_path(received: Request) -> IdsRequest:
         raise BadInput("document_id: must be the id in UTF-8, percent-encoded, of at most 512 bytes.") from error
 
 
-def _noted(found: Published | PublishJob, collection: str, answer: Response) -> Published | PublishJob:
+def _noted(publication: Published | PublishJob, collection: str, answer: Response) -> Published | PublishJob:
     """Gives the answer the status 202 where a publication goes on."""
-    if isinstance(found, PublishJob):
+    if isinstance(publication, PublishJob):
         answer.status_code = 202
         answer.headers["location"] = f"/v1/collections/{collection}"
-    return found
+    return publication

@@ -3,14 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import PydanticKnownError
 from pydantic_settings import SettingsConfigDict
 

@@ -9,6 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from services.contracts.base import Wire
 from services.contracts.collections import (
+    Boosts,
     CollectionBegun,
     CollectionList,
     FieldKind,
@@ -20,20 +21,23 @@ from services.contracts.documents import DocumentsAnswer, DocumentsPage, FanOutR
 from services.contracts.expansions import ExpansionMethod
 from services.contracts.filters import Condition, Filter
 from services.contracts.matches import Facet, Range
-from services.contracts.pipelines import PipelineChanges, PipelineList
+from services.contracts.pipelines import PipelineList
 from services.contracts.problem import Problem
 from services.contracts.query import SearchAnswer
 from services.contracts.retrieval import Sort
 
 GENERATED = Path(__file__).parents[1] / "clients/python/retrieval_client/answers.py"
 # What callers write as dictionaries, and the models of what they read or construct.
-REQUESTS: tuple[type[Wire], ...] = (Condition, Filter, Range, Facet, Sort)
+REQUESTS: tuple[type[Wire], ...] = (Condition, Filter, Range, Facet, Sort, Boosts, LexicalPreset)
 ANSWERS: tuple[type[Wire], ...] = (
-    *(Problem, LexicalPreset, SearchAnswer, DocumentsAnswer, DocumentsPage, FanOutReport),
-    *(CollectionBegun, CollectionList, Published, PublishJob, PipelineList, PipelineChanges),
+    *(Problem, SearchAnswer, DocumentsAnswer, DocumentsPage, FanOutReport),
+    *(CollectionBegun, CollectionList, Published, PublishJob, PipelineList),
 )
-NAMES = {"_HitOnWire": "Candidate"}
-EXTENDED = {"DocumentWithVectors": "Document"}
+# Reading vectors and explaining a ranking is for the evaluator and for HTTP: an answer ignores these fields.
+UNREAD = {"SearchHit": {"stages"}, "SearchAnswer": {"candidates"}}
+NAMES = {"DocumentWithVectors": "Document"}
+# Answers have these as dictionaries, which can be sent again.
+DICTIONARIES = ("Pipeline", "Expansions", "LexicalPreset")
 METADATA_VALUE = "bool | int | float | str | tuple[str, ...]"
 HEADER = (
     '''\
@@ -76,16 +80,13 @@ def generated_models() -> str:
 
 def _write(name: str, definitions: dict[str, Schema], written: dict[str, str]) -> None:
     """Adds a model behind those that its fields refer to."""
-    if name in written or name == "Pipeline":
+    if name in written or name in DICTIONARIES:
         return
     schema = definitions[name]
-    base, fields = EXTENDED.get(name, "Answer"), schema["properties"]
-    if base != "Answer":
-        fields = {field: of for field, of in fields.items() if field not in definitions[base]["properties"]}
-        _write(base, definitions, written)
+    fields = {field: of for field, of in schema["properties"].items() if field not in UNREAD.get(name, ())}
     for reference in _references(fields):
-        _write(reference, definitions, written)
-    lines = [f"class {NAMES.get(name, name)}({base}):"]
+        _write(NAMES.get(reference, reference), definitions, written)
+    lines = [f"class {name}(Answer):"]
     if description := schema.get("description"):
         lines.append('    """' + " ".join(description.partition("\n\n")[0].split()) + '"""')
     lines += [_field(field, of, field in schema.get("required", ())) for field, of in fields.items()]
@@ -111,8 +112,6 @@ def _field(name: str, schema: Schema, required: bool) -> str:
 
 def _default(schema: Schema) -> str:
     match schema.get("default"):
-        case dict() if "$ref" in schema:
-            return f"{_type(schema)}()"
         case list(items):
             return repr(tuple(items))
         case value:
@@ -134,7 +133,9 @@ def _type(schema: Schema, *, sent: bool = False) -> str:
     match schema:
         case {"$ref": str(reference)}:
             name = reference.rpartition("/")[2]
-            return "dict[str, Any]" if name == "Pipeline" else NAMES.get(name, name)
+            if not sent and name in DICTIONARIES:
+                return "dict[str, Any]"
+            return NAMES.get(name, name)
         case {"anyOf": list(parts)} | {"oneOf": list(parts)}:
             kinds = dict.fromkeys(_type(part, sent=sent) for part in parts)
             return " | ".join(kind for kind in kinds if not (sent and kind == "None"))

@@ -48,18 +48,18 @@ def idf_of(passages: Iterable[str], tokenizer: ModelTokenizer, special: Set[int]
     N counts the passages, n those that contain it, whole and not cut at a model's limit. So a word piece that never
     occurs weighs most. Those of `special` weigh SPECIAL_WEIGHT. Raises ModelError without any passage.
     """
-    total, found = 0, Counter[int]()
+    total, occurrences = 0, Counter[int]()
     rest = iter(passages)
     while batch := tuple(islice(rest, PASSAGES_PER_BATCH)):
         total += len(batch)
         for ids in tokenizer.ids(batch):
-            found.update(set(ids))
+            occurrences.update(set(ids))
     if not total:
         raise ModelError("The corpus holds no documents.")
     return {
         # Rounded: the last digits of a logarithm differ between machines, and the stamp has the file's sha256.
-        piece: SPECIAL_WEIGHT if number in special else round(math.log((total + 1) / (found[number] + 0.5)), 4)
-        for piece, number in sorted(tokenizer.ids_by_piece().items(), key=lambda one: one[1])
+        piece: SPECIAL_WEIGHT if number in special else round(math.log((total + 1) / (occurrences[number] + 0.5)), 4)
+        for piece, number in sorted(tokenizer.ids_by_piece().items(), key=lambda item: item[1])
     }
 
 
@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _markers(profile: ModelProfile, tokenizer: ModelTokenizer) -> set[int]:
     if not isinstance(profile, TokenEncoderProfile):
         return set()
-    return {tokenizer.token_id(one) for one in (profile.query_marker, profile.passage_marker) if one}
+    return {tokenizer.token_id(marker) for marker in (profile.query_marker, profile.passage_marker) if marker}
 
 
 if __name__ == "__main__":

@@ -90,18 +90,18 @@ def main() -> int:
     commands.add_parser("run", parents=[where, how], help="serve in the foreground")
     commands.add_parser("start", parents=[where, how], help="serve in the background; prints the URL when healthy")
     commands.add_parser("stop", parents=[where], help="end what `start` or `run` started on this directory")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        match asked.command:
+        match options.command:
             case "install":
                 install(say)
                 return 0
             case "run":
-                return run(asked.data.absolute(), asked.port, asked.secure)
+                return run(options.data.absolute(), options.port, options.secure)
             case "start":
-                return start(asked.data.absolute(), asked.port, asked.secure)
+                return start(options.data.absolute(), options.port, options.secure)
             case _:
-                return stop(asked.data.absolute())
+                return stop(options.data.absolute())
     except SetupProblem as problem:
         say(str(problem))
         return 1

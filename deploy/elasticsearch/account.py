@@ -63,7 +63,7 @@ def server_account() -> Account | None:
 def can_read(account: Account, path: Path) -> bool:
     """Returns whether this user can read and enter a path, by trying: mode bits miss parents, ACLs and mounts."""
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             ["/bin/sh", "-c", 'test -r "$1" && test -x "$1"', "sh", str(path)],
             user=account.uid,
             group=account.gid,
@@ -76,7 +76,7 @@ def can_read(account: Account, path: Path) -> bool:
             f"Elasticsearch refuses to run as root, and here root cannot become {account.name} ({error}): "
             "run this command as an ordinary user; nothing was started."
         ) from error
-    return asked.returncode == 0
+    return answer.returncode == 0
 
 
 def make_directory(path: Path, account: Account | None) -> Path:
@@ -139,10 +139,10 @@ def _give_file(name: str, folder: int, account: Account, path: Path) -> None:
             return
         raise
     try:
-        found = os.fstat(file)
-        if found.st_uid == account.uid or not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file)
+        if status.st_uid == account.uid or not stat.S_ISREG(status.st_mode):
             return
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             raise SetupProblem(
                 f"{path} is a hard link to a file that does not belong to {account.name}, who would get that file: "
                 "remove the link; nothing was started."

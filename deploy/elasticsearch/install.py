@@ -143,10 +143,10 @@ def _fetch(building: Path, wanted: Release, maven: Path, log: Path, say: Say) ->
             f"{errors[0] if errors else 'nothing'})."
         )
     with archive.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != wanted.sha256:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != wanted.sha256:
         raise SetupProblem(
-            f"The Elasticsearch {wanted.version} that Maven brought has the sha256 {found}, and deploy/versions.env "
+            f"The Elasticsearch {wanted.version} that Maven brought has the sha256 {digest}, and deploy/versions.env "
             f"pins {wanted.sha256}: remove it from the local Maven repository and try again, or, when the version was "
             "changed on purpose, pin the new one."
         )

@@ -39,16 +39,16 @@ def find_java(environment: Mapping[str, str]) -> Java:
         where = f"JAVA_HOME={home} holds none" if home else "there is no java on PATH"
         raise SetupProblem(f"Elasticsearch needs a JDK {OLDEST_JAVA} or newer, and {where}: {_JDK_HINT}.")
     # Java itself reports its home: the one on PATH is often a launcher (macOS, jenv, sdkman) outside it.
-    asked = subprocess.run(
+    answer = subprocess.run(
         [executable, "-XshowSettings:properties", "-version"],
         capture_output=True,
         text=True,
         check=False,
         env=dict(environment),
     )
-    found_home = re.search(r"^\s*java\.home = (.+)$", asked.stderr, re.MULTILINE)
-    found_version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", asked.stderr, re.MULTILINE)
-    if asked.returncode != 0 or found_home is None or found_version is None:
+    found_home = re.search(r"^\s*java\.home = (.+)$", answer.stderr, re.MULTILINE)
+    found_version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE)
+    if answer.returncode != 0 or found_home is None or found_version is None:
         raise SetupProblem(
             f"Elasticsearch needs a JDK {OLDEST_JAVA} or newer, and {executable} does not run: {_JDK_HINT}."
         )

@@ -17,12 +17,15 @@ from deploy.elasticsearch.server import say
 from deploy.local import supervision
 from deploy.local.checks import expect_startable, unknown_settings
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
-from deploy.local.demo_plan import demo_experiments, expect_measurable
-from deploy.local.paper_demo import collection_of, paper_options
+from deploy.local.demo_plan import collection_of, demo_experiments, expect_measurable, paper_options
 from deploy.local.ports import in_use, record_ports
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import wait_until_ready
-from deploy.local.running_stack import pipelines_over_every_backend, reread_pipelines, served_pipelines
+from deploy.local.running_stack import (
+    pipelines_over_every_backend,
+    reread_pipelines,
+    served_pipelines,
+    wait_until_ready,
+)
 from deploy.local.served_models import with_models
 from deploy.local.stacks import DEMO, Stack, expect_same_settings, requested_stack, write_digests
 from deploy.local.systems import asks_for_paper, bring_models, demo_systems
@@ -83,12 +86,6 @@ def record_processes(choices: Choices, supervisor: int) -> None:
         record_stack(runs_folder(), choices.url("gateway"), supervisor)
 
 
-def say_notices(choices: Choices) -> None:
-    """Prints the notices, before anything is started."""
-    for line in notices(choices):
-        say(line)
-
-
 def notices(choices: Choices) -> Iterator[str]:
     """Yields the precision of the models, and a line for each variable that is replaced or ignored."""
     if choices.precision:
@@ -109,7 +106,8 @@ def up() -> int:
         stack.directory, f"Another `{stack.command('up')}` is at work in this checkout: wait until it has ended."
     ):
         choices = chosen(os.environ, stack.directory, own_ports=False, name=stack.name)
-        say_notices(choices)
+        for line in notices(choices):
+            say(line)
         if supervision.pid(stack.directory) is not None:
             expect_same_settings(choices, os.environ, stack)
             say(f"The stack is up already (`{stack.command('down')}` ends it). {reread_pipelines(choices)}")
@@ -173,11 +171,11 @@ def demo() -> int:
         paper = collection_of(os.environ) if asks_for_paper(os.environ) else None
         experiments = demo_experiments(os.environ)
         systems = demo_systems(os.environ, experiments[0].pipelines)
-        asked = {**os.environ, "SYSTEMS": ",".join(systems)}
-        choices = chosen(asked, DEMO, own_ports=True)
-        say_notices(choices)
+        environment = {**os.environ, "SYSTEMS": ",".join(systems)}
+        choices = chosen(environment, DEMO, own_ports=True)
+        for line in notices(choices):
+            say(line)
         expect_measurable(experiments, {**os.environ, "GATEWAY_BACKENDS": choices.environment()["GATEWAY_BACKENDS"]})
-
         try:
             launch(choices)
             earlier = RunFolder.every(runs_folder())

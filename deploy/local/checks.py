@@ -123,6 +123,6 @@ def _model_faults(variable: str, load: Callable[[Path, str], object], name: str,
 def _table_faults(variable: str, table: Path | None, model: str) -> Iterator[str]:
     if table is not None and not (ROOT / table).is_file():
         yield (
-            f"{variable}={table}: there is no such file; `.venv/bin/python -m services.inference.idf CORPUS "
+            f"{variable}={table}: there is no such file; `.venv/bin/python -m workshop.idf CORPUS "
             f"--model {model} --out {table}` writes it."
         )

@@ -188,10 +188,10 @@ def _on_elasticsearch(lexical: str, stores: Mapping[str, str], started: Containe
 
 def _engine(environment: Mapping[str, str], short: str, setting: str, allowed: tuple[str, ...], servers: bool) -> str:
     """Returns a service's engine: the choice of `make`, or the service's own setting; they must not differ."""
-    one, other = environment.get(short), environment.get(setting)
-    if one and other and one != other:
-        raise StackProblem(f"{short}={one} and {setting}={other} contradict each other: leave one of them out.")
-    return _one_of(environment, short if one else setting, allowed, allowed[servers])
+    choice, other = environment.get(short), environment.get(setting)
+    if choice and other and choice != other:
+        raise StackProblem(f"{short}={choice} and {setting}={other} contradict each other: leave one of them out.")
+    return _one_of(environment, short if choice else setting, allowed, allowed[servers])
 
 
 def _datasets(environment: Mapping[str, str]) -> str | None:

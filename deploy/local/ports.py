@@ -55,8 +55,8 @@ def record_ports(directory: Path, ports: Mapping[str, int]) -> None:
 
 def _recorded(directory: Path) -> dict[str, int]:
     try:
-        found = json.loads((directory / RECORD).read_text(encoding="utf-8"))
-        return {process: int(port) for process, port in found.items() if process in DEFAULT_PORTS}
+        recorded = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+        return {process: int(port) for process, port in recorded.items() if process in DEFAULT_PORTS}
     except (OSError, ValueError, AttributeError):
         return {}
 

@@ -40,11 +40,11 @@ class SecureFiles:
     @property
     def variables(self) -> dict[str, str]:
         """The settings of all processes. Their secrets are named by file, so no environment and no log holds them."""
-        found = {"STACK_CA_FILE": str(self.ca_file), "STACK_TOKEN_FILE": str(self.token_file)}
+        settings = {"STACK_CA_FILE": str(self.ca_file), "STACK_TOKEN_FILE": str(self.token_file)}
         for process in DEFAULT_PORTS:
-            found[f"{process.upper()}_TLS_CERT_FILE"] = str(self.directory / "stack.pem")
-            found[f"{process.upper()}_TLS_KEY_FILE"] = str(self.directory / "stack.key")
-        return found
+            settings[f"{process.upper()}_TLS_CERT_FILE"] = str(self.directory / "stack.pem")
+            settings[f"{process.upper()}_TLS_KEY_FILE"] = str(self.directory / "stack.key")
+        return settings
 
     @property
     def caller_variables(self) -> list[str]:

@@ -54,15 +54,15 @@ def _kept(choices: Choices, environment: Mapping[str, str], choice: PrecisionCho
     directory = choices.directory / "dense"
     where = str(directory.relative_to(ROOT) if directory.is_relative_to(ROOT) else directory)
     anew = "remove that directory and load again"
-    there = f"{models[precision]} made the vectors in {where}"
+    origin = f"{models[precision]} made the vectors in {where}"
     if asked_precision(environment) is not None:
-        raise StackProblem(f"PRECISION={choice.precision}, but {there}: leave PRECISION out, or {anew}.")
+        raise StackProblem(f"PRECISION={choice.precision}, but {origin}: leave PRECISION out, or {anew}.")
     if precision == "int8":
         raise StackProblem(
-            f"{there}, and {LACKING}. Either {anew}, in fp32; or PRECISION=int8 searches them, with sums that may "
+            f"{origin}, and {LACKING}. Either {anew}, in fp32; or PRECISION=int8 searches them, with sums that may "
             "overflow."
         )
-    return PrecisionChoice(precision, f"{there}. For int8, {anew}")
+    return PrecisionChoice(precision, f"{origin}. For int8, {anew}")
 
 
 def _stored_models(directory: Path) -> set[str]:

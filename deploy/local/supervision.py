@@ -107,9 +107,9 @@ def failed_start(directory: Path) -> str | None:
     """
     log = directory / "logs" / "supervisord.log"
     for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
-        found = re.search(r"exited: (\S+) \(exit status [1-9]\d*; not expected\)|gave up: (\S+) entered FATAL", line)
-        if found:
-            return found[1] or found[2]
+        failure = re.search(r"exited: (\S+) \(exit status [1-9]\d*; not expected\)|gave up: (\S+) entered FATAL", line)
+        if failure:
+            return failure[1] or failure[2]
     return None
 
 

@@ -54,8 +54,8 @@ def demo_systems(environment: Mapping[str, str], pipelines: Iterable[AskedPipeli
     except (BadSettings, PipelineError):
         return requested  # the check before the start names the fault
     needed: set[str] = set()
-    for asked in pipelines:
-        needed.update(absent.get(asked, ()) if isinstance(asked, str) else absent_backends(asked, backends))
+    for pipeline in pipelines:
+        needed.update(absent.get(pipeline, ()) if isinstance(pipeline, str) else absent_backends(pipeline, backends))
     return tuple(name for name in SYSTEMS if name in requested or name in needed)
 
 

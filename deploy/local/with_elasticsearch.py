@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from deploy.elasticsearch.data_lock import read_record
-from deploy.local.readiness import READY_WITHIN_S
+from deploy.local.running_stack import READY_WITHIN_S
 
 POLL_S = 0.2
 
@@ -20,22 +20,22 @@ def elasticsearch_variables(data: Path) -> dict[str, str] | None:
     record = read_record(data)
     if record is None:
         return None
-    found = {"ELASTICSEARCH_URL": record.endpoint.url, "ELASTICSEARCH_API_KEY_FILE": ""}
+    settings = {"ELASTICSEARCH_URL": record.endpoint.url, "ELASTICSEARCH_API_KEY_FILE": ""}
     if record.endpoint.ca_file is not None:
-        found["ELASTICSEARCH_CA_FILE"] = str(record.endpoint.ca_file)
+        settings["ELASTICSEARCH_CA_FILE"] = str(record.endpoint.ca_file)
     if record.endpoint.api_key is not None:
-        found["ELASTICSEARCH_API_KEY"] = record.endpoint.api_key
-    return found
+        settings["ELASTICSEARCH_API_KEY"] = record.endpoint.api_key
+    return settings
 
 
 def main(data: Path, command: list[str]) -> NoReturn:
     """Waits, and replaces this process. Exits with a sentence where the server does not come up."""
     ends_at = time.monotonic() + READY_WITHIN_S
-    while (found := elasticsearch_variables(data)) is None:
+    while (settings := elasticsearch_variables(data)) is None:
         if time.monotonic() > ends_at:
             sys.exit(f"The Elasticsearch on {data} was not ready within {READY_WITHIN_S:.0f} s.")
         time.sleep(POLL_S)
-    os.execve(command[0], command, {**os.environ, **found})
+    os.execve(command[0], command, {**os.environ, **settings})
 
 
 if __name__ == "__main__":

@@ -37,14 +37,14 @@ class PrecisionChoice:
 
 def choose_precision(environment: Mapping[str, str], cpuinfo: str) -> PrecisionChoice:
     """Returns PRECISION, else int8 where every core of /proc/cpuinfo has instructions for it. Raises ModelError."""
-    asked, instructions = asked_precision(environment), int8_instructions(cpuinfo)
-    if asked is None and instructions is not None:
+    wanted, instructions = asked_precision(environment), int8_instructions(cpuinfo)
+    if wanted is None and instructions is not None:
         return PrecisionChoice("int8", f"this CPU has {instructions}; PRECISION=fp32 takes fp32")
-    if asked is None:
+    if wanted is None:
         return PrecisionChoice("fp32", LACKING)
-    if asked == "int8" and instructions is None:
-        return PrecisionChoice(asked, f"PRECISION asks for it, but {LACKING}, so that sums may overflow")
-    return PrecisionChoice(asked, "PRECISION asks for it")
+    if wanted == "int8" and instructions is None:
+        return PrecisionChoice(wanted, f"PRECISION asks for it, but {LACKING}, so that sums may overflow")
+    return PrecisionChoice(wanted, "PRECISION asks for it")
 
 
 def asked_precision(environment: Mapping[str, str]) -> Precision | None:
@@ -53,7 +53,7 @@ def asked_precision(environment: Mapping[str, str]) -> Precision | None:
     known: tuple[Precision, ...] = get_args(Precision)
     if given and given not in known:
         raise ModelError(f"PRECISION={given} is none of the choices: take {' or '.join(known)}.")
-    return next((one for one in known if one == given), None)
+    return next((precision for precision in known if precision == given), None)
 
 
 def int8_instructions(cpuinfo: str) -> str | None:

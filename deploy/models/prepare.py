@@ -32,7 +32,7 @@ def prepare(profile: CrossEncoderProfile, folder: Path) -> bool:
     graphs = {variant: _rewrite(folder, variant) for variant in get_args(Variant)}
     record = PreparedRecord(source_sha256=source, rewrite_sha256=rewrite, graphs=graphs)
     write_whole(folder / RECORD, record.model_dump_json(indent=1))
-    kept = {one.file for one in graphs.values()}
+    kept = {graph.file for graph in graphs.values()}
     for file in folder.glob("prepared-*"):
         if file.name not in kept:
             file.unlink()
@@ -53,7 +53,7 @@ def _is_prepared(folder: Path, source: str, rewrite: str) -> bool:
         return False
     graphs = record.graphs
     complete = graphs.keys() == set(get_args(Variant))
-    return complete and all(file_mismatch(folder / one.file, one.sha256) is None for one in graphs.values())
+    return complete and all(file_mismatch(folder / graph.file, graph.sha256) is None for graph in graphs.values())
 
 
 def _rewrite(folder: Path, variant: Variant) -> PreparedFile:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from retrieval_client import Client, Document, RetrievalError
+from retrieval_client import Client, RetrievalError
+from retrieval_client.answers import Document
 
 # The models read 256 tokens. One is a letter of Chinese, Japanese or Thai, whose words have no spaces between them, a
 # punctuation mark, or about seven letters of other words: of abstracts in English, 99 in 100 chunks have less than 256.

@@ -14,8 +14,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
-from retrieval_client import AsyncClient, Condition, RetrievalError
-from retrieval_client.answers import Fragment
+from retrieval_client import AsyncClient, RetrievalError
+from retrieval_client.answers import Condition, Fragment
 
 COLLECTION = os.environ.get("COLLECTION", "demo")
 PIPELINE = os.environ.get("PIPELINE", "bm25")  # facets count what shares a word: other pipelines find more

@@ -15,7 +15,8 @@ from evaluator.datasets.collection_file import ExportedCollection, ExportEnd, Ex
 from evaluator.errors import EvaluationError
 from evaluator.progress import progress, say, show
 from evaluator.steps.ingest import advancing, live_states, states_of, telling
-from retrieval_client import Published, RetrievalError
+from retrieval_client import RetrievalError
+from retrieval_client.answers import Published
 from services.contracts.collections import CollectionState
 from services.files.disk_writes import whole_file
 

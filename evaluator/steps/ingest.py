@@ -23,7 +23,9 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.machine.process_costs import ProcessCost
 from evaluator.progress import Advance, ShownProgress, progress, say
 from evaluator.runs.run_folder import StepFile
-from retrieval_client import BackendLoad, LoadReport, PublishJob, RetrievalError
+from retrieval_client import RetrievalError
+from retrieval_client.answers import PublishJob
+from retrieval_client.loading import BackendLoad, LoadReport
 from services.contracts.base import Count
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionView, VectorState
 from services.contracts.expansions import ExpansionMethod

@@ -230,8 +230,8 @@ class Replica:
                     return True
             return False
         finally:
-            for one in probes:
-                one.cancel()
+            for task in probes:
+                task.cancel()
             await asyncio.gather(*probes, return_exceptions=True)
 
     async def _is_alive(self, within_s: float) -> bool:
@@ -340,10 +340,10 @@ def parse_parts(header: str) -> dict[str, float]:
     if len(header) > MOST_CHARACTERS:
         return parts
     for item in header.split(","):
-        found = _PART.fullmatch(item)
-        if found is None or found[1] == _WHOLE or (len(parts) == MOST_PARTS and found[1] not in parts):
+        part = _PART.fullmatch(item)
+        if part is None or part[1] == _WHOLE or (len(parts) == MOST_PARTS and part[1] not in parts):
             continue
-        parts[found[1]] = parts.get(found[1], 0.0) + float(found[2])
+        parts[part[1]] = parts.get(part[1], 0.0) + float(part[2])
     return parts
 
 

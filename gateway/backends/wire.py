@@ -187,15 +187,15 @@ class Backend:
         if than is None:
             replicas = self._round_robin()
         else:
-            replicas = [one for one in self._round_robin() if one is not than and not one.suspect]
-        ranked = [(place, one.in_flight, one) for one in replicas if (place := _rank(one, half_open)) is not None]
+            replicas = [node for node in self._round_robin() if node is not than and not node.suspect]
+        ranked = [(place, node.in_flight, node) for node in replicas if (place := _rank(node, half_open)) is not None]
         ranked.sort(key=lambda item: item[:2])
-        return next((one for *_, one in ranked if one.breaker.admit()), None)
+        return next((node for *_, node in ranked if node.breaker.admit()), None)
 
     def _for_poll(self, than: Replica | None = None) -> Replica | None:
         """Returns the replica for a background poll, open breakers or not; `than` is the one already asked."""
-        rest = [replica for replica in self._round_robin() if replica is not than]
-        return min(rest, key=lambda one: (one.breaker.state != "closed", one.suspect, one.in_flight), default=None)
+        rest = [node for node in self._round_robin() if node is not than]
+        return min(rest, key=lambda node: (node.breaker.state != "closed", node.suspect, node.in_flight), default=None)
 
     def _round_robin(self) -> list[Replica]:
         replicas = list(self._by_address.values())
@@ -205,8 +205,8 @@ class Backend:
         return replicas
 
     def _others_answer(self, replica: Replica) -> bool:
-        others = (one for one in self._by_address.values() if one is not replica)
-        return any(one.breaker.state == "closed" and not one.suspect for one in others)
+        others = (other for other in self._by_address.values() if other is not replica)
+        return any(other.breaker.state == "closed" and not other.suspect for other in others)
 
     async def _keep_looking_up(self) -> None:
         while True:
@@ -246,8 +246,8 @@ class Backends:
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._by_name = dict(backends)
         self.storing = tuple(backend for backend in backends.values() if FAMILIES[backend.family].retrieves)
-        self.by_default = default_backends({one.name: one.family for one in self.storing})
-        self.document_store = next((one for one in self.storing if FAMILIES[one.family].document_store), None)
+        self.by_default = default_backends({store.name: store.family for store in self.storing})
+        self.document_store = next((store for store in self.storing if FAMILIES[store.family].document_store), None)
 
     def __getitem__(self, name: str) -> Backend:
         return self._by_name[name]
@@ -255,13 +255,13 @@ class Backends:
     def named(self, names: Iterable[str]) -> tuple[Backend, ...]:
         """Returns these storing backends, in their order. Raises Unavailable if one is not among them."""
         wanted = frozenset(names)
-        found = tuple(backend for backend in self.storing if backend.name in wanted)
-        if unknown := wanted.difference(backend.name for backend in found):
+        backends = tuple(backend for backend in self.storing if backend.name in wanted)
+        if unknown := wanted.difference(backend.name for backend in backends):
             raise Unavailable(
                 f"The collection also lives on {', '.join(sorted(unknown))}, which GATEWAY_BACKENDS of this gateway "
                 "does not name as a storing backend: add it there."
             )
-        return found
+        return backends
 
 
 async def on_each(
@@ -312,9 +312,9 @@ async def open_backends(
         await asyncio.gather(*(backend.close() for backend in backends.values()))
 
 
-def _collection_path(generation: str, action: str = "", **asked: str | int | None) -> str:
+def _collection_path(generation: str, action: str = "", **parameters: str | int | None) -> str:
     """Returns the URL path of a generation. `asked` are query parameters; those that are None are left out."""
-    query = urlencode({name: value for name, value in asked.items() if value is not None})
+    query = urlencode({name: value for name, value in parameters.items() if value is not None})
     return f"/v1/collections/{generation}{action}{'?' if query else ''}{query}"
 
 

@@ -175,8 +175,8 @@ class Collections:
                 raise Conflict(f"{generation} was published, so it is no build to discard.")
             await on_all(
                 [backend for backend in self._backends.storing if history.held_by(backend.name, generation)],
-                lambda one: wire.remove(
-                    one, generation, history.build(generation), budget.remaining_s(), keep_published=True
+                lambda backend: wire.remove(
+                    backend, generation, history.build(generation), budget.remaining_s(), keep_published=True
                 ),
             )
             await self._generations.refresh(budget.remaining_s())
@@ -192,7 +192,7 @@ class Collections:
 
         async def remove(backend: Backend) -> None:
             held = [(state.generation, state.build) for state in history.by_backend[backend.name]]
-            for generation, build in (*held, *((one.generation, None) for one in unusable[backend.name])):
+            for generation, build in (*held, *((record.generation, None) for record in unusable[backend.name])):
                 try:
                     await wire.remove(backend, generation, build, budget.remaining_s())
                 except BackendFailed as failure:
@@ -262,5 +262,5 @@ def _without_others(view: CollectionView, key: str) -> CollectionView:
     def shown(state: CollectionState) -> CollectionState:
         return state if state.owner == key else state.model_copy(update={"owner": None})
 
-    backends = (one.model_copy(update={"generations": tuple(map(shown, one.generations))}) for one in view.backends)
+    backends = (part.model_copy(update={"generations": tuple(map(shown, part.generations))}) for part in view.backends)
     return view.model_copy(update={"backends": tuple(backends)})

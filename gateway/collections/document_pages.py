@@ -45,7 +45,7 @@ async def fill_build(
     that does not go on filling refuses it. A generation on the document store alone has nothing to differ from.
     Raises ProblemError for what does not pass.
     """
-    for part in ([one for one in backends if one is not store], [one for one in backends if one is store]):
+    for part in ([peer for peer in backends if peer is not store], [peer for peer in backends if peer is store]):
         if part:
             await _copy(store, live, part, generation, build)
 
@@ -112,10 +112,10 @@ async def read_page(
         if not page.ids:
             return DocumentsPage(generation=generation, documents=(), following=page.following)
         try:
-            found = await wire.fetch_documents(store, generation, FetchRequest(ids=page.ids), left_s())
-            asked = VectorsRequest.model_construct(ids=page.ids)
+            answer = await wire.fetch_documents(store, generation, FetchRequest(ids=page.ids), left_s())
+            request = VectorsRequest.model_construct(ids=page.ids)
             answers = await asyncio.gather(
-                *(wire.fetch_vectors(backend, generation, asked, left_s()) for backend in vectors_of)
+                *(wire.fetch_vectors(backend, generation, request, left_s()) for backend in vectors_of)
             )
         except BackendFailed as failure:
             if failure.kind != AnswerTooLarge.kind or len(page.ids) == 1:
@@ -124,7 +124,7 @@ async def read_page(
         else:
             # A document that was deleted in between is missing, and no part of the page.
             named = zip([backend.name for backend in vectors_of], answers, strict=True)
-            documents = _with_vectors(found.documents, named)
+            documents = _with_vectors(answer.documents, named)
             return DocumentsPage.model_construct(generation=generation, documents=documents, following=page.following)
 
 
@@ -132,14 +132,14 @@ def _with_vectors(
     documents: Iterable[Document], answers: Iterable[tuple[str, VectorsAnswer]]
 ) -> tuple[DocumentWithVectors, ...]:
     """Adds to each document its vectors; one of another title, text or metadata was written in between."""
-    stored = {backend: {one.id: one for one in answer.vectors} for backend, answer in answers}
+    stored = {backend: {vector.id: vector for vector in answer.vectors} for backend, answer in answers}
     return tuple(
         DocumentWithVectors.model_construct(
             **dict(document),
             vectors={
-                backend: there.vector
+                backend: vector.vector
                 for backend, held in stored.items()
-                if (there := held.get(document.id)) is not None and there.content_hash == document.content_hash
+                if (vector := held.get(document.id)) is not None and vector.content_hash == document.content_hash
             },
         )
         for document in documents

@@ -105,7 +105,7 @@ class Generations:
         """Returns all collections of which any backend has a generation."""
         snapshots = self._snapshots.values()
         held = {name_of(state.generation) for snapshot in snapshots for state in snapshot.states or ()}
-        return sorted(held | {name_of(one.generation) for snapshot in snapshots for one in snapshot.unusable})
+        return sorted(held | {name_of(record.generation) for snapshot in snapshots for record in snapshot.unusable})
 
     def live_names(self) -> tuple[str, ...]:
         """Returns the collections that have a live generation, as of the last poll."""
@@ -114,18 +114,18 @@ class Generations:
     def unusable(self, name: str) -> dict[str, tuple[Unusable, ...]]:
         """Returns, by backend, the generations of a collection that it cannot open."""
         return {
-            backend: tuple(one for one in snapshot.unusable if name_of(one.generation) == name)
+            backend: tuple(record for record in snapshot.unusable if name_of(record.generation) == name)
             for backend, snapshot in self._snapshots.items()
         }
 
     def history(self, name: str) -> History:
         """Returns the generations of a collection in each backend, as of the last poll; one value until the next."""
-        found = self._histories.get(name)
-        if found is None:
-            found = self._read_history(name)
-            if found.generations:  # callers name others at will
-                self._histories[name] = found
-        return found
+        history = self._histories.get(name)
+        if history is None:
+            history = self._read_history(name)
+            if history.generations:  # callers name others at will
+                self._histories[name] = history
+        return history
 
     def _read_history(self, name: str) -> History:
         return History(
@@ -135,7 +135,7 @@ class Generations:
                 for backend, snapshot in self._snapshots.items()
             },
             self._backends.by_default,
-            unusable=frozenset(one.generation for ones in self.unusable(name).values() for one in ones),
+            unusable=frozenset(record.generation for ones in self.unusable(name).values() for record in ones),
             clocks={backend: snapshot.now for backend, snapshot in self._snapshots.items()},
         )
 
@@ -200,9 +200,9 @@ class Generations:
         await self.refresh(wait_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ends_at - time.monotonic()):
-                late = [one for one in self._silent(name, needed) if self._snapshots[one.name].late]
+                late = [peer for peer in self._silent(name, needed) if self._snapshots[peer.name].late]
                 await asyncio.gather(*(self._poll(backend, PATIENT_POLL_TIMEOUT_S) for backend in late))
-        if gone := [f"{one.name} ({self._snapshots[one.name].reason})" for one in self._silent(name, needed)]:
+        if gone := [f"{peer.name} ({self._snapshots[peer.name].reason})" for peer in self._silent(name, needed)]:
             raise Unavailable(
                 f"This needs every backend of collection '{name}'; gone: {'; '.join(gone)}", retry_after_s=1
             )

@@ -43,10 +43,10 @@ class History:
         counts no more.
         """
         published = {
-            (backend, one.generation) for backend, held in self.by_backend.items() for one in held if one.published
+            (name, state.generation) for name, held in self.by_backend.items() for state in held if state.published
         }
         if len({generation for _, generation in published}) > 1:
-            published = {(backend, one) for backend, one in published if not self._left_behind(backend, one)}
+            published = {(name, held) for name, held in published if not self._left_behind(name, held)}
         return max((generation for _, generation in published), key=number_of, default=None)
 
     @property
@@ -57,7 +57,7 @@ class History:
         """
         live = self.live
         above = 0 if live is None else number_of(live)
-        return [one for one in self.generations if number_of(one) > above and not self._was_live(one)]
+        return [build for build in self.generations if number_of(build) > above and not self._was_live(build)]
 
     @property
     def building(self) -> str | None:
@@ -72,14 +72,14 @@ class History:
         It need not have the highest number: after a rollback a lower one was live last.
         """
         live = self.live
-        below = [one for one in self.generations if live is not None and number_of(one) < number_of(live)]
-        whole = [one for one in below if self.held_by_all(one) and self._was_live_everywhere(one)]
-        return max(whole, key=lambda one: (self._place(one), number_of(one)), default=None)
+        below = [older for older in self.generations if live is not None and number_of(older) < number_of(live)]
+        whole = [older for older in below if self.held_by_all(older) and self._was_live_everywhere(older)]
+        return max(whole, key=lambda older: (self._place(older), number_of(older)), default=None)
 
     @property
     def highest(self) -> int:
         """The highest number in any backend, including generations that cannot be opened; 0 without any."""
-        return max((number_of(one) for one in {*self.generations, *self.unusable}), default=0)
+        return max((number_of(known) for known in {*self.generations, *self.unusable}), default=0)
 
     def holders(self, generation: str) -> list[CollectionState]:
         """Returns the state of a generation in each backend that has it."""
@@ -106,8 +106,8 @@ class History:
 
     def declared_as(self, generation: str, declaration: CollectionDeclaration) -> bool:
         """Returns whether the generation has this declaration, but for backends, in every backend that has it."""
-        there = (state.declaration for state in self.holders(generation))
-        return all(one.model_copy(update={"backends": declaration.backends}) == declaration for one in there)
+        declarations = (state.declaration for state in self.holders(generation))
+        return all(held.model_copy(update={"backends": declaration.backends}) == declaration for held in declarations)
 
     def declared_on(self, generation: str, backends: frozenset[str]) -> CollectionDeclaration:
         """Returns the declaration of a generation with these backends."""
@@ -127,7 +127,7 @@ class History:
 
     def generation_of_build(self, mark: str) -> str | None:
         """Returns the highest generation that belongs to this build in every backend that has it."""
-        own = [one for one in self.generations if all(state.build == mark for state in self.holders(one))]
+        own = [build for build in self.generations if all(state.build == mark for state in self.holders(build))]
         return max(own, key=number_of, default=None)
 
     def other_targets(self, target: str) -> list[str]:
@@ -136,9 +136,9 @@ class History:
         live = self.live or target
         lowest = min(number_of(target), number_of(live))
         return [
-            one
-            for one in self.generations
-            if one != target and (one == live or (number_of(one) > lowest and not self._rolled_back(one)))
+            other
+            for other in self.generations
+            if other != target and (other == live or (number_of(other) > lowest and not self._rolled_back(other)))
         ]
 
     def live_age_s(self) -> float | None:
@@ -151,7 +151,7 @@ class History:
             return None
         ages: list[float] = []
         for backend in self.backends(live):
-            state = next(one for one in self.by_backend[backend] if one.generation == live)
+            state = next(state for state in self.by_backend[backend] if state.generation == live)
             now = self.clocks.get(backend)
             if now is None or state.published_at is None or not state.published:
                 return None
@@ -167,14 +167,16 @@ class History:
             return frozenset()
         lowest = self.previous if keep_previous else live
         kept_from = 0 if lowest is None else number_of(lowest)
-        below = [one for one in self.generations if number_of(one) < number_of(live)]
-        return frozenset(one for one in below if number_of(one) < kept_from or not self._was_live_everywhere(one))
+        below = [older for older in self.generations if number_of(older) < number_of(live)]
+        return frozenset(
+            older for older in below if number_of(older) < kept_from or not self._was_live_everywhere(older)
+        )
 
     def number_to_publish(self, generation: str) -> int:
         """Returns the number of the publication of a generation: one above the highest of any other. Where it has such
         a number already, that one: repeating a publication in the backends that missed it changes no number."""
         own = self._place(generation)
-        others = max((self._place(one) for one in self.generations if one != generation), default=0)
+        others = max((self._place(other) for other in self.generations if other != generation), default=0)
         return own if own > others else others + 1
 
     def _rolled_back(self, generation: str) -> bool:
@@ -186,7 +188,7 @@ class History:
     def _left_behind(self, backend: str, generation: str) -> bool:
         """Returns whether a generation that does not live on this backend was published after this one."""
         place = self._place(generation)
-        return any(self._place(one) > place and backend not in self.backends(one) for one in self.generations)
+        return any(self._place(other) > place and backend not in self.backends(other) for other in self.generations)
 
     def _was_live(self, generation: str) -> bool:
         return any(state.published_at is not None for state in self.holders(generation))

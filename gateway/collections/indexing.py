@@ -88,31 +88,33 @@ class Indexing:
         """Changes metadata alone: reads the documents of each generation (texts of a build may be newer, or missing)
         and indexes them again, which encodes no passage."""
         budget, store = Budget.within(current_deadline()), self._document_store()
-        changes = {one.id: one.metadata for one in batch.documents}
-        asked = FetchRequest(ids=tuple(changes))
+        changes = {document.id: document.metadata for document in batch.documents}
+        wanted = FetchRequest(ids=tuple(changes))
 
         async def read(generation: str) -> DocumentsAnswer:
-            return await wire.fetch_documents(store, generation, asked, budget.remaining_s())
+            return await wire.fetch_documents(store, generation, wanted, budget.remaining_s())
 
-        def change(found: DocumentsAnswer) -> tuple[SentDocument, ...]:
+        def change(answer: DocumentsAnswer) -> tuple[SentDocument, ...]:
             return tuple(
-                SentDocument.model_validate({**dict(one), "metadata": {**one.metadata, **changes[one.id]}})
-                for one in found.documents
+                SentDocument.model_validate(
+                    {**dict(document), "metadata": {**document.metadata, **changes[document.id]}}
+                )
+                for document in answer.documents
             )
 
         async with self._ordered_write(name) as version:
             history = await self._generations.fetch_history(name, budget.remaining_s())
             target = target_generation(history, batch.build)
             try:
-                found = await read(target)
+                answer = await read(target)
             except BackendFailed as failure:
                 problem = as_problem(failure)
                 if isinstance(problem, AnswerTooLarge):  # the store's own advice is for searches
                     problem = AnswerTooLarge("These documents are too large to be read together: send fewer at once.")
                 raise problem from failure
-            if not found.documents:
-                return FanOutReport(collection=target, complete=True, documents=0, missing=found.missing, services=())
-            request = DocumentsRequest(documents=change(found), build=batch.build)
+            if not answer.documents:
+                return FanOutReport(collection=target, complete=True, documents=0, missing=answer.missing, services=())
+            request = DocumentsRequest(documents=change(answer), build=batch.build)
             reading: dict[str, asyncio.Task[DocumentsAnswer]] = {}  # once for all backends
 
             async def documents_of(generation: str) -> tuple[SentDocument, ...]:
@@ -123,7 +125,7 @@ class Indexing:
                 return change(await reading[generation])
 
             report = await self._index(name, request, caller, version, documents_of)
-            return report.model_copy(update={"missing": found.missing})
+            return report.model_copy(update={"missing": answer.missing})
 
     async def _index(
         self,
@@ -153,12 +155,12 @@ class Indexing:
             }
         )
 
-    async def delete_documents(self, name: str, asked: DeleteRequest, caller: Principal | None) -> FanOutReport:
+    async def delete_documents(self, name: str, request: DeleteRequest, caller: Principal | None) -> FanOutReport:
         """Deletes documents from every backend of the collection. Raises only if all of them failed."""
-        if asked.filter is not None:
-            return await self._delete_matching(name, asked.filter, asked.build, caller)
+        if request.filter is not None:
+            return await self._delete_matching(name, request.filter, request.build, caller)
         async with self._pauses.write(name):
-            return await self._delete(name, asked.ids or (), asked.build, caller)
+            return await self._delete(name, request.ids or (), request.build, caller)
 
     async def _delete_matching(
         self, name: str, wanted: Filter, build: str | None, caller: Principal | None
@@ -360,7 +362,7 @@ def _with_own_vectors(documents: Sequence[SentDocument], backend: str) -> tuple[
     """Returns the documents with the vectors of one backend alone."""
     return tuple(
         document.model_copy(
-            update={"vectors": {name: one for name, one in document.vectors.items() if name == backend}}
+            update={"vectors": {name: vector for name, vector in document.vectors.items() if name == backend}}
         )
         for document in documents
     )

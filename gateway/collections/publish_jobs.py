@@ -75,7 +75,7 @@ class PublishJobs:
 
     def forget(self, name: str) -> None:
         """Forgets the publications of a removed collection: one of its name may be begun again, and is another."""
-        for key in [one for one in self._jobs if name_of(one[0]) == name]:
+        for key in [key for key in self._jobs if name_of(key[0]) == name]:
             del self._jobs[key]
 
     async def result(
@@ -99,9 +99,9 @@ class PublishJobs:
         key = generation, expected
         if key not in self._jobs or self._jobs[key][0].ended:
             name = name_of(generation)
-            ended = [one for one, (job, _) in self._jobs.items() if job.ended and name_of(one[0]) == name]
-            for one in ended:
-                del self._jobs[one]
+            ended = [other for other, (job, _) in self._jobs.items() if job.ended and name_of(other[0]) == name]
+            for other in ended:
+                del self._jobs[other]
             job = Progress(generation, fill)
             self._jobs[key] = job, self._supervisor.start("publish", lambda: _run(job, work))
         job, task = self._jobs[key]

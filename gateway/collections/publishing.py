@@ -52,7 +52,7 @@ class Publishing:
         self._jobs = jobs
         self._keep_previous_s = keep_previous_s
 
-    async def publish(self, name: str, asked: PublishRequest, caller: Principal | None) -> Published | PublishJob:
+    async def publish(self, name: str, request: PublishRequest, caller: Principal | None) -> Published | PublishJob:
         """Finishes the generation everywhere, compares the services' contents, then switches everywhere.
 
         Returns the state of that where the caller's deadline comes first. Raises Forbidden for a build that is not the
@@ -61,12 +61,12 @@ class Publishing:
 
         def target(history: History) -> str:
             self._generations.expect_known(history)
-            expect_own_build(history, asked.build, caller)
-            generation = _requested_generation(history, asked)
+            expect_own_build(history, request.build, caller)
+            generation = _requested_generation(history, request)
             _check_not_overtaken(generation, None, history.live)
             return generation
 
-        return await self._publish(name, target, asked.expected_documents, fill=asked.fill)
+        return await self._publish(name, target, request.expected_documents, fill=request.fill)
 
     async def roll_back(self, name: str) -> Published | PublishJob:
         """Publishes the generation that was live before."""
@@ -83,7 +83,7 @@ class Publishing:
         self, name: str, target: Callable[[History], str], expected: int | None, *, fill: bool = False
     ) -> Published | PublishJob:
         budget = Budget.within(current_deadline())
-        history = await self._generations.require(name, lambda one: one.backends(target(one)), budget.remaining_s())
+        history = await self._generations.require(name, lambda past: past.backends(target(past)), budget.remaining_s())
         generation = target(history)
 
         async def work(job: Progress) -> Published:
@@ -118,7 +118,7 @@ class Publishing:
 
     def _kept_or_superseded(self, history: History) -> set[str]:
         generations = self._superseded(history) | {history.live or ""}
-        return {backend for one in generations for backend in history.backends(one)}
+        return {backend for generation in generations for backend in history.backends(generation)}
 
     def _superseded(self, history: History) -> frozenset[str]:
         age_s = history.live_age_s()
@@ -144,6 +144,8 @@ class Publishing:
         build = history.build(generation)
         finished = await self._finish(job, build)
         documents = _agreed_documents(finished, expected)
+        if expected is None and not job.fill:
+            _expect_no_less_than_live(history, generation, documents)
         job.phase = "switch"
         async with self._locks.of(history.name):
             # Finishing takes up to hours: a newer generation published meanwhile has writes that this one lacks.
@@ -206,20 +208,20 @@ class Publishing:
         async def remove(backend: Backend) -> None:
             budget = Budget.within(Deadline.after_ms(round(timeout_s * 1_000)))
             for state in history.by_backend[backend.name]:
-                one, published = state.generation, backend.name not in switched
-                if one not in superseded or (published and one in kept):
+                generation, replaced = state.generation, backend.name in switched
+                if generation not in superseded or (not replaced and generation in kept):
                     continue
                 try:
-                    await wire.remove(backend, one, state.build, budget.remaining_s(), keep_published=not published)
+                    await wire.remove(backend, generation, state.build, budget.remaining_s(), keep_published=replaced)
                 except BackendFailed as failure:
                     if not failure.unknown_generation:  # another gateway has removed it
-                        kept.add(one)
+                        kept.add(generation)
                         logger.warning("old generation left behind", extra={"because": str(failure)})
 
-        await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name in switched))
+        await asyncio.gather(*(remove(backend) for backend in self._backends.storing if backend.name in switched))
         # The live generation does not live here, so the one before is still published: no check of the service keeps
         # one that another gateway has just gone back to. What a backend above has kept therefore stays here.
-        await asyncio.gather(*(remove(one) for one in self._backends.storing if one.name not in switched))
+        await asyncio.gather(*(remove(backend) for backend in self._backends.storing if backend.name not in switched))
 
 
 async def _finish_index(backend: Backend, generation: str, build: str | None) -> CollectionState:
@@ -264,23 +266,23 @@ def target_generation(history: History, token: str | None) -> str:
     return own
 
 
-def _requested_generation(history: History, asked: PublishRequest) -> str:
+def _requested_generation(history: History, request: PublishRequest) -> str:
     """Returns the generation that a request names. Raises a Conflict that states what to send instead."""
-    if asked.build is not None:
-        own = history.generation_of_build(build_mark(asked.build))
-        if own is None or asked.generation not in (None, own):
-            wrong = "No generation" if asked.generation is None else f"Not {asked.generation}"
+    if request.build is not None:
+        own = history.generation_of_build(build_mark(request.build))
+        if own is None or request.generation not in (None, own):
+            wrong = "No generation" if request.generation is None else f"Not {request.generation}"
             raise BuildConflict(
                 f"{wrong} of collection '{history.name}' belongs to this build{'' if own else _removal_remark(history)}"
                 f". PUT /v1/collections/{history.name} with the same `build` begins one; its documents and its publish "
                 "name it too."
             )
         return own
-    if asked.generation is not None:
-        if asked.generation not in history.generations:
-            raise Conflict(f"There is no {asked.generation}; there are: {', '.join(history.generations)}.")
-        if asked.generation not in history.builds:
-            return asked.generation
+    if request.generation is not None:
+        if request.generation not in history.generations:
+            raise Conflict(f"There is no {request.generation}; there are: {', '.join(history.generations)}.")
+        if request.generation not in history.builds:
+            return request.generation
     elif history.live is not None:
         return history.live
     raise BuildNeeded(_build_needed_message(history))
@@ -331,6 +333,18 @@ def _agreed_documents(finished: dict[str, CollectionState], expected: int | None
     if documents == 0:
         raise Conflict("There are no documents in it: send some, then publish. DELETE removes a collection.")
     return documents
+
+
+def _expect_no_less_than_live(history: History, generation: str, documents: int) -> None:
+    """Raises Conflict for a build on a further backend that has fewer documents than the live generation."""
+    live = history.live
+    if live is None or generation not in history.builds or history.backends(generation) <= history.backends(live):
+        return
+    if documents < (most := max(state.documents for state in history.holders(live))):
+        raise Conflict(
+            f"{generation}, on a further backend, has {documents} documents, and {live} has {most}: publish it with "
+            f'"fill": true, which copies the others, or state that it is whole: "expected_documents": {documents}.'
+        )
 
 
 def _nothing_to_go_back_to(history: History, keep_s: float) -> str:

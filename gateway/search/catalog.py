@@ -67,17 +67,17 @@ class Catalog:
         logger.info("pipelines read again", extra=changes.model_dump())
         return changes
 
-    def resolve(self, asked: str | Pipeline) -> WalkPlan:
+    def resolve(self, pipeline: str | Pipeline) -> WalkPlan:
         """Returns the plan of the named or given pipeline. Raises UnknownPipeline or BadInput."""
-        if isinstance(asked, str):
-            return self._named(asked)
+        if isinstance(pipeline, str):
+            return self._named(pipeline)
         if not self._inline:
             raise BadInput(
                 "Inline pipelines are switched off here (GATEWAY_INLINE_PIPELINES); name one of: "
                 f"{', '.join(sorted(self._files.plans))}."
             )
         try:
-            return plan_pipeline(asked, self._backends)
+            return plan_pipeline(pipeline, self._backends)
         except PipelineError as error:
             raise BadInput(f"pipeline: {error}") from error
 
@@ -89,8 +89,8 @@ class Catalog:
 
     def view(self, name: str) -> PipelineView:
         """Returns one pipeline by name. Raises UnknownPipeline."""
-        found = self._named(name)
-        return PipelineView(name=name, fingerprint=found.fingerprint, pipeline=found.pipeline)
+        plan = self._named(name)
+        return PipelineView(name=name, fingerprint=plan.fingerprint, pipeline=plan.pipeline)
 
     def views(self) -> PipelineList:
         """Returns all pipelines that can be served, by name."""
@@ -101,15 +101,15 @@ class Catalog:
         if name in absent:
             raise UnknownPipeline(f"Pipeline '{name}' {_needs(absent[name])}.")
         if name not in plans:
-            meant = "".join(f" Did you mean '{one}'?" for one in difflib.get_close_matches(name, sorted(plans), 1))
+            meant = "".join(f" Did you mean '{name}'?" for name in difflib.get_close_matches(name, sorted(plans), 1))
             raise UnknownPipeline(f"There is no pipeline '{name}'; known: {', '.join(sorted(plans))}.{meant}")
         return plans[name]
 
     def _read(self) -> PipelineFiles:
-        found = read_pipelines(self._directory, self._backends)
-        for name, absent in found.absent.items():
+        read = read_pipelines(self._directory, self._backends)
+        for name, absent in read.absent.items():
             logger.info("pipeline '%s' is not served: it %s", name, _needs(absent))
-        return found
+        return read
 
 
 def _needs(absent: Sequence[str]) -> str:

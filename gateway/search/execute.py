@@ -61,7 +61,7 @@ class Executor:
                 "page": walked.page,
                 "matches": walked.counts,
                 "candidates": self._candidates(plan, walked) if request.explain == "candidates" else None,
-                "degraded": [one.degradation for one in walked.degraded],
+                "degraded": [stage.degradation for stage in walked.degraded],
                 "models": walked.models,
                 "timings_ms": {stage: round(ms, 3) for stage, ms in timings_ms.items()},
             }
@@ -108,8 +108,8 @@ class Executor:
     def _candidates(self, plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
         history = self._generations.history(name_of(walked.generation))
         unbounded = self._unbounded(history, walked.generation)
-        stages = {one.id: one.stage for one in plan.pipeline.identified}
-        without = {name for name, one in stages.items() if isinstance(one, Retrieve) and one.backend in unbounded}
+        stages = {step.id: step.stage for step in plan.pipeline.identified}
+        without = {name for name, stage in stages.items() if isinstance(stage, Retrieve) and stage.backend in unbounded}
         return {
             stage: StageCandidates(
                 ranking=output,
@@ -121,12 +121,12 @@ class Executor:
         }
 
     def _record(self, walked: Walked, plan: WalkPlan, *, named: bool) -> None:
-        kinds = {} if named else {one.id: one.stage.kind for one in plan.pipeline.identified}
+        kinds = {} if named else {step.id: step.stage.kind for step in plan.pipeline.identified}
         for stage, ms in walked.timings_ms.items():
             # These become labels of metrics: ids that callers choose would give them unbounded values.
             record_ms(kinds.get(stage, stage), ms)
-        for one in walked.degraded:
-            self._instruments.degraded.labels(one.kind, one.degradation.reason).inc()
+        for degraded in walked.degraded:
+            self._instruments.degraded.labels(degraded.kind, degraded.degradation.reason).inc()
 
 
 def _stages_and_parts(walked: Walked) -> dict[str, float]:
@@ -144,13 +144,13 @@ def _hits(request: SearchRequest, walked: Walked) -> list[dict[str, object]]:
     """Returns the fields of each SearchHit: the answer makes all of them at once, in a third of the time."""
     places = places_of(walked) if request.explain else {}
     hits: list[dict[str, object]] = []
-    for rank, one in enumerate(walked.ranking, start=1 + (request.offset or 0)):
-        hit: dict[str, object] = {"id": one.id, "rank": rank, "score": one.score}
-        if (document := walked.documents.get(one.id)) is not None:
+    for rank, ranked in enumerate(walked.ranking, start=1 + (request.offset or 0)):
+        hit: dict[str, object] = {"id": ranked.id, "rank": rank, "score": ranked.score}
+        if (document := walked.documents.get(ranked.id)) is not None:
             hit |= {part: getattr(document, part) for part in request.include}
-        if (highlights := walked.highlights.get(one.id)) is not None:
+        if (highlights := walked.highlights.get(ranked.id)) is not None:
             hit["highlights"] = highlights
-        if (stages := places.get(one.id)) is not None:
+        if (stages := places.get(ranked.id)) is not None:
             hit["stages"] = stages
         hits.append(hit)
     return hits

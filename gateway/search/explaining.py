@@ -25,7 +25,7 @@ class _Explained:
     """What one stage's backend explained, by document id, or why it did not."""
 
     matches: Mapping[str, tuple[Match, ...]]
-    asked: int
+    documents: int
     failure: BackendFailed | None = None
 
 
@@ -36,18 +36,18 @@ def explaining_share(plan: WalkPlan, context: WalkContext) -> float:
 
 def places_of(walked: Walked) -> dict[str, dict[str, StagePlace]]:
     """Returns the places of each hit by stage id, with the matches of those that were explained."""
-    places: dict[str, dict[str, StagePlace]] = {one.id: {} for one in walked.ranking}
+    places: dict[str, dict[str, StagePlace]] = {hit.id: {} for hit in walked.ranking}
     # A candidate's places are those among candidates, whatever the deeper searches return for it.
-    below = {one.id for one in walked.beneath.ranking}
+    below = {hit.id for hit in walked.beneath.ranking}
     for outputs, shown in (
         (walked.outputs, places.keys() - below),
         (walked.beneath.outputs, places.keys() & below),
     ):
         for stage, output in outputs.items():
             matches = walked.matches.get(stage, {})
-            for rank, one in enumerate(output, start=1):
-                if one.id in shown:
-                    places[one.id][stage] = StagePlace(rank=rank, score=one.score, matches=matches.get(one.id))
+            for rank, hit in enumerate(output, start=1):
+                if hit.id in shown:
+                    places[hit.id][stage] = StagePlace(rank=rank, score=hit.score, matches=matches.get(hit.id))
     return places
 
 
@@ -56,7 +56,7 @@ async def explain(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walke
     if not explaining_share(plan, context) or not walked.ranking:
         return walked
     started = time.perf_counter()
-    ids = [one.id for one in walked.ranking]
+    ids = [hit.id for hit in walked.ranking]
     with collected_parts() as parts:
         try:
             timeout_s = context.timeout_s(
@@ -71,34 +71,34 @@ async def explain(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walke
             documents = _affordable(walked, ids)
             places = places_of(walked)
             stages = {
-                stage: (backend, [one for one in ids if stage in places[one]])
+                stage: (backend, [identity for identity in ids if stage in places[identity]])
                 for stage, backend in plan.explaining.items()
             }
             given = await asyncio.gather(
                 *(_explained(context, backend, held, documents, ends_at) for backend, held in stages.values())
             )
-            walked = replace(walked, matches={stage: one.matches for stage, one in zip(stages, given, strict=True)})
-            for stage, one in zip(stages, given, strict=True):
-                walked = _degraded(walked, stage, plan.explaining[stage], one)
+            walked = replace(walked, matches={stage: reply.matches for stage, reply in zip(stages, given, strict=True)})
+            for stage, reply in zip(stages, given, strict=True):
+                walked = _degraded(walked, stage, plan.explaining[stage], reply)
     return walked.timed(STAGE, started, parts)
 
 
 def _affordable(walked: Walked, ids: Sequence[str]) -> dict[str, Document]:
     """Returns the documents whose whole texts fit into one request, the first hits first."""
-    found: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     left = MOST_BYTES
     for document in walked.texts.already_read(ids, ("title", "text")).values():
         left -= len(document.passage.encode())
         if left < 0:
             break
-        found[document.id] = Document(id=document.id, title=document.title, text=document.text)
-    return found
+        documents[document.id] = Document(id=document.id, title=document.title, text=document.text)
+    return documents
 
 
 async def _explained(
     context: WalkContext, backend: str, ids: Sequence[str], documents: Mapping[str, Document], ends_at: float
 ) -> _Explained:
-    sent = tuple(documents[one] for one in ids if one in documents)
+    sent = tuple(documents[identity] for identity in ids if identity in documents)
     if not sent:
         return _Explained({}, len(ids))
     request = ExplainRequest(query=context.request.query, documents=sent)
@@ -107,14 +107,14 @@ async def _explained(
         answer = await wire.explain(context.backends[backend], context.generation, request, left_s)
     except BackendFailed as failure:
         return _Explained({}, len(ids), failure)
-    return _Explained({one.id: one.matches for one in answer.explanations}, len(ids))
+    return _Explained({explanation.id: explanation.matches for explanation in answer.explanations}, len(ids))
 
 
 def _degraded(walked: Walked, stage: str, backend: str, given: _Explained) -> Walked:
     if given.failure is not None:
         detail = f"stage '{stage}': {given.failure}"
-        return walked.degrade(STAGE, STAGE, given.failure.reason, detail, 0, given.asked)
-    if len(given.matches) < given.asked:
+        return walked.degrade(STAGE, STAGE, given.failure.reason, detail, 0, given.documents)
+    if len(given.matches) < given.documents:
         detail = f"stage '{stage}': {backend}: the others have changed meanwhile, or their texts are too long together."
-        return walked.degrade(STAGE, STAGE, "failed", detail, len(given.matches), given.asked)
+        return walked.degrade(STAGE, STAGE, "failed", detail, len(given.matches), given.documents)
     return walked

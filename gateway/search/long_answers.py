@@ -69,6 +69,6 @@ class LongAnswers:
         if client not in self._readers:
             if len(self._readers) >= MOST_CLIENTS:
                 now = self._clock()
-                self._readers = {one: reader for one, reader in self._readers.items() if reader.until > now}
+                self._readers = {client: reader for client, reader in self._readers.items() if reader.until > now}
             self._readers[client] = Reader()
         return self._readers[client]

@@ -16,16 +16,7 @@ from gateway.settings import BackendAddress
 from services.chassis.errors import BadInput
 from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.base import DEEPEST
-from services.contracts.pipelines import (
-    Cut,
-    Fuse,
-    IdentifiedStage,
-    LaterStage,
-    Pipeline,
-    Rerank,
-    Retrieve,
-    SourceStage,
-)
+from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
 from services.contracts.retrieval import DEFAULT_BEAM
 from services.ranking.stages import fused_least_score, needs_least_scores
 
@@ -73,17 +64,17 @@ def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
     Raises PipelineError if a stage names an unknown or unfit backend, or the pipeline has too many stages.
     """
     for kind, most in ((Retrieve, MOST_RETRIEVES), (Rerank, MOST_RERANKS)):
-        count = sum(isinstance(one.stage, kind) for one in pipeline.identified)
+        count = sum(isinstance(stage.stage, kind) for stage in pipeline.identified)
         if count > most:
             raise PipelineError(f"{count} {kind.__name__.lower()} stages, at most {most} are allowed")
-    later = tuple(_later(one, backends) for one in pipeline.identified.later)
+    later = tuple(_later(stage, backends) for stage in pipeline.identified.later)
     source = _source(pipeline.identified.source, backends, pipeline.identified.later)
     explaining = {
-        one.id: one.stage.backend
-        for one in pipeline.identified
-        if isinstance(one.stage, Retrieve | Rerank) and FAMILIES[backends[one.stage.backend].family].explains
+        step.id: step.stage.backend
+        for step in pipeline.identified
+        if isinstance(step.stage, Retrieve | Rerank) and FAMILIES[backends[step.stage.backend].family].explains
     }
-    by_words = (one.stage for one in source.retrieves if FAMILIES[backends[one.stage.backend].family].presets)
+    by_words = (leg.stage for leg in source.retrieves if FAMILIES[backends[leg.stage.backend].family].presets)
     least_scores = dict(source.least_scores())
     return WalkPlan(pipeline, pipeline.fingerprint, source, later, least_scores, explaining, next(by_words, None))
 
@@ -129,10 +120,10 @@ def _source(
             run = partial(retrieve, identified.id, planned)
             return PlannedSource(identified.id, run, family.least_score, (planned,))
         case Fuse() as stage:
-            inputs = tuple(_source(one, backends) for one in identified.inputs)
+            inputs = tuple(_source(stage_input, backends) for stage_input in identified.inputs)
             _check_fuse(identified.id, stage, inputs)
             least = fused_least_score(stage)
-            retrieves = tuple(planned for one in inputs for planned in one.retrieves)
+            retrieves = tuple(leg for source in inputs for leg in source.retrieves)
             return PlannedSource(identified.id, partial(fuse, identified.id, stage, inputs), least, retrieves, inputs)
         case _:
             assert_never(identified.stage)
@@ -192,8 +183,8 @@ def _check_fuse(identity: str, stage: Fuse, inputs: tuple[PlannedSource, ...]) -
     if stage.weights and max(stage.weights) > LARGEST_WEIGHT:
         raise PipelineError(f"stage '{identity}': weights may be at most {LARGEST_WEIGHT:g}")
     if needs_least_scores(stage):
-        for source, one in zip(stage.inputs, inputs, strict=True):
-            if one.least_score is None:
+        for source, planned in zip(stage.inputs, inputs, strict=True):
+            if planned.least_score is None:
                 what = "z-scores have" if isinstance(source, Fuse) else f"backend '{source.backend}' has"
                 raise PipelineError(f"{_needing(identity)}; {what} none")
 
@@ -204,12 +195,12 @@ def _needing(identity: str) -> str:
 
 def refuse_missing_bounds(plan: WalkPlan, generation: str, unbounded: Collection[str]) -> None:
     """Raises BadInput if a fuse needs the least score of a backend that has none for this generation."""
-    for one in plan.pipeline.identified:
-        if isinstance(one.stage, Fuse) and needs_least_scores(one.stage):
-            for source in one.stage.inputs:
+    for step in plan.pipeline.identified:
+        if isinstance(step.stage, Fuse) and needs_least_scores(step.stage):
+            for source in step.stage.inputs:
                 if isinstance(source, Retrieve) and source.backend in unbounded:
                     raise BadInput(
-                        f"{_needing(one.id)}; backend '{source.backend}' has none for {generation}, whose vectors are "
+                        f"{_needing(step.id)}; backend '{source.backend}' has none for {generation}, whose vectors are "
                         "not normalised: take min-max or z-score."
                     )
 

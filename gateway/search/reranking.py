@@ -28,7 +28,7 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
 
     A backend that retrieves has their vectors: texts are read only of those that it lacks.
     """
-    head = [one.id for one in before.ranking[: stage.top]]
+    head = [candidate.id for candidate in before.ranking[: stage.top]]
     if not head:
         return before
     backend = context.backends[stage.backend]
@@ -46,7 +46,7 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
                 scorable, unscored = 0, head
                 if FAMILIES[backend.family].retrieves:
                     answer, scores = await _scores(stage, context, head, {}, (), ends_at)
-                    scorable, unscored = len(scores), [one for one in head if one not in scores]
+                    scorable, unscored = len(scores), [identity for identity in head if identity not in scores]
                 if unscored:
                     # Kept even if the scores fail, so that `include` does not read these texts again.
                     walked = replace(walked, texts=await walked.texts.with_passages(unscored, TEXTS_SHARE * timeout_s))
@@ -119,7 +119,7 @@ async def _scores(
     if len(answer.scores) != len(ids) or (None in answer.scores and passages and not partial):
         what = f"{len(answer.scores)} scores for {len(ids)} passages, {answer.scores.count(None)} of them none."
         raise BackendFailed(backend.name, "failed", what)
-    return answer, {one: score for one, score in zip(ids, answer.scores, strict=True) if score is not None}
+    return answer, {identity: score for identity, score in zip(ids, answer.scores, strict=True) if score is not None}
 
 
 def _crowded(answer: ScoreAnswer, timeout_s: float) -> bool:

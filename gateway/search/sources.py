@@ -86,8 +86,8 @@ class PlannedSource:
 
     def least_scores(self) -> Iterator[tuple[str, float | None]]:
         """Yields id and least score of the inputs at every depth, and of this source."""
-        for one in self.inputs:
-            yield from one.least_scores()
+        for source in self.inputs:
+            yield from source.least_scores()
         yield self.id, self.least_score
 
 
@@ -106,8 +106,8 @@ async def retrieve(identity: str, planned: PlannedRetrieve, context: WalkContext
         await _require_skippable(identity, stage, context, failure)
         return Sourced(None, {identity: elapsed_ms(started)}, {identity: failure})
     beyond = None if deeper is None else Found(deeper, {identity: deeper})
-    found = Found(candidates, {identity: candidates}, beyond)
-    return Sourced(found, {identity: elapsed_ms(started)}, {}, {identity: parts}, documents)
+    result = Found(candidates, {identity: candidates}, beyond)
+    return Sourced(result, {identity: elapsed_ms(started)}, {}, {identity: parts}, documents)
 
 
 async def _searched(
@@ -115,31 +115,31 @@ async def _searched(
 ) -> tuple[Ranking, Ranking | None, tuple[Document, ...]]:
     """Returns the stage's candidates and, where more hits are asked for and there are more, the deeper ranking; and the
     documents that came with them."""
-    stage, asked, backend = planned.stage, context.request, context.backends[planned.stage.backend]
+    stage, request, backend = planned.stage, context.request, context.backends[planned.stage.backend]
 
     async def search(top: int) -> tuple[Ranking, tuple[Document, ...]]:
-        if not asked.query:
-            listing = BrowseRequest(top=top, filter=asked.filter, exclude_ids=asked.exclude_ids, sort=asked.sort)
+        if not request.query:
+            listing = BrowseRequest(top=top, filter=request.filter, exclude_ids=request.exclude_ids, sort=request.sort)
             listed = await wire.browse(backend, context.generation, listing, timeout_s)
             return paired((identity, 0.0) for identity in listed.ids), ()
-        request = RetrievalRequest(
-            query=asked.query,
+        retrieval = RetrievalRequest(
+            query=request.query,
             top=top,
             preset=stage.preset,
             exact=stage.exact,
             beam=stage.beam,
-            filter=asked.filter,
-            exclude_ids=asked.exclude_ids,
-            include=planned.beside(asked),
+            filter=request.filter,
+            exclude_ids=request.exclude_ids,
+            include=planned.beside(request),
         )
-        answer = await wire.search(backend, context.generation, request, timeout_s)
+        answer = await wire.search(backend, context.generation, retrieval, timeout_s)
         return ranked(answer.hits), answer.documents
 
     depths = planned.depths(context.request)
     if depths[-1] <= stage.top:
-        found, documents = await search(depths[-1])
-        return found, None, documents
-    rankings = [ranking for ranking, _ in await _at_once(*map(search, depths))]
+        ranking, documents = await search(depths[-1])
+        return ranking, None, documents
+    rankings = [hits for hits, _ in await _at_once(*map(search, depths))]
     candidates, deeper = rankings[0][: stage.top], rankings[-1]
     # Fewer than may be there are all: an approximate search could find others in a wider beam.
     return candidates, deeper if len(candidates) == stage.top else None, ()
@@ -151,25 +151,26 @@ async def fuse(
     """Runs all inputs concurrently and fuses the rankings of those that did not fail."""
     given = await _at_once(*(source.run(context, later) for source in inputs))
     started = time.perf_counter()
-    timings_ms = {name: ms for one in given for name, ms in one.timings_ms.items()}
-    failures = {name: failure for one in given for name, failure in one.failures.items()}
-    parts_ms = {name: parts for one in given for name, parts in one.parts_ms.items()}
-    found = [one.found for one in given]
-    if all(one is None for one in found):
+    timings_ms = {name: ms for sourced in given for name, ms in sourced.timings_ms.items()}
+    failures = {name: failure for sourced in given for name, failure in sourced.failures.items()}
+    parts_ms = {name: parts for sourced in given for name, parts in sourced.parts_ms.items()}
+    legs = [sourced.found for sourced in given]
+    if all(leg is None for leg in legs):
         return Sourced(None, timings_ms, failures)
-    whole = _fused(identity, stage, inputs, found)
-    if any(one is not None and one.deeper is not None for one in found):
-        deeper = [None if one is None else one.deeper or one for one in found]
+    whole = _fused(identity, stage, inputs, legs)
+    if any(leg is not None and leg.deeper is not None for leg in legs):
+        deeper = [None if leg is None else leg.deeper or leg for leg in legs]
         whole = replace(whole, deeper=_fused(identity, stage, inputs, deeper))
     return Sourced(whole, timings_ms | {identity: elapsed_ms(started)}, failures, parts_ms)
 
 
-def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], found: Sequence[Found | None]) -> Found:
+def _fused(identity: str, stage: Fuse, inputs: Sequence[PlannedSource], results: Sequence[Found | None]) -> Found:
     legs = (
-        Leg(() if one is None else one.ranking, source.least_score) for source, one in zip(inputs, found, strict=True)
+        Leg(() if part is None else part.ranking, source.least_score)
+        for source, part in zip(inputs, results, strict=True)
     )
     ranking = fused(stage, AlignedLegs(legs))
-    outputs = {name: output for one in found if one is not None for name, output in one.outputs.items()}
+    outputs = {name: output for part in results if part is not None for name, output in part.outputs.items()}
     return Found(ranking, {**outputs, identity: ranking})
 
 
@@ -177,7 +178,7 @@ async def _at_once(*running: Coroutine[Any, Any, Result]) -> list[Result]:
     """Runs all concurrently and returns their results in order. The first failure cancels the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in running]
+            tasks = [group.create_task(coroutine) for coroutine in running]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]

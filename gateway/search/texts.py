@@ -65,13 +65,13 @@ class WalkTexts:
 
         Raises BackendFailed (no_document_store).
         """
-        found = self.already_read(ids, include) if highlight is None else {}
-        wanted = tuple(identity for identity in ids if identity not in found)
+        documents = self.already_read(ids, include) if highlight is None else {}
+        wanted = tuple(identity for identity in ids if identity not in documents)
         if not wanted:
-            return found, {}
+            return documents, {}
         parts = tuple(sorted(set(include))) or ("title",)
         answer = await self._fetched(FetchRequest(ids=wanted, include=parts, highlight=highlight), timeout_s)
-        return found | {document.id: document for document in answer.documents}, answer.highlights
+        return documents | {document.id: document for document in answer.documents}, answer.highlights
 
     def already_read(self, ids: Sequence[str], include: Sequence[Included]) -> dict[str, Document]:
         """Returns the documents of which these parts have been read uncut."""

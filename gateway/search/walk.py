@@ -62,21 +62,21 @@ async def _sourced_and_counted(context: WalkContext, plan: WalkPlan, later: floa
 
 
 async def _counted(context: WalkContext, plan: WalkPlan, later: float) -> Counted:
-    started, asked, stage = time.perf_counter(), context.request, plan.lexical
-    request = CountRequest(
-        query=asked.query,
+    started, request, stage = time.perf_counter(), context.request, plan.lexical
+    counting = CountRequest(
+        query=request.query,
         preset=None if stage is None else stage.preset,
-        filter=asked.filter,
-        exclude_ids=asked.exclude_ids,
-        facets=asked.facets,
-        total=asked.total,
+        filter=request.filter,
+        exclude_ids=request.exclude_ids,
+        facets=request.facets,
+        total=request.total,
     )
     try:
         backends = context.backends
         backend = expected_store(backends.document_store) if stage is None else backends[stage.backend]
         timeout_s = context.timeout_s(backend.name, RETRIEVAL, later)
         with collected_parts() as parts_ms:
-            matches = await wire.count(backend, context.generation, request, timeout_s)
+            matches = await wire.count(backend, context.generation, counting, timeout_s)
     except BackendFailed as failed:
         failure = not_held(failed.backend, context.generation) if failed.unknown_generation else failed
         return Counted(None, elapsed_ms(started), failure=failure)
@@ -122,14 +122,14 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     return _page(walked, context.request)
 
 
-def _page(walked: Walked, asked: SearchRequest) -> Walked:
+def _page(walked: Walked, request: SearchRequest) -> Walked:
     """Returns the walk with the part of its ranking that the request wants."""
     whole = continued(walked.ranking, walked.beneath.ranking)
-    if asked.offset is None:
-        return replace(walked, ranking=whole[: asked.top])
-    end = min(asked.offset + asked.top, DEEPEST)
-    page = SearchPage(offset=asked.offset, candidates=len(walked.ranking), more=len(whole[:DEEPEST]) > end)
-    return replace(walked, ranking=whole[asked.offset : end], page=page)
+    if request.offset is None:
+        return replace(walked, ranking=whole[: request.top])
+    end = min(request.offset + request.top, DEEPEST)
+    page = SearchPage(offset=request.offset, candidates=len(walked.ranking), more=len(whole[:DEEPEST]) > end)
+    return replace(walked, ranking=whole[request.offset : end], page=page)
 
 
 def _queued_s(sourced: Sourced) -> float:
@@ -139,16 +139,16 @@ def _queued_s(sourced: Sourced) -> float:
 
 async def include(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walked:
     """Adds documents and highlights of the ranking. Missing ones, or a store that is late, are a degradation."""
-    ids, asked = [one.id for one in walked.ranking], context.request
-    if not ids or not reads_documents(asked):
+    ids, request = [candidate.id for candidate in walked.ranking], context.request
+    if not ids or not reads_documents(request):
         return walked
-    started, parts = time.perf_counter(), asked.include
+    started, parts = time.perf_counter(), request.include
     highlights: Mapping[str, Highlights] = {}
     highlight = None
-    if asked.highlight is not None:
+    if request.highlight is not None:
         history = context.generations.history(name_of(walked.generation))
         language = history.language(walked.generation, None if plan.lexical is None else plan.lexical.preset)
-        highlight = HighlightRequest(query=asked.query, fragments=asked.highlight, language=language)
+        highlight = HighlightRequest(query=request.query, fragments=request.highlight, language=language)
     try:
         with collected_parts() as parts_ms:
             timeout_s = context.timeout_s("include", INCLUDING, 0.0)
@@ -170,9 +170,9 @@ def _after_source(context: WalkContext, plan: WalkPlan, given: Sourced) -> Walke
     if given.documents:
         parts = frozenset(plan.source.retrieves[0].beside(context.request))
         texts = replace(texts, read={document.id: document for document in given.documents}, parts=parts)
-    found = given.found
+    source = given.found
     timings = given.timings_ms, given.parts_ms
-    walked = Walked(context.generation, found.ranking, found.outputs, *timings, texts, found.beneath())
+    walked = Walked(context.generation, source.ranking, source.outputs, *timings, texts, source.beneath())
     for identity, failure in given.failures.items():
         walked = walked.degrade(identity, "retrieve", failure.reason, str(failure), 0, 1)
     return walked

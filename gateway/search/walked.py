@@ -63,8 +63,8 @@ class Found:
         """Returns what the deeper ranking has beyond this one."""
         if self.deeper is None:
             return Found()
-        held = {one.id for one in self.ranking}
-        return Found(tuple(one for one in self.deeper.ranking if one.id not in held), self.deeper.outputs)
+        held = {hit.id for hit in self.ranking}
+        return Found(tuple(hit for hit in self.deeper.ranking if hit.id not in held), self.deeper.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +140,9 @@ class Walked:
         return self.degrade(stage, kind, "no_document_store", detail, done, of)
 
 
-def reads_documents(asked: SearchRequest) -> bool:
+def reads_documents(request: SearchRequest) -> bool:
     """Returns whether an answer needs documents of the store, for `include` or highlights."""
-    return bool(asked.include) or asked.highlight is not None
+    return bool(request.include) or request.highlight is not None
 
 
 def elapsed_ms(started: float) -> float:

@@ -102,10 +102,10 @@ Outcome = SearchAnswer | ProblemError
 
 
 def shown_sides(
-    asked: PageSearch, outcomes: Sequence[Outcome], views: Mapping[str, PipelineView]
+    search: PageSearch, outcomes: Sequence[Outcome], views: Mapping[str, PipelineView]
 ) -> tuple[ShownSide, ...]:
     """Returns the lists of one or two pipelines, each compared with the other. `views` are the pipelines by name."""
-    pipelines = asked.pipelines
+    pipelines = search.pipelines
     labels = ("Left", "Right") if len(pipelines) > 1 else ("Hits",)
     ranks = [_ranks(outcome) for outcome in outcomes]
     shown = []
@@ -124,7 +124,7 @@ def shown_sides(
                 name,
                 outcome,
                 None,
-                tuple(_shown_hit(hit, asked, compared, SIDES[other]) for hit in outcome.hits),
+                tuple(_shown_hit(hit, search, compared, SIDES[other]) for hit in outcome.hits),
                 shown_times(outcome.timings_ms),
                 () if view is None else shown_stages(view.pipeline),
                 "" if view is None else view.pipeline.description,
@@ -137,7 +137,7 @@ def _ranks(outcome: Outcome) -> dict[str, int] | None:
     return None if isinstance(outcome, ProblemError) else {hit.id: hit.rank for hit in outcome.hits}
 
 
-def _shown_hit(hit: SearchHit, asked: PageSearch, others: Mapping[str, int] | None, other: str) -> ShownHit:
+def _shown_hit(hit: SearchHit, search: PageSearch, others: Mapping[str, int] | None, other: str) -> ShownHit:
     return ShownHit(
         id=hit.id,
         rank=hit.rank,
@@ -145,7 +145,7 @@ def _shown_hit(hit: SearchHit, asked: PageSearch, others: Mapping[str, int] | No
         title=(hit.title or "").strip() or hit.id,
         excerpt=shown_excerpt(hit),
         places=tuple((hit.stages or {}).items()),
-        moved=None if others is None else movement(hit.id, hit.rank, others, other, counted=not asked.blind),
+        moved=None if others is None else movement(hit.id, hit.rank, others, other, counted=not search.blind),
     )
 
 
@@ -165,12 +165,12 @@ def shown_excerpt(hit: SearchHit) -> tuple[tuple[str, bool], ...]:
     text, fragments = hit.text or "", () if hit.highlights is None else hit.highlights.text
     if not fragments:
         return ((excerpt(text), False),) if text.strip() else ()
-    found, end = fragments[0], 0
-    parts = [("… " if found.start else "", False)]
-    for first, last in found.matches:
-        parts += [(found.text[end:first], False), (found.text[first:last], True)]
+    fragment, end = fragments[0], 0
+    parts = [("… " if fragment.start else "", False)]
+    for first, last in fragment.matches:
+        parts += [(fragment.text[end:first], False), (fragment.text[first:last], True)]
         end = last
-    rest = found.text[end:] + (" …" if found.start + len(found.text) < len(text.rstrip()) else "")
+    rest = fragment.text[end:] + (" …" if fragment.start + len(fragment.text) < len(text.rstrip()) else "")
     return tuple(part for part in (*parts, (rest, False)) if part[0])
 
 
@@ -185,16 +185,17 @@ def shown_times(timings_ms: Mapping[str, float]) -> tuple[ShownTime, ...]:
 def shown_stages(pipeline: Pipeline) -> tuple[ShownStage, ...]:
     """Returns the stages of a pipeline, inputs before their fuse, with what its file gives them."""
     stages = []
-    for one in pipeline.identified:
-        given = one.stage.model_dump(exclude={"kind", "id", "inputs"}, exclude_unset=True)
-        if isinstance(one.stage, Fuse):
-            given = {"of": [below.id for below in one.inputs], **given}
-        stages.append(ShownStage(one.id, one.stage.kind, ", ".join(f"{name} {_said(v)}" for name, v in given.items())))
+    for step in pipeline.identified:
+        given = step.stage.model_dump(exclude={"kind", "id", "inputs"}, exclude_unset=True)
+        if isinstance(step.stage, Fuse):
+            given = {"of": [below.id for below in step.inputs], **given}
+        settings = ", ".join(f"{name} {_said(value)}" for name, value in given.items())
+        stages.append(ShownStage(step.id, step.stage.kind, settings))
     return tuple(stages)
 
 
 def _said(value: Any) -> str:
-    return " and ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
+    return " and ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
 
 
 def movement(document: str, rank: int, others: Mapping[str, int], other: str, *, counted: bool = True) -> Movement:
@@ -202,15 +203,15 @@ def movement(document: str, rank: int, others: Mapping[str, int], other: str, *,
 
     `counted`: whether to name how many hits are there, by which a reader may know the pipeline.
     """
-    there = others.get(document)
-    if there is None and not counted:
+    other_rank = others.get(document)
+    if other_rank is None and not counted:
         return Movement("only", "only here", f"not on the {other}")
-    if there is None:
+    if other_rank is None:
         shown = f"the {len(others)} hits" if len(others) != 1 else "the one hit"
         return Movement("only", "only here", f"not among {shown} on the {other}")
-    places = abs(there - rank)
+    places = abs(other_rank - rank)
     if not places:
         return Movement("same", "=", f"same place as on the {other}")
-    way, sign = ("higher", "▲") if rank < there else ("lower", "▼")
+    way, sign = ("higher", "▲") if rank < other_rank else ("lower", "▼")
     amount = "1 place" if places == 1 else f"{places} places"
-    return Movement("up" if rank < there else "down", f"{sign}{places}", f"{amount} {way} than on the {other}")
+    return Movement("up" if rank < other_rank else "down", f"{sign}{places}", f"{amount} {way} than on the {other}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from retrieval_client import LoadReport
+from retrieval_client.loading import LoadReport
 from tests.support.client_subjects import ClientKind, subject
 from tests.support.real_stack import RealStack, numbered, real_stack
 

@@ -19,7 +19,8 @@ from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import dataset_of, load_dataset
-from retrieval_client import BackendLoad, exchange, loading
+from retrieval_client import exchange, loading
+from retrieval_client.loading import BackendLoad
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.retrieval import DEFAULT_BEAM

@@ -18,7 +18,7 @@ from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import IngestReport
 from evaluator.steps.pipeline_costs import pipeline_costs
 from evaluator.steps.prepared_run import prepare_run
-from retrieval_client import BackendLoad
+from retrieval_client.loading import BackendLoad
 from tests.support.around import around
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served

@@ -14,8 +14,8 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.progress import Advance
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import load_dataset
-from retrieval_client import BackendLoad, exchange, loading
-from retrieval_client.loading import MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT
+from retrieval_client import exchange, loading
+from retrieval_client.loading import MOST_BATCH_DOCUMENTS, MOST_IN_FLIGHT, BackendLoad
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import planned, reached
 

@@ -262,3 +262,16 @@ async def test_without_a_build_or_a_live_generation_there_is_nothing_to_fill(
         refused = await stack.post("/publish", **asked)
         assert refused.status_code == status
         assert "fill: n" in refused.text
+
+
+async def test_a_build_on_a_further_backend_is_not_published_with_less_than_the_live_one_unless_that_is_expected(
+    tmp_path: Path,
+) -> None:
+    async with real_stack(tmp_path, others={"new": "dense"}) as stack:
+        await stack.load()
+        await stack.begin(backends=["new"], **BUILD)
+        assert (await stack.send([{"id": "d01", "text": "sent"}], **BUILD)).json()["complete"]
+        refused = await stack.post("/publish", **BUILD)
+        assert (refused.status_code, (await stack.client.get("/v1/collections/c")).json()["live"]) == (409, "c@1")
+        assert all(word in refused.text for word in ("fill", "expected_documents", "has 1 document", "c@1 has 40"))
+        assert (await stack.post("/publish", expected_documents=1, **BUILD)).json()["generation"] == "c@2"

@@ -18,7 +18,7 @@ from workshop.bench.contender import ContenderError
 from workshop.bench.contender_setup import PEER_NAMES, open_ours, open_peer
 from workshop.bench.plain_model import make_plain_model, write_models_file
 from workshop.bench.report import REPORT, BenchModel, BenchReport, bench_environment, write_report
-from workshop.bench.rounds import RoundPlan, measure_gflops, run_rounds
+from workshop.bench.rounds import RoundPlan, run_rounds
 from workshop.bench.table import render_table
 
 
@@ -40,51 +40,55 @@ class BenchArguments:
 
 def main() -> int:
     """Runs the bench, writes the report and prints its table; returns the exit status."""
-    asked = _parsed()
+    arguments = _parsed()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, so that the contenders end as well
     try:
-        report = bench(asked)
+        report = bench(arguments)
     except (ContenderError, ModelError) as error:
         sys.stderr.write(f"bench-rerank: {error}\n")
         return 1
-    write_report(report, asked.output)
-    sys.stdout.write(f"\n{render_table(report)}\n\n{asked.output}\n")
+    write_report(report, arguments.output)
+    sys.stdout.write(f"\n{render_table(report)}\n\n{arguments.output}\n")
     return 1 if report.unequal else 0
 
 
-def bench(asked: BenchArguments) -> BenchReport:
+def bench(arguments: BenchArguments) -> BenchReport:
     """Makes the lists and the plain model, opens the contenders, runs the rounds. Raises ContenderError, ModelError."""
     begun = bench_environment()
-    profile = load_cross_encoder(MODELS_FILE, asked.model)
-    plain = make_plain_model(profile, asked.models / asked.model, asked.cache, asked.max_tokens or profile.max_tokens)
-    sets, left_out = make_lists(asked.drawing, plain)
-    no_int8 = why_no_int8(asked.int8)
-    int8 = None if no_int8 else asked.int8
+    profile = load_cross_encoder(MODELS_FILE, arguments.model)
+    plain = make_plain_model(
+        profile, arguments.models / arguments.model, arguments.cache, arguments.max_tokens or profile.max_tokens
+    )
+    sets, left_out = make_lists(arguments.drawing, plain)
+    no_int8 = why_no_int8(arguments.int8)
+    int8 = None if no_int8 else arguments.int8
     # The served models get the token limit of all contenders, not their own.
-    names = dict.fromkeys(name for name in (asked.served, int8) if name is not None)
+    names = dict.fromkeys(name for name in (arguments.served, int8) if name is not None)
     served = [load_cross_encoder(MODELS_FILE, name) for name in names]
     limit = {"max_tokens": plain.profile.max_tokens}
-    limited = write_models_file(asked.cache / "served.yaml", *(profile.model_copy(update=limit) for profile in served))
-    log = asked.cache / "contenders.log"
+    limited = write_models_file(
+        arguments.cache / "served.yaml", *(profile.model_copy(update=limit) for profile in served)
+    )
+    log = arguments.cache / "contenders.log"
     with ExitStack() as stack:
-        contenders = open_ours(plain, limited, asked.models, asked.served, int8, log)
+        contenders = open_ours(plain, limited, arguments.models, arguments.served, int8, log)
         for contender in contenders.values():
             stack.callback(contender.close)
-        for name in asked.peers:
+        for name in arguments.peers:
             try:
                 contenders[name] = open_peer(name, plain, log)
             except ContenderError as error:
                 left_out[name] = str(error)
             else:
                 stack.callback(contenders[name].close)
-        peers = [name for name in asked.peers if name in contenders]
-        plan = RoundPlan(asked.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, asked.drawing.seed)
-        measured = run_rounds(plan, contenders, measure_gflops, _say)
+        peers = [name for name in arguments.peers if name in contenders]
+        plan = RoundPlan(arguments.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, arguments.drawing.seed)
+        measured = run_rounds(plan, contenders, _say)
         about = {name: dict(contender.about) for name, contender in contenders.items()}
     report = BenchReport(
         made=begun,
         model=BenchModel(
-            name=asked.model,
+            name=arguments.model,
             sha256=plain.profile.files[GRAPH],
             source_sha256=plain.source_sha256,
             max_tokens=plain.profile.max_tokens,
@@ -93,10 +97,9 @@ def bench(asked: BenchArguments) -> BenchReport:
         left_out=left_out,
         contenders=about,
         largest_difference=dict(measured.differences),
-        sgemm_gflops=measured.sgemm_gflops,
         turns=measured.turns,
     )
-    return analyse(report, asked.served, int8, no_int8)
+    return analyse(report, arguments.served, int8, no_int8)
 
 
 def why_no_int8(model: str | None) -> str | None:

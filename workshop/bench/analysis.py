@@ -1,10 +1,10 @@
-"""Computes ratios, floor and HTTP share from turns. Pure; every ratio is of turns of the same round."""
+"""Computes ratios and HTTP share from turns. Pure; every ratio is of turns of the same round."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from workshop.bench.report import BenchReport, BenchTurn, ComputeFloor, CostRatio, HttpShare, Int8Comparison, Interval
+from workshop.bench.report import BenchReport, BenchTurn, CostRatio, HttpShare, Int8Comparison, Interval
 
 # Our own contenders; every other name is a peer's.
 OURS, INT8, SESSION, HTTP = "ours", "ours-int8", "session", "http"
@@ -35,7 +35,6 @@ def analyse(report: BenchReport, served: str, int8: str | None, no_int8: str | N
         update={
             "ratios": ratios,
             "int8": quantised,
-            "floor": compute_floor(report),
             "http": None if HTTP in report.unequal else http_share(turns, served, sets),
         }
     )
@@ -62,29 +61,6 @@ def http_share(turns: Sequence[BenchTurn], model: str, sets: Sequence[str]) -> H
     )
 
 
-def compute_floor(report: BenchReport) -> ComputeFloor:
-    """Compares ours in fp32 with matrix products of the same rounds."""
-    cores, rates = report.made.machine.cores, report.sgemm_gflops
-    best = bootstrap_interval(rates).median
-    pairs_per_s, by_wall, by_cpu = {}, {}, {}
-    for name, about in report.sets.items():
-        pairs = about.lists * about.pairs
-        wall_s, cpu_s = (list(_by_round(report.turns, OURS, name, of).values()) for of in (_wall_s, _cpu_s))
-        work = pairs * about.gflop_per_pair
-        pairs_per_s[name] = bootstrap_interval([pairs / each for each in wall_s])
-        by_wall[name] = bootstrap_interval(
-            [work / each / (rate * cores) for each, rate in zip(wall_s, rates, strict=True)]
-        )
-        by_cpu[name] = bootstrap_interval([work / each / rate for each, rate in zip(cpu_s, rates, strict=True)])
-    return ComputeFloor(
-        sgemm_gflops=best,
-        floor_pairs_per_s={name: best * cores / about.gflop_per_pair for name, about in report.sets.items()},
-        pairs_per_s=pairs_per_s,
-        share_by_wall=by_wall,
-        share_by_cpu=by_cpu,
-    )
-
-
 def padding_ratio(lengths: Sequence[Sequence[int]], rows: int = DEFAULT_BATCH) -> float:
     """Divides padded tokens by real ones for batches of `rows` in arrival order. `lengths`: one sequence a list."""
     padded = sum(
@@ -98,7 +74,7 @@ def padding_ratio(lengths: Sequence[Sequence[int]], rows: int = DEFAULT_BATCH) -
 def score_difference(scores: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> float:
     """Returns the largest |difference| of two contenders' scores. Raises ValueError when their numbers differ."""
     pairs = [pair for both in zip(scores, reference, strict=True) for pair in zip(*both, strict=True)]
-    return max(abs(one - other) for one, other in pairs)
+    return max(abs(score - other) for score, other in pairs)
 
 
 def _cpu_s(turn: BenchTurn) -> float:

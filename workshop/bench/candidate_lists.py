@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from services.inference.model_tokenizer import ModelTokenizer
-from services.inference.profiles import CONFIG, ROOT, TOKENIZER
+from services.inference.profiles import ROOT, TOKENIZER
 from workshop.bench.analysis import padding_ratio
-from workshop.bench.plain_model import PlainModel, gflop_per_pair
+from workshop.bench.plain_model import PlainModel
 from workshop.bench.report import ListStatistics
 
 BICYCLE_WORKSHOP = ROOT / "evaluator" / "collections" / "bicycle-workshop"
@@ -58,7 +58,7 @@ def make_lists(drawing: ListSampling, plain: PlainModel) -> tuple[dict[str, list
 
 
 def list_statistics(lists: Sequence[CandidateList], plain: PlainModel) -> ListStatistics:
-    """Counts tokens as the model gets them, their padding and the work they need."""
+    """Counts tokens as the model gets them, and their padding."""
     tokens = ModelTokenizer(plain.folder / TOKENIZER, plain.profile.max_tokens)
     lengths = []
     for each in lists:
@@ -72,7 +72,6 @@ def list_statistics(lists: Sequence[CandidateList], plain: PlainModel) -> ListSt
         p95_tokens=float(np.percentile(flat, 95)),
         most_tokens=max(flat),
         padding=padding_ratio(lengths),
-        gflop_per_pair=float(np.mean([gflop_per_pair(plain.folder / CONFIG, length) for length in flat])),
     )
 
 

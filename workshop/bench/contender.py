@@ -89,10 +89,10 @@ class ContenderProcess:
 
     def score(self, lists: Sequence[CandidateList]) -> ContenderScores:
         """See Contender."""
-        asked = {"lists": [{"query": each.query, "passages": each.passages} for each in lists]}
+        request = {"lists": [{"query": each.query, "passages": each.passages} for each in lists]}
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
             return ContenderScores.model_validate_json(self._line())
         except (BrokenPipeError, ValidationError) as error:

@@ -119,25 +119,27 @@ def _shapes(count: int, most: int) -> Iterator[tuple[int, int]]:
 
 def main() -> int:
     """Measures, writes the report and prints the figures; returns the exit status."""
-    asked = _parsed()
+    arguments = _parsed()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwinds, so that the service ends as well
     try:
-        report = read_report(asked.output) or BenchReport(made=bench_environment())
-        profile = load_cross_encoder(MODELS_FILE, asked.served)
-        most = asked.max_tokens or profile.max_tokens
+        report = read_report(arguments.output) or BenchReport(made=bench_environment())
+        profile = load_cross_encoder(MODELS_FILE, arguments.served)
+        most = arguments.max_tokens or profile.max_tokens
         directory = ROOT / ".cache" / "bench-rerank"
         directory.mkdir(parents=True, exist_ok=True)
         listed = write_models_file(directory / "memory.yaml", profile.model_copy(update={"max_tokens": most}))
-        service = ServiceProcess(listed, service_environment(asked.served), directory / "contenders.log")
+        service = ServiceProcess(listed, service_environment(arguments.served), directory / "contenders.log")
         try:
             texts = PairTexts(ROOT / ".models" / profile.name / TOKENIZER, most)
-            memory = measure_memory(service, asked.served, texts, MemoryLoad(most, asked.burst, asked.shapes))
+            memory = measure_memory(
+                service, arguments.served, texts, MemoryLoad(most, arguments.burst, arguments.shapes)
+            )
         finally:
             service.close()
     except (ContenderError, ModelError, ReportError) as error:
         sys.stderr.write(f"memory: {error}\n")
         return 1
-    write_report(report.model_copy(update={"memory": memory}), asked.output)
+    write_report(report.model_copy(update={"memory": memory}), arguments.output)
     _say(memory_lines(memory))
     return 0
 

@@ -43,13 +43,13 @@ def serve(open_scorer: Callable[[], tuple[Prepare, dict[str, str]]]) -> None:
     answers.flush()
     for line in sys.stdin:
         scores, cpu_s, wall_s = [], [], []
-        for asked in json.loads(line)["lists"]:
-            score = prepare(asked["query"], asked["passages"])
+        for candidates in json.loads(line)["lists"]:
+            score = prepare(candidates["query"], candidates["passages"])
             cpu, wall = used_cpu_s(), time.perf_counter()
-            found = score()
+            answer = score()
             wall_s.append(time.perf_counter() - wall)
             cpu_s.append(used_cpu_s() - cpu)
-            scores.append([float(each) for each in found])
+            scores.append([float(each) for each in answer])
         answers.write(json.dumps({"scores": scores, "cpu_s": cpu_s, "wall_s": wall_s}) + "\n")
         answers.flush()
 
@@ -148,16 +148,16 @@ def main() -> None:
     parser.add_argument("peer")
     parser.add_argument("folder")
     parser.add_argument("max_tokens", type=int)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
 
     def opened() -> tuple[Prepare, dict[str, str]]:
-        match asked.peer:
+        match arguments.peer:
             case "fastembed":
-                return fastembed(asked.folder, asked.max_tokens)
+                return fastembed(arguments.folder, arguments.max_tokens)
             case "flashrank":
-                return flashrank(asked.folder, asked.max_tokens)
+                return flashrank(arguments.folder, arguments.max_tokens)
             case "sentence-transformers-onnx" | "sentence-transformers-torch":
-                return sentence_transformers(asked.peer.rpartition("-")[2], asked.folder, asked.max_tokens)
+                return sentence_transformers(arguments.peer.rpartition("-")[2], arguments.folder, arguments.max_tokens)
             case name:
                 raise ValueError(f"no peer is called {name}")
 

@@ -117,17 +117,5 @@ def torch_checkpoint(graph_file: Path) -> dict[str, Array]:
     return {name if name.startswith("classifier") else f"bert.{name}": value for name, value in weights.items()}
 
 
-def gflop_per_pair(config_file: Path, tokens: int) -> float:
-    """Counts the multiplications and additions of one pair of `tokens` tokens, in 10^9.
-
-    Of the last layer only what the score needs: keys and values of all tokens, the rest of the first token.
-    """
-    config = json.loads(config_file.read_bytes())
-    layers, hidden, inner = (config[name] for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
-    read = 2 * tokens * 2 * hidden**2
-    each = 2 * (2 * hidden**2 + 2 * hidden * inner) + 4 * tokens * hidden
-    return float(layers * read + ((layers - 1) * tokens + 1) * each) / 1e9
-
-
 def _write(path: Path, values: Mapping[str, object]) -> None:
     path.write_text(json.dumps(values, indent=1), encoding="utf-8")

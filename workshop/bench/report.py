@@ -49,7 +49,6 @@ class ListStatistics(Wire):
     p95_tokens: float
     most_tokens: Count
     padding: float
-    gflop_per_pair: float
 
 
 class BenchTurn(Wire):
@@ -70,16 +69,6 @@ class CostRatio(Wire):
 
     cpu: Interval
     wall: Interval
-
-
-class ComputeFloor(Wire):
-    """Throughput of ours against the upper bound of the cores."""
-
-    sgemm_gflops: float  # of one thread per CPU second; median over the rounds
-    floor_pairs_per_s: dict[str, float]  # by set, all cores
-    pairs_per_s: dict[str, Interval]  # by set, wall time
-    share_by_wall: dict[str, Interval]
-    share_by_cpu: dict[str, Interval]  # FLOP per CPU second over sgemm's: hardly affected by foreign load
 
 
 class HttpShare(Wire):
@@ -128,17 +117,17 @@ class BenchReport(Wire):
         default={},
         description="by peer and set; `int8_over_fp32` is one interval of CPU seconds over all sets, or null",
     )
-    floor: ComputeFloor | None = None
     http: HttpShare | None = None
     int8: Int8Comparison | None = None
-    sgemm_gflops: tuple[float, ...] = ()  # of one thread per CPU second, one a round
     turns: tuple[BenchTurn, ...] = ()
     memory: MemoryFigures | None = None
 
     @property
     def unequal(self) -> dict[str, float]:
         """Contenders whose scores differ from the reference, and by how much at most."""
-        return {name: found for name, found in self.largest_difference.items() if not found < MOST_DIFFERENCE}
+        return {
+            name: difference for name, difference in self.largest_difference.items() if not difference < MOST_DIFFERENCE
+        }
 
 
 def bench_environment() -> Environment:

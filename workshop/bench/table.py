@@ -24,15 +24,13 @@ def render_table(report: BenchReport) -> str:
     )
     if report.int8 is not None:
         parts.append(_int8(report))
-    if report.floor is not None:
-        parts.append(_floor(report))
     if report.http is not None:
         shares = [[name, _span(share, 3)] for name, share in report.http.share.items()]
         parts.append(_aligned([["HTTP over session, pairs/s", report.http.model], *shares]))
     parts += [f"left out: {name}: {why}" for name, why in report.left_out.items()]
     parts += [
-        f"WRONG: the scores of {name} are off by {found:.1e}, so nothing is said of its cost"
-        for name, found in report.unequal.items()
+        f"WRONG: the scores of {name} are off by {difference:.1e}, so nothing is said of its cost"
+        for name, difference in report.unequal.items()
     ]
     noisy = sum(not turn.quiet for turn in report.turns)
     if noisy:
@@ -79,23 +77,6 @@ def _int8(report: BenchReport) -> str:
     assert isinstance(total, Interval)
     head = f"ours fp32 over {report.int8.served}"
     return _aligned([[head, "CPU seconds", "wall"], *rows, ["all together", _span(total), ""]])
-
-
-def _floor(report: BenchReport) -> str:
-    floor = report.floor
-    assert floor is not None
-    rows = [
-        [
-            name,
-            _span(floor.pairs_per_s[name], 1),
-            f"{floor.floor_pairs_per_s[name]:.1f}",
-            _span(floor.share_by_wall[name]),
-            _span(floor.share_by_cpu[name]),
-        ]
-        for name in floor.pairs_per_s
-    ]
-    head = [f"ours fp32, sgemm {floor.sgemm_gflops:.0f} GFLOP/s a core", "pairs/s", "floor", "share by wall", "by CPU"]
-    return _aligned([head, *rows])
 
 
 def _span(value: Interval, digits: int = 2) -> str:

@@ -49,7 +49,9 @@ def beir_task(directory: Path, split: str = "test") -> Any:
 
         def load_data(self, *_: Any, **__: Any) -> None:
             """Reads corpus, judged queries and judgments from the files."""
-            corpus = [{"id": one.id, "title": one.title, "text": one.text} for one in read.documents()]
+            corpus = [
+                {"id": document.id, "title": document.title, "text": document.text} for document in read.documents()
+            ]
             queries = [{"id": query, "text": read.queries[query]} for query in read.judgments]
             self.dataset = {
                 "default": {
@@ -104,8 +106,8 @@ class GatewaySearch:
                 f"{task_metadata.name} is a re-ranking task: it gives the candidates, and a pipeline finds its own"
             )
         name = collection_name(task_metadata.name, hf_subset, hf_split)
-        asked = {row["id"]: row["text"] for row in queries}
-        return asyncio.run(search_all(self._gateway, name, self._pipeline, asked, top_k))
+        texts = {row["id"]: row["text"] for row in queries}
+        return asyncio.run(search_all(self._gateway, name, self._pipeline, texts, top_k))
 
 
 def main() -> None:
@@ -115,9 +117,11 @@ def main() -> None:
     parser.add_argument("--pipeline", default="hybrid")
     parser.add_argument("--gateway", default="http://127.0.0.1:8000")
     parser.add_argument("--split", default="test", help="of directories")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        _evaluate(asked.tasks, GatewaySearch(asked.gateway, asked.pipeline), asked.pipeline, asked.split)
+        _evaluate(
+            arguments.tasks, GatewaySearch(arguments.gateway, arguments.pipeline), arguments.pipeline, arguments.split
+        )
     except EvaluationError as error:
         raise SystemExit(f"mteb_tasks: {error}") from error
 

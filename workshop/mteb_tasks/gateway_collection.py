@@ -40,7 +40,7 @@ async def load_corpus(gateway: str, name: str, corpus: Iterable[Mapping[str, Any
 
 
 async def search_all(
-    gateway: str, name: str, pipeline: str, asked: Mapping[str, str], top: int
+    gateway: str, name: str, pipeline: str, queries: Mapping[str, str], top: int
 ) -> dict[str, dict[str, float]]:
     """Returns for each query the documents with scores that keep the order of the hits. `asked`: texts by query.
 
@@ -52,24 +52,24 @@ async def search_all(
             f"{name}: the task asks for {top:,} hits a query, and a search gives {DEEPEST:,} at most; "
             "leave the k above that out of its k_values"
         )
-    found: dict[str, dict[str, float]] = {}
+    rankings: dict[str, dict[str, float]] = {}
     slots = asyncio.Semaphore(IN_FLIGHT)
     async with connected(gateway) as client:
-        with progress(f"Searching {name}", len(asked), "queries") as advance:
+        with progress(f"Searching {name}", len(queries), "queries") as advance:
 
             async def search(query: str, text: str) -> None:
                 async with slots:
-                    found[query] = await _hits(client, name, pipeline, query, text, top)
+                    rankings[query] = await _hits(client, name, pipeline, query, text, top)
                 advance(1)
 
             try:
                 async with asyncio.TaskGroup() as group:
-                    for query, text in asked.items():
+                    for query, text in queries.items():
                         group.create_task(search(query, text))
             except ExceptionGroup as failures:
                 # The first one has cancelled the others.
                 raise failures.exceptions[0] from None
-    return {query: found[query] for query in asked}
+    return {query: rankings[query] for query in queries}
 
 
 async def _hits(client: GatewayClient, name: str, pipeline: str, query: str, text: str, top: int) -> dict[str, float]:
@@ -85,6 +85,6 @@ async def _hits(client: GatewayClient, name: str, pipeline: str, query: str, tex
 
 def _build(documents: Sequence[SentDocument]) -> str:
     digest = hashlib.sha256()
-    for one in documents:
-        digest.update(one.model_dump_json().encode())
+    for document in documents:
+        digest.update(document.model_dump_json().encode())
     return digest.hexdigest()[:32]

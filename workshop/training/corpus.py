@@ -97,8 +97,8 @@ def read_corpus(folder: Path, seed: int) -> Corpus:
                 places.setdefault(negative, len(places))
     passages = tuple(places)
     questions = [
-        Question(query, file, frozenset(found), held_out=file in HELD_OUT and _hash_fraction(query) < HELD_OUT_SHARE)
-        for (file, query), found in relevant.items()
+        Question(query, file, frozenset(passages), held_out=file in HELD_OUT and _hash_fraction(query) < HELD_OUT_SHARE)
+        for (file, query), passages in relevant.items()
     ]
     for file, number in CUT_FROM.items():
         distinct = sorted(set(sources[file]))
@@ -158,11 +158,11 @@ class Topics:
         """Returns the runs of topic words between common words, rare words and punctuation."""
         runs: list[list[str]] = [[]]
         end = 0
-        for found in _WORD.finditer(passage):
-            if passage[end : found.start()].strip():
+        for match in _WORD.finditer(passage):
+            if passage[end : match.start()].strip():
                 runs.append([])
-            end = found.end()
-            word = found.group()
+            end = match.end()
+            word = match.group()
             if RARE <= self._passages[word.lower()] <= self._most and len(word) > 2 and not word.isdigit():
                 runs[-1].append(word)
             else:

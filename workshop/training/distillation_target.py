@@ -31,8 +31,8 @@ class DistillationTarget:
 
 def features(line: MinedQuestion) -> Float64:
     """Returns [candidates, teachers + 1]: cosines, then BM25's z-score (its last for candidates not found)."""
-    found = [score for score in line["bm25"] if score is not None]
-    last = min(found, default=0.0)
+    scored = [score for score in line["bm25"] if score is not None]
+    last = min(scored, default=0.0)
     scores = np.array([last if score is None else score for score in line["bm25"]])
     spread = scores.std()
     lexical = (scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores)
@@ -48,7 +48,7 @@ def fit_target(lines: Sequence[MinedQuestion]) -> DistillationTarget:
     by_file: dict[str, list[tuple[Float64, list[int]]]] = {}
     draw = random.Random(0)
     for line in draw.sample(lines, len(lines)):
-        relevant = [place for place, one in enumerate(line["candidates"]) if one in set(line["relevant"])]
+        relevant = [place for place, passage in enumerate(line["candidates"]) if passage in set(line["relevant"])]
         of_file = by_file.setdefault(line["file"], [])
         if relevant and len(of_file) < FITTED_ON:
             of_file.append((features(line), relevant))

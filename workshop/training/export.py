@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
     read = [_read(path) for path in chosen.weights]
-    weights = {name: np.stack([one[name] for one in read]).mean(axis=0, dtype=np.float32) for name in read[0]}
+    weights = {name: np.stack([tensors[name] for tensors in read]).mean(axis=0, dtype=np.float32) for name in read[0]}
     model = cross_encoder_graph(weights)
     onnx.checker.check_model(model)
     chosen.out.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ Pair = tuple[str, int]  # query, place of its passage
 def read_pairs(dataset: Path, queries: Path) -> tuple[list[str], list[Pair]]:
     """Returns the passages, and a pair for each generated query."""
     corpus = dataset / CORPUS
-    documents = (one.document for one in corpus_documents(corpus, HashedLines(corpus)))
+    documents = (record.document for record in corpus_documents(corpus, HashedLines(corpus)))
     passages: list[str] = []
     pairs: list[Pair] = []
     for place, document in enumerate(expanded(documents, [queries])):

@@ -47,7 +47,7 @@ class TrainedEncoder:
         return self._encode([self._profile.passage_prefix + text for text in texts])
 
     def _encode(self, texts: Sequence[str]) -> Tensor:
-        rows = [torch.tensor(one.ids) for one in self._tokenizer.encode_batch(list(texts))]
+        rows = [torch.tensor(encoding.ids) for encoding in self._tokenizer.encode_batch(list(texts))]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(self._model.device)
         lengths = torch.tensor([len(row) for row in rows], device=ids.device)
         mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()

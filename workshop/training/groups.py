@@ -43,10 +43,10 @@ def epoch(
 
 def sample_group(line: MinedQuestion, size: int, target: DistillationTarget, draw: random.Random) -> Group | None:
     """Samples `size` candidates: half from the head of BM25, the rest from the best of the target and the tail."""
-    relevant = [place for place, one in enumerate(line["candidates"]) if one in set(line["relevant"])]
+    relevant = [place for place, passage in enumerate(line["candidates"]) if passage in set(line["relevant"])]
     others = [place for place in range(len(line["candidates"])) if place not in set(relevant)]
-    found = {place: score for place, score in enumerate(line["bm25"]) if score is not None}
-    ranked = sorted((place for place in others if place in found), key=lambda place: -found[place])
+    scores = {place: score for place, score in enumerate(line["bm25"]) if score is not None}
+    ranked = sorted((place for place in others if place in scores), key=lambda place: -scores[place])
     logits = target.logits(line)
     best = sorted(others, key=lambda place: -logits[place])[:20]
     wanted = size - bool(relevant)
@@ -64,8 +64,8 @@ def sample_group(line: MinedQuestion, size: int, target: DistillationTarget, dra
         label = 0
         doubtful = tuple(
             place
-            for place, one in enumerate(chosen)
-            if place and any(of[one] > DOUBTFUL_ABOVE * of[positive] for of in line["teachers"][1:])
+            for place, candidate in enumerate(chosen)
+            if place and any(of[candidate] > DOUBTFUL_ABOVE * of[positive] for of in line["teachers"][1:])
         )
     odds = np.exp(logits[chosen] - logits[chosen].max())
     return Group(

@@ -42,13 +42,13 @@ async def bm25(corpus: Corpus, directory: Path) -> list[list[tuple[int, float]]]
             answer = await client.post(f"/v1/collections/{COLLECTION}/documents", json={"documents": batch})
             answer.raise_for_status()
         (await client.post(f"/v1/collections/{COLLECTION}/finish", json={})).raise_for_status()
-        found = []
+        rankings = []
         for question in tqdm(corpus.questions, desc="bm25", unit="query"):
             body = {"query": question.text[:2000], "top": DEPTH}
             answer = await client.post(f"/v1/collections/{COLLECTION}/search", json=body)
             answer.raise_for_status()
-            found.append([(int(hit["id"]), float(hit["score"])) for hit in answer.json()["hits"]])
-    return found
+            rankings.append([(int(hit["id"]), float(hit["score"])) for hit in answer.json()["hits"]])
+    return rankings
 
 
 def vectors(teacher: Teacher, corpus: Corpus, file: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -92,8 +92,10 @@ def group(
     cosines = [passages @ questions[place] for questions, passages in embedded]
     nearest = [np.argpartition(-of, NEAREST)[:NEAREST].tolist() for of in cosines]
     scores = dict(lexical)
-    candidates = list(dict.fromkeys([*sorted(question.relevant), *scores, *(one for of in nearest for one in of)]))
-    candidates = [one for one in candidates if one != question.cut_from]
+    candidates = list(
+        dict.fromkeys([*sorted(question.relevant), *scores, *(passage for of in nearest for passage in of)])
+    )
+    candidates = [passage for passage in candidates if passage != question.cut_from]
     return {
         "query": question.text,
         "file": question.file,
@@ -101,8 +103,8 @@ def group(
         "short": question.short,
         "relevant": sorted(question.relevant),
         "candidates": candidates,
-        "bm25": [round(scores[one], 3) if one in scores else None for one in candidates],
-        "teachers": [[round(float(of[one]), 4) for one in candidates] for of in cosines],
+        "bm25": [round(scores[passage], 3) if passage in scores else None for passage in candidates],
+        "teachers": [[round(float(of[passage]), 4) for passage in candidates] for of in cosines],
     }
 
 

@@ -22,11 +22,11 @@ def model_from(graph: Path, layers: int) -> BertForSequenceClassification:
         attn_implementation="eager",
     )  # fmt: skip
     model = BertForSequenceClassification(config)
-    found = {
+    weights = {
         (name if name.startswith("classifier") else f"bert.{name}"): torch.from_numpy(value.copy())
         for name, value in read_weights(graph).items()
     }
-    missing, unexpected = model.load_state_dict(found, strict=False)
+    missing, unexpected = model.load_state_dict(weights, strict=False)
     fresh = [name for name in missing if "pooler" not in name and "classifier" not in name]
     if fresh or unexpected:
         raise SystemExit(f"{graph} does not hold this BERT: {fresh[:3]} missing, {list(unexpected)[:3]} unexpected.")
@@ -68,7 +68,7 @@ class GroupScorer:
 
     def _rows(self, groups: Sequence[Group], max_tokens: int) -> list[Encoding]:
         self._tokenizer.enable_truncation(max_tokens, strategy="longest_first")
-        pairs = [(group.query, self._passages[one]) for group in groups for one in group.candidates]
+        pairs = [(group.query, self._passages[passage]) for group in groups for passage in group.candidates]
         return self._tokenizer.encode_batch(pairs)
 
     def _forward(self, rows: Sequence[Encoding]) -> Tensor:

@@ -32,8 +32,8 @@ def add_fake_quantisation(model: BertForSequenceClassification, run_calibration:
         run_calibration()
     for hook in hooks:
         hook.remove()
-    for linears, found in zip(groups, seen, strict=True):
-        chosen = quantise_activation(found, [linear.weight.detach().float().cpu().numpy().T for linear in linears])
+    for linears, activation in zip(groups, seen, strict=True):
+        chosen = quantise_activation(activation, [linear.weight.detach().float().cpu().numpy().T for linear in linears])
         for linear in linears:
             factors = torch.from_numpy(np.ascontiguousarray(chosen.factors)).to(linear.weight)
             linear.forward = partial(_fake_quantised, linear, factors, float(chosen.scale), chosen.zero)

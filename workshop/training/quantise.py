@@ -89,7 +89,7 @@ def with_fp32_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def with_scales_by_axis(model: onnx.ModelProto) -> onnx.ModelProto:
     """Returns the graph in a version of ONNX whose DequantizeLinear has a scale a column (13 and above)."""
-    (opset,) = [one.version for one in model.opset_import if not one.domain]
+    (opset,) = [opset.version for opset in model.opset_import if not opset.domain]
     return model if opset >= OPSET else version_converter.convert_version(model, OPSET)
 
 
@@ -101,26 +101,28 @@ def activation_ranges(model: onnx.ModelProto, rows: Sequence[Row]) -> dict[str, 
     watched.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
     session = ort.InferenceSession(watched.SerializeToString(), providers=["CPUExecutionProvider"])
     inputs = {value.name for value in session.get_inputs()}
-    found: dict[str, ActivationRange] = {}
+    ranges: dict[str, ActivationRange] = {}
     for row in tqdm(rows, desc="calibrate", unit="pair"):
         feed = {"input_ids": row.ids, "token_type_ids": row.types, "attention_mask": [1] * len(row.ids)}
         given = {name: np.array([values], dtype=np.int64) for name, values in feed.items() if name in inputs}
         for name, values in zip(names, session.run(names, given), strict=True):
             if values.ndim == 3:  # one row a token; pooled values are too little work to quantise
-                found[name] = found.get(name, ActivationRange.empty(values.shape[2])).widened(values)
-    return found
+                ranges[name] = ranges.get(name, ActivationRange.empty(values.shape[2])).widened(values)
+    return ranges
 
 
 def calibration_rows(training: Path, tokens: ModelTokenizer, number: int, seed: int) -> list[Row]:
     """Draws questions with a relevant passage or a random one, in turn, truncated as the model will see them."""
     corpus = read_corpus(training, seed)
     draw = random.Random(seed)
-    asked = draw.sample([question for question in corpus.questions if question.relevant], number)
+    questions = draw.sample([question for question in corpus.questions if question.relevant], number)
     places = [
         min(question.relevant) if turn % 2 else draw.randrange(len(corpus.passages))
-        for turn, question in enumerate(asked)
+        for turn, question in enumerate(questions)
     ]
-    pairs = [tokens.ids([question.text, corpus.passages[place]]) for question, place in zip(asked, places, strict=True)]
+    pairs = [
+        tokens.ids([question.text, corpus.passages[place]]) for question, place in zip(questions, places, strict=True)
+    ]
     return [tokens.pair(query, passage) for query, passage in pairs]
 
 

@@ -71,18 +71,22 @@ def batches(
 
 def shard(groups: Sequence[Group], passages: Sequence[str], workers: int, rank: int) -> list[Group]:
     """Returns the groups of worker `rank`: dealt by length, so that all workers finish at about the same time."""
-    order = sorted(groups, key=lambda group: -sum(len(passages[one]) for one in group.candidates))
+    order = sorted(groups, key=lambda group: -sum(len(passages[passage]) for passage in group.candidates))
     turns = itertools.cycle([*range(workers), *reversed(range(workers))])
     return [group for group, turn in zip(order, turns, strict=False) if turn == rank]
 
 
 def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
     """Sums the gradients of all workers in one all-reduce."""
-    gradients = [one.grad if one.grad is not None else torch.zeros_like(one) for one in parameters]
-    flat = torch.cat([one.reshape(-1) for one in gradients])
+    gradients = [
+        parameter.grad if parameter.grad is not None else torch.zeros_like(parameter) for parameter in parameters
+    ]
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     distributed.all_reduce(flat)
-    for one, gradient in zip(parameters, flat.split([one.numel() for one in parameters]), strict=True):
-        one.grad = gradient.view_as(one)
+    for parameter, gradient in zip(
+        parameters, flat.split([parameter.numel() for parameter in parameters]), strict=True
+    ):
+        parameter.grad = gradient.view_as(parameter)
 
 
 def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
@@ -98,7 +102,9 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
     tokenizer = Tokenizer.from_file(str(chosen.start / "tokenizer.json"))
     tokenizer.no_padding()
     scorer = GroupScorer(model, tokenizer, passages)
-    lines, short = (read_questions(chosen.work / "groups.jsonl", held_out=False, short=one) for one in (False, True))
+    lines, short = (
+        read_questions(chosen.work / "groups.jsonl", held_out=False, short=brief) for brief in (False, True)
+    )
     target = fit_target(lines)
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimiser = torch.optim.AdamW(learned, lr=chosen.rate, weight_decay=0.01)

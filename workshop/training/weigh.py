@@ -37,7 +37,7 @@ def z_scores(values: Sequence[float]) -> NDArray[np.float64]:
 
 def ndcg(order: Sequence[int], relevant: set[int], depth: int = 10) -> float:
     """Computes binary nDCG@depth of a list of passages."""
-    gain = sum(1 / math.log2(rank + 1) for rank, one in enumerate(order[:depth], start=1) if one in relevant)
+    gain = sum(1 / math.log2(rank + 1) for rank, passage in enumerate(order[:depth], start=1) if passage in relevant)
     return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(depth, len(relevant)) + 1))
 
 
@@ -46,17 +46,19 @@ def first_stage(line: MinedQuestion, kind: str) -> list[tuple[float, int]]:
 
     The dense leg is all-MiniLM-L6-v2, the last of the teachers, over the candidates: exact for its 30 nearest.
     """
-    lexical = [(score, one) for one, score in zip(line["candidates"], line["bm25"], strict=True) if score is not None]
+    lexical = [
+        (score, passage) for passage, score in zip(line["candidates"], line["bm25"], strict=True) if score is not None
+    ]
     if kind == "bm25":
         return best_first(lexical)
     dense = list(zip(line["teachers"][-1], line["candidates"], strict=True))
     fused = dict.fromkeys(line["candidates"], 0.0)
     for leg in (lexical, dense):
-        values = dict(zip((one for _, one in leg), z_scores([score for score, _ in leg]).tolist(), strict=True))
+        values = dict(zip((passage for _, passage in leg), z_scores([score for score, _ in leg]).tolist(), strict=True))
         least = min(values.values(), default=0.0)  # of a passage missing from the leg
-        for one in fused:
-            fused[one] += values.get(one, least)
-    return best_first([(score, one) for one, score in fused.items()])
+        for passage in fused:
+            fused[passage] += values.get(passage, least)
+    return best_first([(score, passage) for passage, score in fused.items()])
 
 
 def best_first(scored: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -70,9 +72,9 @@ async def gains_by_weight(
     table = np.zeros((len(lines), len(WEIGHTS)))
     for row, line in zip(table, tqdm(lines, unit="query", mininterval=5), strict=True):
         ranked = first_stage(line, first)
-        head = [one for _, one in ranked[:depth]]
+        head = [passage for _, passage in ranked[:depth]]
         before = z_scores([score for score, _ in ranked[:depth]])
-        own = z_scores(await scorer.score(line["query"], [passages[one] for one in head]))
+        own = z_scores(await scorer.score(line["query"], [passages[passage] for passage in head]))
         for place, weight in enumerate(WEIGHTS):
             order = np.argsort(-(weight * own + (1 - weight) * before), kind="stable")
             row[place] = ndcg([head[at] for at in order], set(line["relevant"]))

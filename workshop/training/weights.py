@@ -17,7 +17,7 @@ def read_weights(graph_file: Path) -> Weights:
     their names: these are taken from the node that uses them.
     """
     graph = onnx.load(graph_file).graph
-    tensors = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "DequantizeLinear":
             axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)

@@ -1,39 +1,9 @@
-"""Searches and loads a retrieval stack through its gateway, and calls its re-ranker."""
+"""Searches and loads a retrieval stack through its gateway, and calls its re-ranker.
 
-from retrieval_client.answers import (
-    Condition,
-    Document,
-    DocumentWithVectors,
-    Facet,
-    Filter,
-    LexicalPreset,
-    Published,
-    PublishJob,
-    SearchAnswer,
-    SearchHit,
-    Sort,
-)
+`retrieval_client.answers` has the models of requests and answers, `retrieval_client.loading` the report of a load.
+"""
+
 from retrieval_client.clients import AsyncClient, AsyncReranker, Client, Reranker
 from retrieval_client.exchange import RetrievalError
-from retrieval_client.loading import BackendLoad, LoadReport
 
-__all__ = [
-    "AsyncClient",
-    "AsyncReranker",
-    "BackendLoad",
-    "Client",
-    "Condition",
-    "Document",
-    "DocumentWithVectors",
-    "Facet",
-    "Filter",
-    "LexicalPreset",
-    "LoadReport",
-    "PublishJob",
-    "Published",
-    "Reranker",
-    "RetrievalError",
-    "SearchAnswer",
-    "SearchHit",
-    "Sort",
-]
+__all__ = ["AsyncClient", "AsyncReranker", "Client", "Reranker", "RetrievalError"]

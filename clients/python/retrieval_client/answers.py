@@ -19,6 +19,8 @@ Filter = TypedDict("Filter", {"all": NotRequired["Sequence[Condition | Filter]"]
 Range = TypedDict("Range", {"from": NotRequired[int | float | str], "to": NotRequired[int | float | str]})
 Facet = TypedDict("Facet", {"field": str, "top": NotRequired[int], "ranges": NotRequired["Sequence[Range]"]})
 Sort = TypedDict("Sort", {"field": str, "order": NotRequired[Literal["asc", "desc"]]})
+Boosts = TypedDict("Boosts", {"title": NotRequired[float], "text": NotRequired[float]})
+LexicalPreset = TypedDict("LexicalPreset", {"name": str, "match": Literal["flat", "best_fields", "most_fields", "doc2query", "deepct"], "k1": float, "b": float, "tie_breaker": NotRequired[float], "language": NotRequired[Literal["english", "cjk", "danish", "dutch", "finnish", "french", "german", "hungarian", "indonesian", "italian", "norwegian", "portuguese", "russian", "spanish", "swedish"]], "boosts": NotRequired["Boosts"]})
 class Answer(BaseModel):
     """A frozen value that the gateway sent. Fields that a later gateway adds are ignored."""
     model_config = ConfigDict(frozen=True)
@@ -34,19 +36,6 @@ class Problem(Answer):
     detail: str
     request_id: str
     errors: tuple[FieldError, ...] = ()
-class Boosts(Answer):
-    """The factor of each field's scores."""
-    title: float = 1.0
-    text: float = 1.0
-class LexicalPreset(Answer):
-    """A lexical ranking that the caller defines."""
-    name: str
-    match: str
-    k1: float
-    b: float
-    tie_breaker: float = 0.0
-    language: str = "english"
-    boosts: Boosts = Boosts()
 class PipelineRef(Answer):
     """Identifies the pipeline that made an answer."""
     name: str
@@ -60,18 +49,6 @@ class Highlights(Answer):
     """The fragments of a document, those with most of the query's words first. A title is one fragment, and whole."""
     title: tuple[Fragment, ...] = ()
     text: tuple[Fragment, ...] = ()
-class Match(Answer):
-    """A part of the query (a term, a token), the part of the document that it matched, and what that adds to the score."""
-    query: str
-    document: str
-    query_weight: float
-    document_weight: float
-    score: float
-class StagePlace(Answer):
-    """The rank and score that a stage gave a document. Scores of different stages are not comparable."""
-    rank: int
-    score: float
-    matches: tuple[Match, ...] | None = None
 class SearchHit(Answer):
     """A document of the answer. Its rank is authoritative. What follows the score is there on request alone."""
     id: str
@@ -81,7 +58,6 @@ class SearchHit(Answer):
     text: str | None = None
     metadata: dict[str, MetadataValue] | None = None
     highlights: Highlights | None = None
-    stages: dict[str, StagePlace] | None = None
 class SearchPage(Answer):
     """Where the hits of an answer lie: behind `offset` others."""
     offset: int
@@ -104,15 +80,6 @@ class Matches(Answer):
     """Counts of documents, those that were asked for: `total`, and `facets` by field."""
     total: int | None = None
     facets: dict[str, FacetCounts] | None = None
-class Candidate(Answer):
-    id: str
-    score: float
-class StageCandidates(Answer):
-    """Everything that a stage gave, best first. The depths of the pipeline decide how many, not the request's `top`."""
-    ranking: tuple[Candidate, ...]
-    least_score: float | None = None
-    model_scores: dict[str, float] | None = None
-    weight: float | None = None
 class Degradation(Answer):
     """A stage that did less than the pipeline says: `done` of `of` units (inputs, candidates, documents)."""
     stage: str
@@ -128,44 +95,24 @@ class SearchAnswer(Answer):
     hits: tuple[SearchHit, ...]
     page: SearchPage | None = None
     matches: Matches | None = None
-    candidates: dict[str, StageCandidates] | None = None
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}
     timings_ms: dict[str, float]
-class GeneratedQueries(Answer):
-    """Queries that a model generated for a document (docT5query, Nogueira and Lin 2019)."""
-    model: str
-    queries: tuple[str, ...]
-class WordFrequencies(Answer):
-    """Frequencies that BM25 reads in place of how often a word occurs (DeepCT, Dai and Callan 2019)."""
-    model: str
-    words: str
-class Expansions(Answer):
-    """What models added to one document."""
-    doc2query: GeneratedQueries | None = None
-    deepct: WordFrequencies | None = None
 class Document(Answer):
     """A document under the caller's own id. Control characters are stripped from its text and counted (`stripped`)."""
     id: str
     title: str = ""
     text: str = ""
     metadata: dict[str, MetadataValue] = {}
-    expansions: Expansions | None = None
+    expansions: dict[str, Any] | None = None
 class DocumentsAnswer(Answer):
     """The documents found, in the order of the ids asked for; ids without a document are in `missing`."""
     documents: tuple[Document, ...]
     missing: tuple[str, ...] = ()
-class DocumentVector(Answer):
-    """A document's vector in one backend, by the model of this name (`model` of the backend's stamp): [dimension]."""
-    model: str
-    dense: tuple[float, ...]
-class DocumentWithVectors(Document):
-    """A document with its dense vectors by backend. They are no part of `content_hash`: a model determines them."""
-    vectors: dict[str, DocumentVector] = {}
 class DocumentsPage(Answer):
     """A page of a generation's documents, in the document store's order; `following` is None at the end."""
     generation: str
-    documents: tuple[DocumentWithVectors, ...]
+    documents: tuple[Document, ...]
     following: str | None
 class ItemError(Answer):
     """Why one document was not taken. `retryable`: it may be taken when sent again, because the service was full."""
@@ -210,7 +157,7 @@ class CollectionBegun(Answer):
     build: str | None = None
 class CollectionDeclaration(Answer):
     """The lexical presets of a collection (by name, or defined here) and the metadata fields that filters may use."""
-    presets: tuple[str | LexicalPreset, ...] = ('beir',)
+    presets: tuple[str | dict[str, Any], ...] = ('beir',)
     metadata: dict[str, str] = {}
     backends: tuple[str, ...] | None = None
     expansions: dict[str, str] = {}
@@ -279,10 +226,4 @@ class PipelineView(Answer):
 class PipelineList(Answer):
     """The pipelines that a search can name."""
     pipelines: tuple[PipelineView, ...]
-class PipelineChanges(Answer):
-    """The names of pipelines that a reload of the files added, changed, removed or left unchanged."""
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
-    unchanged: tuple[str, ...]
 Preset = str | LexicalPreset

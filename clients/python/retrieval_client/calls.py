@@ -42,7 +42,6 @@ def search(
     highlight: int | None = None,
     facets: Sequence[wire.Facet] | None = None,
     total: bool | None = None,
-    explain: bool | Literal["candidates"] | None = None,
 ) -> Steps[wire.SearchAnswer]:
     """Returns the best documents for a query, by a pipeline: its name, or its stages. Without a query it lists those
     that pass the filter, by `sort` or by id.
@@ -63,24 +62,13 @@ def search(
         highlight=highlight,
         facets=facets,
         total=total,
-        explain=explain,
     )
     return ask(wire.SearchAnswer.model_validate_json, "POST", f"{_of(collection)}/search", within_s, body)
 
 
 def pipelines(within_s: float) -> Steps[wire.PipelineList]:
-    """Returns the pipelines that a search can name."""
+    """Returns the pipelines that a search can name, with their stages."""
     return ask(wire.PipelineList.model_validate_json, "GET", "/v1/pipelines", within_s)
-
-
-def pipeline(within_s: float, name: str) -> Steps[wire.PipelineView]:
-    """Returns one pipeline, with its stages."""
-    return ask(wire.PipelineView.model_validate_json, "GET", f"/v1/pipelines/{_quoted(name)}", within_s)
-
-
-def reload_pipelines(within_s: float) -> Steps[wire.PipelineChanges]:
-    """Has the gateway read the files of its pipelines again."""
-    return ask(wire.PipelineChanges.model_validate_json, "POST", "/v1/pipelines/reload", within_s, b"")
 
 
 def collections(within_s: float) -> Steps[wire.CollectionList]:
@@ -167,14 +155,6 @@ def delete_collection(within_s: float, collection: str) -> Steps[None]:
     return ask(lambda _: None, "DELETE", _of(collection), within_s, done=404)
 
 
-def index(
-    within_s: float, collection: str, documents: Iterable[SentDocument], *, build: str | None = None
-) -> Steps[wire.FanOutReport]:
-    """Sends one batch of at most 256 documents. Look at `complete`; `load` does that, for any number of documents."""
-    body = documents_body(map(as_json, documents), build)
-    return ask(wire.FanOutReport.model_validate_json, "POST", documents_path(collection), within_s, body)
-
-
 def update_metadata(
     within_s: float,
     collection: str,
@@ -214,26 +194,14 @@ def get_document(within_s: float, collection: str, document_id: str) -> Steps[wi
     return ask(wire.Document.model_validate_json, "GET", path, within_s)
 
 
-def delete_document(within_s: float, collection: str, document_id: str) -> Steps[wire.FanOutReport]:
-    """Deletes one document."""
-    path = f"{documents_path(collection)}/{_quoted(document_id)}"
-    return ask(wire.FanOutReport.model_validate_json, "DELETE", path, within_s)
-
-
 def documents_page(
-    within_s: float,
-    collection: str,
-    after: str | None = None,
-    *,
-    most: int = 100,
-    vectors: bool = False,
-    generation: str | None = None,
+    within_s: float, collection: str, after: str | None = None, *, most: int = 100, generation: str | None = None
 ) -> Steps[wire.DocumentsPage]:
     """Returns a page of all documents: those after the `following` of the page before.
 
     With the `generation` of that page, raises RetrievalError where the live one is another.
     """
-    selection = urlencode({"most": most, "vectors": vectors} | ({} if after is None else {"after": after}))
+    selection = urlencode({"most": most} | ({} if after is None else {"after": after}))
     path = f"{documents_path(collection)}?{selection}"
     page = yield from ask(wire.DocumentsPage.model_validate_json, "GET", path, within_s)
     if generation not in (None, page.generation):

@@ -8,7 +8,7 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeAli
 import httpx
 
 from retrieval_client import calls
-from retrieval_client.answers import DocumentWithVectors, FanOutReport
+from retrieval_client.answers import Document, FanOutReport
 from retrieval_client.calls import SentDocument
 from retrieval_client.exchange import Outcome, Request, RetrievalError, Steps, no_answer
 from retrieval_client.loading import MOST_IN_FLIGHT, Loading, LoadReport
@@ -243,8 +243,6 @@ class GatewayCalls:
 
     search = method(calls.search)
     pipelines = method(calls.pipelines)
-    pipeline = method(calls.pipeline)
-    reload_pipelines = method(calls.reload_pipelines)
     collections = method(calls.collections)
     collection = method(calls.collection)
     begin = method(calls.begin)
@@ -252,12 +250,10 @@ class GatewayCalls:
     roll_back = method(calls.roll_back)
     discard = method(calls.discard)
     delete_collection = method(calls.delete_collection)
-    index = method(calls.index)
     update_metadata = method(calls.update_metadata)
     delete_documents = method(calls.delete_documents)
     get_documents = method(calls.get_documents)
     get_document = method(calls.get_document)
-    delete_document = method(calls.delete_document)
     documents_page = method(calls.documents_page)
 
 
@@ -270,11 +266,11 @@ class Client(GatewayCalls, Blocking):
     last one and the seconds until then.
     """
 
-    def documents(self, collection: str, *, vectors: bool = False) -> Iterator[DocumentWithVectors]:
+    def documents(self, collection: str) -> Iterator[Document]:
         """Yields all documents of the live generation. Raises RetrievalError where another takes its place."""
         after = generation = None
         while True:
-            page = self.documents_page(collection, after, vectors=vectors, generation=generation)
+            page = self.documents_page(collection, after, generation=generation)
             yield from page.documents
             after, generation = page.following, page.generation
             if after is None:
@@ -319,11 +315,11 @@ class Client(GatewayCalls, Blocking):
 class AsyncClient(GatewayCalls, Awaiting):
     """Calls one gateway, and awaits, in one event loop. The arguments are those of `Client`."""
 
-    async def documents(self, collection: str, *, vectors: bool = False) -> AsyncIterator[DocumentWithVectors]:
+    async def documents(self, collection: str) -> AsyncIterator[Document]:
         """Yields all documents of the live generation, as `Client.documents` does."""
         after = generation = None
         while True:
-            page = await self.documents_page(collection, after, vectors=vectors, generation=generation)
+            page = await self.documents_page(collection, after, generation=generation)
             for document in page.documents:
                 yield document
             after, generation = page.following, page.generation
@@ -333,7 +329,7 @@ class AsyncClient(GatewayCalls, Awaiting):
     async def load(
         self,
         collection: str,
-        documents: Iterable[SentDocument] | AsyncIterable[SentDocument],
+        documents: Iterable[SentDocument],
         *,
         build: str | None = None,
         progress: Callable[[LoadReport], object] | None = None,
@@ -349,7 +345,7 @@ class AsyncClient(GatewayCalls, Awaiting):
                     loading.taken(done.result())
 
         try:
-            async for document in _each(documents):
+            for document in documents:
                 for batch in loading.add(document):
                     await end(loading.in_flight - 1)
                     running.add(asyncio.create_task(self.run(loading.send(batch))))
@@ -366,15 +362,6 @@ class AsyncClient(GatewayCalls, Awaiting):
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         return loading.report
-
-
-async def _each(documents: Iterable[SentDocument] | AsyncIterable[SentDocument]) -> AsyncIterator[SentDocument]:
-    if isinstance(documents, AsyncIterable):
-        async for document in documents:
-            yield document
-    else:
-        for document in documents:
-            yield document
 
 
 class Reranker(Blocking):

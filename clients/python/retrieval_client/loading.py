@@ -114,7 +114,7 @@ class Loading:
                 after_s, last = repetition.pause_s(error), error
                 self.report.repetitions += 1
                 if late:  # sent again, they would replace the newer ones
-                    batch = [one for one in batch if from_json(one).get("id") not in late]
+                    batch = [document for document in batch if from_json(document).get("id") not in late]
             else:
                 batch = batch[len(part) :]
                 repetition, after_s, last = Repetition(PATIENCE_S, UNFINISHED), 0.0, None

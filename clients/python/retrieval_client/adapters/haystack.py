@@ -48,8 +48,8 @@ class GatewayRetriever:
             pipeline=self.pipeline,
             include=["title", "text", "metadata"],
         )
-        found = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in answer.hits]
-        return {"documents": found}
+        hits = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in answer.hits]
+        return {"documents": hits}
 
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     async def run_async(

@@ -30,16 +30,16 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
     scores: bool = False
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **asked: Any
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         answer = self.client.search(
             self.collection,
             query,
-            top=asked.pop("k", self.k),
-            filter=asked.pop("filter", self.filter),
-            pipeline=asked.pop("pipeline", self.pipeline),
+            top=kwargs.pop("k", self.k),
+            filter=kwargs.pop("filter", self.filter),
+            pipeline=kwargs.pop("pipeline", self.pipeline),
             include=["title", "text", "metadata"],
-            **asked,
+            **kwargs,
         )
         return [
             Document(id=hit.id, page_content=hit.text or "", metadata=metadata_of(hit, scored=self.scores))
@@ -47,9 +47,11 @@ class GatewayRetriever(BaseRetriever):  # type: ignore[misc]  # LangChain is not
         ]
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **asked: Any
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        return await asyncio.to_thread(self._get_relevant_documents, query, run_manager=run_manager.get_sync(), **asked)
+        return await asyncio.to_thread(
+            self._get_relevant_documents, query, run_manager=run_manager.get_sync(), **kwargs
+        )
 
 
 class RerankerCompressor(BaseDocumentCompressor):  # type: ignore[misc]

@@ -56,6 +56,6 @@ class RerankerPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise ValueError("re-ranking needs the query: pass query_str or query_bundle")
-        texts = [passage(one.metadata, one.node.get_content(MetadataMode.NONE)) for one in nodes]
+        texts = [passage(node.metadata, node.node.get_content(MetadataMode.NONE)) for node in nodes]
         ranked = self.reranker.rerank(query_bundle.query_str, texts, top=self.top_n)
         return [NodeWithScore(node=nodes[index].node, score=score) for index, score in ranked]

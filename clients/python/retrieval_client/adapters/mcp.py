@@ -105,14 +105,14 @@ def build_server(url: str, ca_file: str | None, key_of: Callable[[Context], str 
         """Returns the collections that can be searched."""
         async with gateway_for(context) as gateway:
             listed = await gateway.collections()
-        found = []
+        collections = []
         for view in listed.collections:
-            states = [state for one in view.backends for state in one.generations if state.generation == view.live]
+            states = [state for held in view.backends for state in held.generations if state.generation == view.live]
             if states:
                 declared = {field: kind for state in states for field, kind in state.declaration.metadata.items()}
                 documents = max(state.documents for state in states)
-                found.append(ReadableCollection(name=view.collection, documents=documents, metadata=declared))
-        return found
+                collections.append(ReadableCollection(name=view.collection, documents=documents, metadata=declared))
+        return collections
 
     server = MCPServer("retrieval")
     for tool in (search, get_documents, list_collections):

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.local.choices import Choices, choose
-from deploy.local.paper_demo import METRICS, collection_of, paper_options
+from deploy.local.demo_plan import METRICS, collection_of, paper_options
 from deploy.local.problem import StackProblem
 from evaluator.__main__ import app
 from evaluator.analyses.paper_systems import paper_pipelines

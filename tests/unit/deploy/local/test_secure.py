@@ -18,7 +18,7 @@ from deploy.local.__main__ import addresses
 from deploy.local.checks import expect_startable
 from deploy.local.choices import ROOT, choose
 from deploy.local.problem import StackProblem
-from deploy.local.readiness import not_ready
+from deploy.local.running_stack import not_ready
 from deploy.local.secure import SecureFiles
 from deploy.local.supervision import configuration, processes
 from tests.support.certificates import Certificates

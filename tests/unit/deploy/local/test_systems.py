@@ -115,7 +115,7 @@ def test_a_service_that_runs_no_model_needs_none_and_another_one_gets_it(
 def test_a_table_of_idf_that_is_missing_is_told_before_anything_starts(service: str, tmp_path: Path) -> None:
     variable = f"{service.upper()}_IDF"
     given = {f"{service.upper()}_MODELS": str(tmp_path), variable: str(tmp_path / "idf.json")}
-    with pytest.raises(StackProblem, match=rf"{variable}=.*services\.inference\.idf CORPUS --model"):
+    with pytest.raises(StackProblem, match=rf"{variable}=.*workshop\.idf CORPUS --model"):
         expect_startable(given, [service])
     (tmp_path / "idf.json").write_text("{}")
     with pytest.raises(StackProblem) as told:
