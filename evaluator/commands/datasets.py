@@ -1,4 +1,4 @@
-"""Commands over test collections: `datasets list`, `fetch`, `check`, `stats`; `from` makes one of documents."""
+"""Commands over test collections: `datasets list`, `fetch`, `check`; `from` makes one of documents."""
 
 import shlex
 from pathlib import Path
@@ -10,7 +10,6 @@ from evaluator.commands.options import SKIP_UNSENDABLE, reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
 from evaluator.datasets.fetch import fetch as fetch_set
 from evaluator.datasets.field_sources import FieldNames
-from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
 from evaluator.datasets.new_collection import make_collection
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.errors import WrongOption, command_line
@@ -59,18 +58,6 @@ def check(
             show(aligned([["what", "count", "which"], *_decisions(read)]))
             if known is not None:
                 _print_deviation(read, known)
-
-
-@datasets.command()
-def stats(dataset: NameOrDirectory, split: Split = None, skip_unsendable: SkipUnsendable = False) -> None:
-    """Prints the statistics of the BEIR paper's table 1, measured here and published, of a collection."""
-    with reporting_errors():
-        for directory, known in _collections(dataset):
-            read = read_dataset(directory, _split(split, known), skip_unsendable=skip_unsendable)
-            # What is published is of the set's own split.
-            published = known.statistics if known is not None and read.split == known.split else None
-            show(f"\n{directory}, split {read.split}\n")
-            show(aligned(statistics_rows(measure_statistics(read), published)))
 
 
 @datasets.command("from")

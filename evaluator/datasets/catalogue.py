@@ -27,8 +27,6 @@ class PublishedStatistics(Wire):
     documents: Count
     queries: Count  # of the split, judged
     relevant_a_query: FiniteFloat  # documents with a grade of at least 1
-    query_words: FiniteFloat | None = None  # mean
-    document_words: FiniteFloat | None = None  # mean, title and text
 
 
 class OfficialArchive(Wire):

@@ -100,8 +100,7 @@ def test_grades_of_an_earlier_session_set_no_scale_where_the_collection_has_none
     evaluator: Evaluator, tmp_path: Path
 ) -> None:
     bare = write_collection(tmp_path / "bare", QUERIES)
-    (bare / "qrels" / "test.tsv").unlink()
-    (bare / "qrels" / "test.json").write_text(json.dumps({f"q{number}": {} for number in range(QUERIES)}))
+    (bare / "qrels" / "test.tsv").write_text("".join(f"q{number}\t\t\n" for number in range(QUERIES)))
     evaluator("import", bare, *write_three_rankings(tmp_path).values(), "--depth", 10)
     run = next((tmp_path / "runs").glob("2*"))
     first = pooled(evaluator, run)

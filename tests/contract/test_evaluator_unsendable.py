@@ -28,7 +28,6 @@ def unsendable(evaluator: Evaluator, tmp_path: Path) -> None:
         ("run", "demo"),
         ("ingest", "demo"),
         ("datasets", "check", "SHOP"),
-        ("datasets", "stats", "SHOP"),
         ("load", "demo", "--rate", "1", "--seconds", "1"),
     ],
 )

@@ -62,11 +62,15 @@ def odd_run(names: Sequence[str]) -> Iterator[tuple[Path, RunFolder]]:
         dataset = Path(directory) / "odd"
         (dataset / "qrels").mkdir(parents=True)
         for name in ("corpus", "queries"):
-            lines = (json.dumps({"_id": one, "text": f"{name} {at}"}) for at, one in enumerate(names))
+            lines = (json.dumps({"_id": identity, "text": f"{name} {at}"}) for at, identity in enumerate(names))
             (dataset / f"{name}.jsonl").write_text("\n".join(lines))
-        positives = {one: {names[at - 1]: 2, names[at - 2]: 0} for at, one in enumerate(names)}
-        (dataset / "qrels" / "test.json").write_text(json.dumps(positives))
-        rankings = {one: [names[at - step] for step in (2, 1, 3)] for at, one in enumerate(names)}
+        judgments = (
+            json.dumps({"query-id": name, "corpus-id": names[at - step], "score": grade})
+            for at, name in enumerate(names)
+            for step, grade in ((1, 2), (2, 0))
+        )
+        (dataset / "qrels" / "test.jsonl").write_text("\n".join(judgments))
+        rankings = {name: [names[at - step] for step in (2, 1, 3)] for at, name in enumerate(names)}
         run = Path(directory) / "arm.trec"
         text = "".join(run_lines(query, ranking, "arm") for query, ranking in rankings.items())
         run.write_text(text, encoding="utf-8", newline="")

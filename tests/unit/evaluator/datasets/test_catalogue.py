@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from evaluator.datasets.catalogue import CataloguedSet, load_catalogue
-from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
-from evaluator.datasets.reader import read_dataset
-from tests.support.archives import SMALL_SET
 
 SETS = load_catalogue().sets
 
@@ -74,15 +71,3 @@ def test_the_forums_add_up_to_cqadupstack() -> None:
     whole = SETS["cqadupstack"].statistics
     assert sum(forum.statistics.documents for forum in forums) == whole.documents
     assert sum(forum.statistics.queries for forum in forums) == whole.queries
-
-
-def test_statistics_count_relevant_and_judged_documents_apart(tmp_path: Path) -> None:
-    for name, content in {**SMALL_SET, "qrels/test.tsv": "q1\td1\t1\nq1\td2\t0\n"}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(content)
-    measured = measure_statistics(read_dataset(tmp_path))
-    assert (measured.judged_a_query, measured.relevant_a_query) == (2.0, 1.0)
-    assert (measured.query_words, measured.document_words) == (1.0, 2.5)
-    rows = statistics_rows(measured, SETS["scifact"].statistics)
-    assert rows[1] == ["documents", "2", "5183", "-5181"]
-    assert rows[3] == ["judged a query", "2.0", "–", "–"]

@@ -41,7 +41,6 @@ READERS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "queries": ("shop/queries.jsonl", QUERIES, dataset),
     "topics": ("shop/topics.txt", TOPICS, dataset),
     "judgments": ("shop/qrels/test.tsv", QRELS, dataset),
-    "judgments in one object": ("shop/qrels/test.json", '{"q1": {\n"d1": 1}}\n', judgments),
     "run": ("arm.run", "q1 Q0 d1 1 2 x\nq1 Q0 d2 2 1 x\n", read_run),
     "experiment": ("my.yaml", "name: my\ndataset: shop\npipelines: [bm25]\n", read_experiment),
 }
