@@ -66,8 +66,7 @@ def decoded_id(text: str, place: str) -> str:
         identity = unicodedata.normalize("NFC", unquote(text, errors="strict"))
     except UnicodeDecodeError as error:
         raise DatasetError(f"{place}: {text!r} is not percent-encoded UTF-8") from error
-    if _BREAKS.search(identity) or UNSENDABLE.search(identity):
-        raise DatasetError(f"{place}: {text!r} has a tab, line break or control character, which no id has")
+    _expect_writable(identity, f"{place}: {text!r}")
     return identity
 
 
@@ -75,15 +74,12 @@ def read_id(value: object, place: str) -> tuple[str, bool]:
     """Returns the plain id of a JSON `_id`, and whether it was written otherwise. Raises DatasetError."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    if not isinstance(value, str):
-        raise DatasetError(f"{place}: _id: a string is needed")
-    identity = plain_id(value)
-    if not identity:
+    if not isinstance(value, str) or not (identity := plain_id(value)):
         raise DatasetError(f"{place}: _id: a string is needed that is not empty")
-    if _BREAKS.search(identity):
-        raise DatasetError(f"{place}: _id: a tab or line break, which no run file can carry")
-    if UNSENDABLE.search(identity):
-        raise DatasetError(
-            f"{place}: _id: {identity!r} has control characters or lone surrogates, which no file carries"
-        )
+    _expect_writable(identity, f"{place}: _id: {identity!r}")
     return identity, identity != value
+
+
+def _expect_writable(identity: str, place: str) -> None:
+    if _BREAKS.search(identity) or UNSENDABLE.search(identity):
+        raise DatasetError(f"{place} has a tab, line break, control character or lone surrogate, which no file carries")

@@ -16,11 +16,10 @@ from evaluator.datasets import field_sources, text_sources
 from evaluator.datasets.corpus import CORPUS, corpus_document
 from evaluator.datasets.elasticsearch_index import index_documents
 from evaluator.datasets.field_sources import UNUSED, FieldNames, field_name, object_documents, table_documents
-from evaluator.datasets.known_items import known_items
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.queries import QUERIES
-from evaluator.datasets.question_file import DocumentNames, Questions, read_questions
+from evaluator.datasets.questions import DocumentNames, Questions, known_items, read_questions
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption

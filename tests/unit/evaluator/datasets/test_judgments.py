@@ -116,7 +116,7 @@ def test_judgments_may_be_lines_of_json_or_trecs(shop: Path, name: str, lines: s
     [
         ("test.jsonl", '{"\\ud800": 1}', r"test\.jsonl:1: .*\\ud800"),
         ("test.jsonl", "{", r"test\.jsonl:1: not JSON"),
-        ("test.jsonl", '{"query-id": "\\ud800", "corpus-id": "d1", "score": 1}', r"test\.jsonl:1: .*lone surrogates"),
+        ("test.jsonl", '{"query-id": "\\ud800", "corpus-id": "d1", "score": 1}', r"test\.jsonl:1: .*lone surrogate"),
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1"}', r"test\.jsonl:1: .*corpus-id, query-id, score"),
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": true}', r"test\.jsonl:1: the grade 'True'"),
         ("test.jsonl", "[]", r"test\.jsonl:1: not a JSON object"),

@@ -161,9 +161,7 @@ def test_the_bounds_of_a_document_are_within_those_of_a_body() -> None:
 @pytest.mark.parametrize(("file", "character"), [("corpus.jsonl", "\\ud800"), ("queries.jsonl", "\\u0000")])
 def test_an_id_that_no_file_can_carry_is_a_sentence(shop: Path, file: str, character: str) -> None:
     append(shop / file, f'{{"_id": "a{character}b", "text": "x"}}\n')
-    with pytest.raises(
-        DatasetError, match=rf"{file}:\d: _id: 'a.*b' has control characters or lone surrogates"
-    ) as said:
+    with pytest.raises(DatasetError, match=rf"{file}:\d: _id: 'a.*b' has .*control character or lone") as said:
         read_dataset(shop)
     assert str(said.value).isascii()
 
@@ -223,7 +221,7 @@ def test_a_schema_is_inferred_from_the_values_and_where_they_differ_fields_are_k
         ("corpus.jsonl", "[1]\n", r"corpus\.jsonl:7: not a JSON object"),
         ("corpus.jsonl", '{"text": "no id"}\n', r"corpus\.jsonl:7: _id"),
         ("corpus.jsonl", '{"_id": "d1"}\n', r"corpus\.jsonl:7: .*'d1'"),
-        ("corpus.jsonl", '{"_id": "a\\tb"}\n', r"corpus\.jsonl:7: _id: a tab"),
+        ("corpus.jsonl", '{"_id": "a\\tb"}\n', r"corpus\.jsonl:7: _id: .* a tab"),
         ("corpus.jsonl", '{"_id": "x", "text": 5}\n', r"corpus\.jsonl:7: text"),
         ("corpus.jsonl", '{"_id": " "}\n', r"corpus\.jsonl:7: _id"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}\n', r"queries\.jsonl:6: .*'q1'"),

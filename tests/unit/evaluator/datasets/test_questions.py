@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.datasets.known_items import known_items
+from evaluator.datasets.questions import known_items
 
 # Sentences that can be a query, by the script; a document of each has them one after the other.
 DOCUMENTS: dict[str, tuple[str, ...]] = {
