@@ -66,7 +66,7 @@ def shown(text: str) -> str:
     That is lone surrogates, control characters but for tab and line breaks, and those that change the direction of what
     stands behind them (U+202E): without it, an id could reorder the row of a table.
     """
-    return _EFFECTS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _EFFECTS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def say(message: str) -> None:

@@ -147,8 +147,10 @@ def _first_ten(measured: Mapping[str, MeasuredRanking]) -> Iterator[str]:
 
 
 def _overlaps(vocabularies: Mapping[str, Vocabulary]) -> Iterator[VocabularyOverlap]:
-    for (first, mine), (second, theirs) in combinations(vocabularies.items(), 2):
-        yield VocabularyOverlap(first=first, second=second, weighted_jaccard=weighted_jaccard(mine, theirs))
+    for (first, first_words), (second, second_words) in combinations(vocabularies.items(), 2):
+        yield VocabularyOverlap(
+            first=first, second=second, weighted_jaccard=weighted_jaccard(first_words, second_words)
+        )
 
 
 def _published(

@@ -90,6 +90,6 @@ def weighted_jaccard(first: Vocabulary, second: Vocabulary) -> float:
     """
     import numpy as np
 
-    _, mine, theirs = np.intersect1d(first.hashes, second.hashes, assume_unique=True, return_indices=True)
-    common = float(np.minimum(first.shares[mine], second.shares[theirs]).sum())
+    _, in_first, in_second = np.intersect1d(first.hashes, second.hashes, assume_unique=True, return_indices=True)
+    common = float(np.minimum(first.shares[in_first], second.shares[in_second]).sum())
     return min(1.0, common / (2 - common))

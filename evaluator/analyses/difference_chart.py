@@ -13,14 +13,14 @@ Differences = Mapping[str, Mapping[str, float]]  # label of the set → pipeline
 
 def differences_of(rows: Sequence[SetRow], pipelines: Sequence[str], baseline: str) -> Differences:
     """Returns the differences on the sets that have the baseline and another pipeline."""
-    found: dict[str, dict[str, float]] = {}
+    differences: dict[str, dict[str, float]] = {}
     for row in rows:
         base = row.figure(baseline, ndcg_at_10)
         for name in pipelines:
             figure = row.figure(name, ndcg_at_10)
             if name != baseline and figure is not None and base is not None:
-                found.setdefault(row.label, {})[name] = figure - base
-    return found
+                differences.setdefault(row.label, {})[name] = figure - base
+    return differences
 
 
 def difference_chart(differences: Differences, pipelines: Sequence[str], title: str, description: str) -> str:

@@ -50,16 +50,16 @@ def _figures(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[tuple[str, 
         description = f"For each set, nDCG@10 of each pipeline less that of {analysis.baseline}, as bars."
         svg = difference_chart(differences, analysis.pipelines, title, description)
         yield "figure-3-differences", PaperFigure(description, svg)
-    for one in analysis.sets:
-        title = f"Figures 4 and 5: lengths of documents, {one.name}"
-        found = one.relevant_lengths.quartiles
+    for analysed in analysis.sets:
+        title = f"Figures 4 and 5: lengths of documents, {analysed.name}"
+        quartiles = analysed.relevant_lengths.quartiles
         description = (
-            f"Lengths in words of the first ten documents of each pipeline on {one.name}, and of those judged relevant"
-            + (f", whose median is {found[1]}." if found else ".")
+            f"Lengths in words of the first ten documents of each pipeline on {analysed.name}, and of those judged "
+            "relevant" + (f", whose median is {quartiles[1]}." if quartiles else ".")
         )
         yield (
-            f"figures-4-5-lengths-{one.name.replace('/', '-')}",
-            PaperFigure(description, length_violins(one, title, description)),
+            f"figures-4-5-lengths-{analysed.name.replace('/', '-')}",
+            PaperFigure(description, length_violins(analysed, title, description)),
         )
 
 
@@ -94,14 +94,14 @@ def length_violins(analysed: SetAnalysis, title: str, description: str) -> str:
     every = {RELEVANT: analysed.relevant_lengths, **analysed.lengths}
     with plotted_svg(8.6, 1.1 + ROW_INCHES * len(every), title, description) as plot:
         axes = plot.axes
-        for place, one in enumerate(every.values()):
-            if one.quartiles is None:
+        for place, distribution in enumerate(every.values()):
+            if distribution.quartiles is None:
                 axes.text(0.5, place, "no document", transform=axes.get_yaxis_transform(), ha="center", va="center")
             else:
-                _draw_violin(axes, place, one, one.quartiles)
+                _draw_violin(axes, place, distribution, distribution.quartiles)
         axes.set_yticks(range(len(every)), list(every))
         axes.set_ylim(len(every) - 0.4, -0.6)
-        ticks = _ticks([words for one in every.values() for words, _ in one.counts])
+        ticks = _ticks([words for distribution in every.values() for words, _ in distribution.counts])
         axes.set_xticks([_at(words) for words in ticks], [f"{words:g}" for words in ticks])
         axes.set_xlabel("words of a document, title and text")
         axes.grid(axis="x", color=LIGHT["grid"], linewidth=0.8)
@@ -112,12 +112,14 @@ def length_violins(analysed: SetAnalysis, title: str, description: str) -> str:
     return plot.svg
 
 
-def _draw_violin(axes: "Axes", place: int, one: LengthDistribution, quartiles: tuple[int, int, int]) -> None:
+def _draw_violin(axes: "Axes", place: int, distribution: LengthDistribution, quartiles: tuple[int, int, int]) -> None:
     import numpy as np
 
     # Grey is for the documents judged relevant, the colours of the palette for pipelines.
     shade = LIGHT["soft"] if place == 0 else LIGHT[f"c{(place - 1) % COLOURS}"]
-    lengths = np.repeat([_at(words) for words, _ in one.counts], [documents for _, documents in one.counts])
+    lengths = np.repeat(
+        [_at(words) for words, _ in distribution.counts], [documents for _, documents in distribution.counts]
+    )
     violin = axes.violinplot(
         [lengths], positions=[place], orientation="horizontal", widths=0.85, showextrema=False, points=200
     )

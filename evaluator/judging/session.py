@@ -120,8 +120,8 @@ class JudgingSession:
         The first call in the order `impact` computes the weights, which takes seconds for the pool of thousands of
         queries. Raises EvaluationError in this order for a session of one pipeline.
         """
-        mine = self.standing(judge)
-        done = mine.grades.keys() | mine.skipped
+        standing = self.standing(judge)
+        done = standing.grades.keys() | standing.skipped
         pairs = self.pairs if order == "pool" else self.order_by_impact()
         return next((self.shown(pair) for pair in pairs if pair not in done), None)
 

@@ -299,11 +299,11 @@ def _three_digits(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
-def multiple_rates(found: FoundCapacity) -> Iterator[tuple[float, float]]:
+def multiple_rates(capacity: FoundCapacity) -> Iterator[tuple[float, float]]:
     """Yields multiples of the capacity and their rates, ascending; none where no capacity was found."""
-    if found.rate is not None:
+    if capacity.rate is not None:
         for multiple in MULTIPLES:
-            yield multiple, float(f"{multiple * found.rate:.3g}")
+            yield multiple, float(f"{multiple * capacity.rate:.3g}")
 
 
 def capacity_report(

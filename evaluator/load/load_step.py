@@ -106,18 +106,18 @@ async def _run_load(
     capacities: list[CapacityReport] = []
     for arm in ready.arms if ready.plan.capacity is not None else ():
         with files.telling():
-            found = await searched_capacity(
+            search = await searched_capacity(
                 ready.target, arm.name, ready.plan, ready.seed, beside.measured(), files.keep
             )
         swept = [
             (multiple, await driven([Traffic(f"{multiple:g}x", rate=rate)], [arm]))
-            for multiple, rate in multiple_rates(found)
+            for multiple, rate in multiple_rates(search)
         ]
         points += [point for _, at_multiple in swept for point in at_multiple]
         # Beyond the capacity the generators drop requests as planned; times below it have to be valid.
         timing_valid &= all(point.timing_valid for multiple, below in swept if multiple <= 1 for point in below)
-        timing_valid &= found.outcome != "cannot tell"
-        capacities.append(capacity_report(arm.name, found, [(multiple, point) for multiple, (point,) in swept]))
+        timing_valid &= search.outcome != "cannot tell"
+        capacities.append(capacity_report(arm.name, search, [(multiple, point) for multiple, (point,) in swept]))
     differences = await in_thread(_quality_differences, folder, ready.plan, points, ready.judgments, ready.seed)
     sources = [Path(name) for point in points for name in point.files.values()]
     sources += [files.path(capacity.pipeline, SEARCH) for capacity in capacities]

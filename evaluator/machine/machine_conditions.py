@@ -281,8 +281,8 @@ def _throttled(processes: Collection[int], counters: MachineCounters) -> dict[st
             if controllers and "cpu" not in controllers.split(","):
                 continue
             for mount in ("cpu", "cpu,cpuacct") if controllers else ("", "unified"):
-                here = Path(path.lstrip("/"))
-                for group in (here, *here.parents):
+                own = Path(path.lstrip("/"))
+                for group in (own, *own.parents):
                     file = counters.cgroups / mount / group / "cpu.stat"
                     if limit := _limit_counters(file):
                         limits[str(file)] = limit

@@ -24,7 +24,7 @@ def form_experiment(
     """
     name = fields.get("experiment", "")
     path = bundled_directory() / f"{name}.yaml"
-    if name not in {found.stem for found in bundled_directory().glob("*.yaml")}:
+    if name not in {file.stem for file in bundled_directory().glob("*.yaml")}:
         raise EvaluationError(f"experiment: {name or 'none'} is no bundled experiment; choose one of the list")
     overrides: dict[str, object] = {}
     if dataset := fields.get("dataset", "").strip():

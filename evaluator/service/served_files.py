@@ -43,15 +43,15 @@ class ServedDatasets:
         A set of the catalogue has its own split unless the experiment names one. Raises EvaluationError as `located`,
         and for a set of several parts.
         """
-        found, *others = self.located(experiment.dataset)
+        dataset, *others = self.located(experiment.dataset)
         if others:
             raise EvaluationError(
                 f"dataset: {experiment.dataset} has several datasets, which the service does not run; name one of "
-                f"them: {', '.join(collection.known.name for collection in (found, *others) if collection.known)}"
+                f"them: {', '.join(collection.known.name for collection in (dataset, *others) if collection.known)}"
             )
-        changes: dict[str, object] = {"dataset": str(found.directory)}
-        if found.known is not None and "split" not in experiment.model_fields_set:
-            changes["split"] = found.known.split
+        changes: dict[str, object] = {"dataset": str(dataset.directory)}
+        if dataset.known is not None and "split" not in experiment.model_fields_set:
+            changes["split"] = dataset.known.split
         return experiment.model_copy(update=changes)
 
     def names(self) -> list[str]:
@@ -118,7 +118,7 @@ class MessagePaths:
         """Returns the text of an error or a message without the folders above its paths."""
         text = str(message)
         if self._known is not None:
-            text = self._known.sub(lambda found: "" if found[0].endswith("/") else Path(found[0]).name, text)
+            text = self._known.sub(lambda match: "" if match[0].endswith("/") else Path(match[0]).name, text)
         return _ABOVE.sub("", text)
 
 

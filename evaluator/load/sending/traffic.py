@@ -48,7 +48,7 @@ def slice_count(plan: LoadPlan, arms: int) -> int:
 
 
 class PlannedRequest(NamedTuple):
-    """A request before it is sent: seconds since the start, and what is asked."""
+    """A request before it is sent: seconds since the start, pipeline and query."""
 
     at_s: float
     pipeline: str
@@ -59,11 +59,11 @@ class PlannedSlice(NamedTuple):
     """A slice of an open loop: planned seconds and queries, the same for every pipeline, warm-up among them."""
 
     warmup_s: float
-    asked: list[tuple[float, str]]
+    queries: list[tuple[float, str]]
 
     def through(self, pipeline: str) -> list[PlannedRequest]:
         """Returns the requests of a pipeline."""
-        return [PlannedRequest(at_s, pipeline, query) for at_s, query in self.asked]
+        return [PlannedRequest(at_s, pipeline, query) for at_s, query in self.queries]
 
 
 @dataclass(frozen=True, slots=True)
