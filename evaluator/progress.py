@@ -61,7 +61,7 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def shown(text: str) -> str:
-    """Returns text as messages, pages and tables can print it: what has no glyph, but an effect, as its escape.
+    """Returns text as messages, pages and tables can print it: characters without a glyph as escapes.
 
     That is lone surrogates, control characters but for tab and line breaks, and those that change the direction of what
     stands behind them (U+202E): without it, an id could reorder the row of a table.

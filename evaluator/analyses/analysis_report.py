@@ -162,7 +162,7 @@ class PipelineSummary(Wire):
 
 
 class Analysis(Wire):
-    """analysis.json. It holds no time of its making: the same runs give the same file."""
+    """analysis.json, without a time of its making: the same runs give the same file."""
 
     schema_version: Literal[1] = 1
     baseline: str

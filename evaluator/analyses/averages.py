@@ -76,7 +76,7 @@ def _summary(rows: Sequence[SetRow], common: Sequence[SetRow], pipeline: str, ba
         if pipeline == baseline or figure is None or base is None:
             continue
         differences[row.name] = figure - base
-        if base:  # a share of nothing is none
+        if base:  # a percentage of 0 is undefined
             changes[row.name] = 100 * (figure - base) / base
     return PipelineSummary(
         pipeline=pipeline,

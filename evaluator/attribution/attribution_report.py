@@ -19,7 +19,7 @@ ATTRIBUTION = "attribution.json"
 
 
 class DocumentFate(Wire):
-    """A line of attribution/<arm>.jsonl: a relevant document of a query, and what became of it."""
+    """A line of attribution/<arm>.jsonl: a relevant document of a query, and its fate."""
 
     query: str
     document: str
@@ -71,7 +71,7 @@ class AttributionReport(StepFile):
 
 
 class ArmFates:
-    """Collects what became of an arm's relevant documents, query after query."""
+    """Collects the fates of an arm's relevant documents, query by query."""
 
     def __init__(self, name: str, pipeline: Pipeline, top: int) -> None:
         self._name, self._pipeline, self._top = name, pipeline, top

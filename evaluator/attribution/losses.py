@@ -30,7 +30,7 @@ Ranks = Mapping[str, int]  # rank by document
 
 @dataclass(frozen=True, slots=True)
 class DocumentVerdict:
-    """What became of a document: exactly one fate, and the stage (its id, or ANSWER) where it happened.
+    """The fate of a document, and the stage (its id, or ANSWER) where it happened.
 
     `ranks`: by stage that had it. `passed_by`: of a demotion, the documents among the first hits after the stage that
     stood below it before.

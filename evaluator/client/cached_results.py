@@ -40,7 +40,7 @@ def sum_cached_results(answers: Iterable[Mapping[str, tuple[int, int]]]) -> dict
 
 
 def cache_remarks(caches: bool, used: Mapping[str, Mapping[str, CacheUse]]) -> Iterator[str]:
-    """Yields what a reader should know of a run with caches. `used`: by arm, then backend."""
+    """Yields remarks on a run with caches. `used`: by arm, then backend."""
     if caches:
         missing = "" if any(used.values()) else "; no backend has one (DENSE_QUERY_CACHE_MB, RERANKER_SCORE_CACHE_MB)"
         yield f"caches were on{missing}: compare latency only with runs that had them on"

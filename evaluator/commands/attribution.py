@@ -33,7 +33,7 @@ def attribute(
     runs: Runs = RUNS,
     wait: Wait = 120.0,
 ) -> None:
-    """Asks a run's queries once more for all candidates; says of every relevant document which stage lost it.
+    """Asks a run's queries once more for all candidates; finds the stage that lost each relevant document.
 
     Writes attribution.json and its page; `report` takes them into its pages. Goes on where it was interrupted.
     Exit status 3: an answer was lost, degraded, or other than in the run, or a deep leg or a score is missing.
@@ -57,7 +57,7 @@ def attribute(
 def replay(run: AskedRun = "latest", runs: Runs = RUNS) -> None:
     """Tries other weights, normalisations and depths of re-ranking on the candidates that `attribute` has collected.
 
-    Asks nothing. Writes replay.json and its page, and the winner as a pipeline.
+    Sends nothing. Writes replay.json and its page, and the winner as a pipeline.
     """
     with reporting_errors():
         for folder in runs_of(_place_of(run, runs)):

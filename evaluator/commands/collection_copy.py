@@ -120,7 +120,7 @@ def export_collection(
     gateway: Gateway = GATEWAY,
     wait: Wait = 120.0,
 ) -> None:
-    """Writes a collection to a file: its declaration, a document a line, and their count and digest."""
+    """Writes a collection to a file: its declaration, one line per document, count and digest."""
     with reporting_errors():
         work = partial(exported_collection, collection=collection, path=out, vectors=vectors)
         end = with_gateway(gateway, wait, work)

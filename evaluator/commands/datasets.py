@@ -37,7 +37,7 @@ def list_sets() -> None:
 
 @datasets.command()
 def fetch(name: SetName) -> None:
-    """Makes a set lie on this machine: ir_datasets fetches it, its md5 is verified, it is unpacked."""
+    """Fetches a set with ir_datasets, verifies its md5 and unpacks it."""
     with reporting_errors():
         for directory in fetch_set(load_catalogue(), name):
             show(str(directory))

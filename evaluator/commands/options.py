@@ -1,7 +1,4 @@
-"""Owns the options that several commands share, and what every command does around its work.
-
-Leaves the work itself to the modules of the steps.
-"""
+"""Defines the options that several commands share, and what every command does before and after its work."""
 
 import asyncio
 import inspect

@@ -207,7 +207,7 @@ def _end(path: Path, reports: Mapping[str, Report]) -> None:
 
 
 def print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
-    """Says the command of the next step, with --gateway when this one was given another URL."""
+    """Prints the command of the next step, with --gateway if this one was given another URL."""
     elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
     say(f"Next: {command_line(step, '--run', str(path.resolve()), *elsewhere)}")
 
@@ -242,7 +242,7 @@ def _doubts(outcome: Report) -> Iterator[str]:
 
 
 def print_load(folder: RunFolder, report: LoadReport) -> None:
-    """Prints the capacities and the table of a load, and what a reader should know beside it."""
+    """Prints the capacities, the table and the remarks of a load."""
     if folder.has(CAPACITY):
         for capacity in folder.read(CAPACITY, CapacityFile).capacities:
             print(f"\n{render_capacity(capacity)}")

@@ -1,7 +1,4 @@
-"""Owns the catalogue of public test collections: facts about each set, and where a set lies on this machine.
-
-Leaves downloading to fetch and the reading of files to reader.
-"""
+"""Describes the public test collections of the catalogue, and finds them on this machine. Downloads nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

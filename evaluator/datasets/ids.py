@@ -1,4 +1,4 @@
-"""Owns what makes two ids of a collection the same, and how they are written where white space ends them."""
+"""Normalises the ids of a collection, and encodes them for formats in which white space ends a field."""
 
 import re
 import unicodedata
@@ -19,8 +19,8 @@ _UNREADABLE = re.compile(r"[\s%]")
 def plain_id(text: str) -> str:
     """Returns an id in Unicode's NFC, without white space, byte order marks and the quotes of a CSV cell around it.
 
-    It is applied to the ids of corpus, queries, judgments and runs alike: a file that quotes its ids, pads them, or has
-    their accents apart, as names of files of macOS have, names the same documents as one that does not.
+    It is applied to the ids of corpus, queries, judgments and runs alike: a file that quotes its ids, pads them, or
+    decomposes their accents, as file names of macOS do, names the same documents as one that does not.
     """
     text = unicodedata.normalize("NFC", text)
     while True:

@@ -81,7 +81,7 @@ async def _run_against(
     targets = (baseline.target, judged.target)
     files, total = SampleFiles(folder), len(plan.rates) * len(judged.arms)
     say(against_work(plan, _pair_count(plan), len(judged.arms)))
-    with files.telling(AGAINST), progress("Against", total, "comparison" if total == 1 else "comparisons") as advance:
+    with files.reporting(AGAINST), progress("Against", total, "comparison" if total == 1 else "comparisons") as advance:
         for rate in plan.rates:
             for arm, other in zip(baseline.arms, judged.arms, strict=True):
                 pairs = await driven_pairs(targets, arm.name, rate, plan, seed, measured, files.keep)

@@ -216,7 +216,7 @@ def _judged_pair(
 
 
 def _judge(sessions: ServedSessions, name: str, judge: str, fields: FormFields) -> PooledPair | None:
-    """Does what the form asks for. Returns the pair to show again, of an undo."""
+    """Grades, skips or undoes, as the form asks. Returns the pair to show again, of an undo."""
     deed = fields.get("deed", "")
     if deed not in ("skip", "undo", *map(str, range(MOST_GRADE + 1))):
         raise WrongOption(f"grade: {deed[:40]!r} is unknown; a grade is 0 to {MOST_GRADE}, and there are skip and undo")

@@ -1,4 +1,4 @@
-"""Owns which files the service reads for a caller, and how paths look in messages that leave the machine over HTTP.
+"""Decides which files the service reads for a caller, and shortens paths in messages that leave over HTTP.
 
 Callers may name datasets beneath the folders of EVALUATOR_DATASETS. A path elsewhere is refused by its text alone and
 with the words for one that does not exist, so no answer shows whether it does. The command line takes any path.

@@ -53,7 +53,7 @@ class LoadPercentiles(Wire):
 
 
 class RequestCounts(Wire):
-    """What became of the requests of a point. Every request is in `answered`, `late`, `failed` or `dropped`."""
+    """Outcomes of the requests of a point. Every request is in `answered`, `late`, `failed` or `dropped`."""
 
     requests: Count
     answered: Count  # in time, degraded ones too
@@ -92,7 +92,7 @@ def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
 
 
 def request_counts(samples: Sequence[LoadSample]) -> RequestCounts:
-    """Counts what became of the requests."""
+    """Counts requests by outcome."""
     outcomes = Counter(sample.outcome for sample in samples)
     answered = [sample for sample in samples if sample.outcome == "answered"]
     degradations = Counter(f"{item.stage}: {item.reason}" for sample in answered for item in sample.degraded)

@@ -1,4 +1,4 @@
-"""Plans the traffic of a load, drawn from a seed: kinds, slices, requests, and in words how much that is. Pure."""
+"""Plans the traffic of a load from a seed: kinds, slices and requests; describes its amount. Pure."""
 
 import itertools
 import math
@@ -165,7 +165,7 @@ def open_requests(
 
 
 def closed_requests(target: LoadTarget, pipeline: str, plan: LoadPlan, seed: int, part: str) -> list[PlannedRequest]:
-    """Draws the queries of a closed loop, which decides itself when they are sent. `part`: as of `open_requests`."""
+    """Draws the queries of a closed loop, which are sent when answers arrive. `part`: as of `open_requests`."""
     queries = drawn_queries(target.queries, plan.draw, seed, f"{part} queries")
     return [PlannedRequest(0.0, pipeline, query) for query in itertools.islice(queries, CLOSED_LOOP_DRAWS)]
 

@@ -110,7 +110,7 @@ def test_a_comparison_in_which_nothing_was_judged_cannot_tell() -> None:
     report = AgainstReport(plan=plan, seed=1, baseline="old", judged="new", margin=0.05, points=points)
     assert [point.timing_valid for point in points] == [True, False]
     assert "the machine was busy in 12 of 12 pairs" in points[1].timing_faults[0]
-    assert (report.timing_valid, report.told, report.slower) == (False, False, False)
+    assert (report.timing_valid, report.decided, report.slower) == (False, False, False)
 
 
 def test_a_percentile_that_cannot_be_told_leaves_the_comparison_untold() -> None:
@@ -121,7 +121,7 @@ def test_a_percentile_that_cannot_be_told_leaves_the_comparison_untold() -> None
     report = AgainstReport(
         plan=LoadPlan(rates=(20.0,)), seed=1, baseline="old", judged="new", margin=0.05, points=(point,)
     )
-    assert (report.told, report.slower) == (False, False)
+    assert (report.decided, report.slower) == (False, False)
 
 
 def test_a_comparison_tells_whose_cores_it_used_and_what_it_does_not_judge() -> None:

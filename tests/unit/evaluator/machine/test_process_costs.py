@@ -62,7 +62,7 @@ def test_our_services_tell_cpu_and_memory() -> None:
 
 
 def test_a_qdrant_server_tells_its_memory_and_says_that_cpu_is_missing() -> None:
-    assert parse_exposition(QDRANT) == ProcessReading(None, 183_500_800, "it does not tell its CPU time")
+    assert parse_exposition(QDRANT) == ProcessReading(None, 183_500_800, "it does not report its CPU time")
 
 
 def test_cpu_is_the_difference_and_memory_the_second_reading() -> None:
