@@ -262,15 +262,12 @@ async def test_a_query_that_failed_is_asked_again(stack: Stack, folder: RunFolde
     assert json.loads(path.read_text().splitlines()[-1])["query"] == query
 
 
-def test_the_command_says_that_the_report_comes_next(folder: RunFolder) -> None:
+def test_the_command_names_the_report_as_next_and_ends_with_3_where_legs_or_scores_are_missing(
+    folder: RunFolder,
+) -> None:
     done = CliRunner().invoke(app, ["attribute", str(folder.path), "--offline"])
-    assert done.exit_code == 0
-    assert f"evaluator report --run {folder.path}" in done.stderr
-
-
-def test_the_command_ends_with_3_where_legs_or_scores_are_missing(folder: RunFolder) -> None:
+    assert (done.exit_code, f"evaluator report --run {folder.path}" in done.stderr) == (0, True)
     path = folder.path / "candidates.json"
     path.write_text(path.read_text().replace('"failed": 0', '"failed": 2'))
     done = CliRunner().invoke(app, ["attribute", str(folder.path), "--offline"])
-    assert done.exit_code == 3
-    assert "2 requests for deep legs or scores failed" in done.stderr
+    assert (done.exit_code, "2 requests for deep legs or scores failed" in done.stderr) == (3, True)

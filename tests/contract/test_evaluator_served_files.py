@@ -198,16 +198,6 @@ async def test_a_fault_of_a_served_dataset_is_told_by_its_place_in_the_folder(
     assert str(top) not in state["detail"] + page.text
 
 
-async def test_a_dataset_without_a_file_is_told_by_its_place_in_the_folder(
-    client: httpx.AsyncClient, top: Path
-) -> None:
-    (top / "served" / "shop" / "corpus.jsonl").unlink()
-    answers = [await by_api(client, "shop"), await by_form(client, "shop")]
-    assert [answer.status_code for answer in answers] == [422] * 2
-    assert "dataset: shop: no corpus.jsonl there" in answers[0].json()["detail"]
-    assert str(top) not in "".join(answer.text for answer in answers)
-
-
 @pytest.fixture
 def run(top: Path) -> str:
     """A run of two pipelines that the command line has made, over a collection that is not served."""

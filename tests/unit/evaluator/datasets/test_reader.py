@@ -13,14 +13,12 @@ from evaluator.datasets.corpus import (
     MOST_DOCUMENT_VALUES,
     MOST_METADATA_KEYS,
 )
-from evaluator.datasets.metadata_schema import sendable_metadata
 from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import MOST_LINE_BYTES
 from evaluator.errors import DatasetError
 from services.chassis.requests import json_route
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.documents import Document
 from tests.support.gateway_stub import write_shop
 from tests.support.processes import ROOT
 
@@ -168,7 +166,7 @@ def test_an_id_that_no_file_can_carry_is_a_sentence(shop: Path, file: str, chara
 
 def test_every_file_may_be_packed_and_its_hash_is_that_of_the_packed_file(shop: Path) -> None:
     plain = read_dataset(shop)
-    packed = {}
+    documents, packed = list(plain.documents()), {}
     for path in (shop / "corpus.jsonl", shop / "queries.jsonl", shop / "qrels" / "test.tsv"):
         content = gzip.compress(path.read_bytes())
         path.with_name(f"{path.name}.gz").write_bytes(content)
@@ -177,15 +175,7 @@ def test_every_file_may_be_packed_and_its_hash_is_that_of_the_packed_file(shop: 
     dataset = read_dataset(shop)
     assert (dataset.counts, dataset.judgments, dataset.queries) == (plain.counts, plain.judgments, plain.queries)
     assert dataset.hashes == packed
-    assert list(dataset.documents()) == list(plain_documents(shop))
-
-
-def plain_documents(shop: Path) -> list[Document]:
-    return [
-        Document(id=value["_id"], title=value.get("title", ""), text=value.get("text", ""),
-                 metadata=sendable_metadata(value.get("metadata"))[0])
-        for value in map(json.loads, gzip.decompress((shop / "corpus.jsonl.gz").read_bytes()).splitlines())
-    ]  # fmt: skip
+    assert list(dataset.documents()) == documents
 
 
 def test_a_file_without_line_breaks_is_refused_before_it_fills_the_memory(shop: Path) -> None:

@@ -48,11 +48,6 @@ async def test_the_capacity_of_a_queue_is_found_within_a_twentieth(seed: str) ->
     assert max(one.seconds for one in found.measured) <= 120
 
 
-async def test_the_capacity_under_a_short_bound_is_found_within_a_twentieth() -> None:
-    found = await find_capacity(CapacityPlan(p99_ms=50), "1", SimulatedQueue(service_ms=5))
-    assert found.rate == pytest.approx(known_capacity(5, 50), rel=0.05)
-
-
 async def test_a_clear_outcome_ends_the_measurement_of_a_rate_early() -> None:
     queue = SimulatedQueue(service_ms=5)
     idle = await measure_rate(50, PLAN, "1", queue)

@@ -9,12 +9,14 @@ import pytrec_eval
 
 from evaluator.load.points.figures import (
     answer_quality,
+    candidates_scored,
     histogram_of,
     load_percentiles,
     mean_ndcg,
     percentiles_ms,
     read_hlog,
     request_counts,
+    share_scored,
     write_hlog,
 )
 from evaluator.runs.latency import percentile, percentile_interval
@@ -145,3 +147,22 @@ def test_every_request_is_counted_once() -> None:
     assert (found.answered, found.late, found.failed, found.dropped) == (1, 1, 2, 1)
     assert found.errors_by_kind == {"timeout": 1, "overloaded": 1}
     assert found.requests == 5
+
+
+@pytest.mark.parametrize(
+    ("hits", "depth", "done", "number", "share"),
+    [
+        (1_000, 1_000, None, 100, 1.0),
+        (0, 1_000, None, 0, 1.0),  # nothing to re-rank is no degradation
+        (40, 1_000, None, 40, 1.0),  # all hits are shown, so that there were no more candidates
+        (10, 10, None, None, 1.0),  # up to 100 candidates for the 10 hits that were asked for
+        (10, 10, 37, 37, 0.37),
+        (1_000, 1_000, 0, 0, 0.0),
+    ],
+)
+def test_candidates_are_counted_where_the_answer_tells_them(
+    hits: int, depth: int, done: int | None, number: int | None, share: float
+) -> None:
+    degraded = () if done is None else (FLAGGED.model_copy(update={"done": done}),)
+    assert candidates_scored(degraded, hits, {"rerank": 100}, depth) == number
+    assert share_scored(degraded, {"rerank": 100}) == pytest.approx(share)
