@@ -91,7 +91,7 @@ class AttributedRun:
 def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AttributedRun:
     """Evaluated and attributed once; tests change copies."""
     experiment = Experiment(
-        name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=6, recall_queries=0, warmup=0
+        name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=4, recall_queries=0, warmup=0
     )
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), experiment)
 
@@ -136,7 +136,7 @@ def test_fates_add_up_to_the_relevant_documents_and_steps_to_the_figure(run: Att
 async def test_a_replay_gives_the_hits_that_the_gateway_gives(stack: Stack, folder: RunFolder) -> None:
     collected, lines = candidates_of(folder)
     pipelines = [one.pipeline for one in varied_pipelines(collected.pipelines, collected.top)]
-    drawn = random.Random(1).sample(pipelines, 20)
+    drawn = random.Random(1).sample(pipelines, 15)
     compared = 0
     async with connected(stack.gateway) as client:
         ready = await prepare_run(client, folder)
@@ -148,7 +148,7 @@ async def test_a_replay_gives_the_hits_that_the_gateway_gives(stack: Stack, fold
                 if answers.answer(at) is not None:
                     assert tuple(hit.id for hit in asked.hits) == answers.answer(at)
                     compared += 1
-    assert compared > 60
+    assert compared > 30
 
 
 def test_a_replay_chooses_the_best_pipeline_and_writes_it(folder: RunFolder) -> None:
@@ -169,7 +169,7 @@ def test_attribution_and_replay_use_the_judgments_of_the_quality_and_say_so(fold
     assert [one.file for one in found.judgments.added] == [str(more)]
     tuned = replay_step(folder)
     assert tuned.judgments == found.judgments
-    assert tuned.arms["bm25"] == found.arms["bm25"].ndcg
+    assert tuned.arms["bm25"] == pytest.approx(found.arms["bm25"].ndcg)
     report_step(folder)
     for page in ("attribution.md", "replay.md", "report.md", "report.html"):
         assert f"Judged also by {more}" in (folder.path / page).read_text()
