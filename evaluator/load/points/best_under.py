@@ -35,7 +35,6 @@ from services.contracts.base import Count, Wire
 MOST_DEGRADED = 0.01
 BoundOutcome = Literal["kept", "exceeded", "cannot tell"]
 BestOutcome = Literal["best", "none", "cannot tell"]
-BOUNDS_MS = (50, 100, 250, 500, 1_000)
 RESAMPLES = 1_999
 
 
@@ -203,22 +202,3 @@ def best_at(
         if point.traffic == f"{rate:g}"  # not what only this pipeline got, as a multiple of its capacity
     ]
     return best_under(judged, rate, bound_ms, told_apart(differences, f"{rate:g}"))
-
-
-def best_rows(
-    points: Sequence[LoadPointReport], differences: Sequence[QualityDifference], rates: Sequence[float]
-) -> list[list[str]]:
-    """Returns a header, and one row per rate with the best pipeline under each bound; [] without a rate."""
-    header = ["rate", *(f"p99 ≤ {bound:,} ms" for bound in BOUNDS_MS)]
-    rows = [
-        [f"{rate:g}/s", *(_words(best_at(points, differences, rate, bound)) for bound in BOUNDS_MS)] for rate in rates
-    ]
-    return [header, *rows] if rows else []
-
-
-def _words(named: BestUnder) -> str:
-    if named.best is None:
-        return named.outcome
-    figures = {judged.pipeline: judged.ndcg_at_10 for judged in named.pipelines}
-    close = f", not told apart from {', '.join(named.not_told_apart)}" if named.not_told_apart else ""
-    return f"{named.best} ({figures[named.best]:.4f}){close}"
