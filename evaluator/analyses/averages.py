@@ -4,7 +4,7 @@ A set of several parts counts once, with the mean of its parts, and MS MARCO is 
 (Thakur et al. 2021, table 2).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -14,6 +14,7 @@ from evaluator.datasets.catalogue import Catalogue
 IN_DOMAIN = frozenset({"msmarco"})
 
 Pick = Callable[[RankingFigures], float | None]
+Differences = Mapping[str, Mapping[str, float]]  # label of the set → pipeline → nDCG@10 less that of the baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,18 @@ def mean_of(rows: Sequence[SetRow], pipeline: str, pick: Pick) -> float | None:
 def ndcg_at_10(figures: RankingFigures) -> float | None:
     """Picks nDCG@10."""
     return figures.ndcg_at_10
+
+
+def differences_of(rows: Sequence[SetRow], pipelines: Sequence[str], baseline: str) -> Differences:
+    """Returns the differences on the sets that have the baseline and another pipeline."""
+    differences: dict[str, dict[str, float]] = {}
+    for row in rows:
+        base = row.figure(baseline, ndcg_at_10)
+        for name in pipelines:
+            figure = row.figure(name, ndcg_at_10)
+            if name != baseline and figure is not None and base is not None:
+                differences.setdefault(row.label, {})[name] = figure - base
+    return differences
 
 
 def summarise(rows: Sequence[SetRow], pipelines: Sequence[str], baseline: str) -> tuple[PipelineSummary, ...]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, SetAnalysis, VocabularyOverlap
-from evaluator.analyses.averages import SetRow
-from evaluator.analyses.difference_chart import difference_chart, differences_of
+from evaluator.analyses.averages import Differences, SetRow, differences_of
 from evaluator.pages.plotted_svg import COLOURS, LIGHT, plotted_svg
 
 if TYPE_CHECKING:  # matplotlib takes a second to import
@@ -19,6 +18,8 @@ ON_LIGHT, ON_DARK = "#111111", "#fafafa"
 DARK_FROM = 0.68  # of the scale
 RELEVANT = "judged relevant"
 ROW_INCHES = 0.55
+BAR_INCHES = 0.28
+LEAST_SPAN = 0.01  # of the scale: without it, bars of nearly equal pipelines would fill the chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,30 @@ def overlap_heatmap(overlaps: Sequence[VocabularyOverlap], title: str, descripti
         axes.set_yticks(range(len(sets)), sets)
         axes.tick_params(length=0)
         axes.spines[:].set_color(LIGHT["grid"])
+    return plot.svg
+
+
+def difference_chart(differences: Differences, pipelines: Sequence[str], title: str, description: str) -> str:
+    """Draws a bar for each difference, a group for each set. A pipeline has one colour on every set."""
+    bars: list[tuple[str, str, float]] = []  # label of the row, pipeline, value
+    for label, group in differences.items():
+        bars += [
+            (f"{label}\n{name}" if not at else name, name, value) for at, (name, value) in enumerate(group.items())
+        ]
+    values = [value for *_, value in bars]
+    with plotted_svg(8.6, 1.3 + BAR_INCHES * len(bars), title, description) as plot:
+        axes = plot.axes
+        for row, (_, name, value) in enumerate(bars):
+            axes.barh(row, value, 0.7, color=LIGHT[f"c{pipelines.index(name) % COLOURS}"])
+            place, side = (4, "left") if value >= 0 else (-4, "right")
+            axes.annotate(f"{value:+z.4f}", (value, row), (place, 0), textcoords="offset points", ha=side, va="center")
+        low, high = min(0.0, *values), max(0.0, *values)
+        room = max(high - low, LEAST_SPAN) * 0.12
+        axes.set(xlim=(low - room, high + room), ylim=(len(bars) - 0.4, -0.6))
+        axes.set_yticks(range(len(bars)), [label for label, *_ in bars])
+        axes.axvline(0.0, color=LIGHT["soft"], linewidth=0.8)
+        axes.set_xlabel("difference in nDCG@10")
+        axes.grid(axis="x")
     return plot.svg
 
 

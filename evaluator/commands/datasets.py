@@ -1,4 +1,4 @@
-"""Commands over test collections: `datasets list`, `fetch`, `check`; `from` makes one of documents."""
+"""Commands over test collections: `datasets list`, `fetch`, `check`; `from` and `synthetic` make new ones."""
 
 import shlex
 from pathlib import Path
@@ -115,6 +115,23 @@ def from_(
         if not made.judgments:
             pool = command_line("judge", "pool", "latest:bm25", "latest:hybrid")
             say(f"Nothing is judged yet: every figure of quality will be 0. `{pool}` then begins with what was found.")
+
+
+def synthetic(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make, in BEIR layout.")],
+    documents: Annotated[int, typer.Option(metavar="N", min=1, help="How many documents.")],
+    queries: Annotated[
+        int, typer.Option(metavar="M", min=1, help="How many queries, each with one relevant document.")
+    ] = 100,
+    words: Annotated[int, typer.Option(min=1, help="Words of a document, on average.")] = 55,
+    seed: Annotated[int, typer.Option(min=0, help="Equal options give equal bytes.")] = 20_250_601,
+) -> None:
+    """Writes a collection of made-up words, by Zipf's law: to measure capacity, not quality."""
+    from evaluator.datasets.synthetic import write_synthetic  # imports NumPy
+
+    with reporting_errors():
+        write_synthetic(directory, documents, queries, words, seed)
+        show(f"{directory}: {documents} documents, {queries} queries, {queries} judgments")
 
 
 def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:
