@@ -135,7 +135,7 @@ def test_fates_add_up_to_the_relevant_documents_and_steps_to_the_figure(run: Att
 
 async def test_a_replay_gives_the_hits_that_the_gateway_gives(stack: Stack, folder: RunFolder) -> None:
     collected, lines = candidates_of(folder)
-    pipelines = [one.pipeline for one in varied_pipelines(collected.pipelines, collected.top)]
+    pipelines = [varied.pipeline for varied in varied_pipelines(collected.pipelines, collected.top)]
     drawn = random.Random(1).sample(pipelines, 15)
     compared = 0
     async with connected(stack.gateway) as client:
@@ -164,12 +164,12 @@ def test_attribution_and_replay_use_the_judgments_of_the_quality_and_say_so(fold
     quality_step(folder, added=[more])
     with pytest.raises(EvaluationError, match=r"quality\.json.*attribution\.json"):
         report_step(folder)
-    found = attribution(folder)
-    assert found.arms["bm25"].fates["found"] > before.fates["found"]
-    assert [one.file for one in found.judgments.added] == [str(more)]
+    report = attribution(folder)
+    assert report.arms["bm25"].fates["found"] > before.fates["found"]
+    assert [file.file for file in report.judgments.added] == [str(more)]
     tuned = replay_step(folder)
-    assert tuned.judgments == found.judgments
-    assert tuned.arms["bm25"] == pytest.approx(found.arms["bm25"].ndcg)
+    assert tuned.judgments == report.judgments
+    assert tuned.arms["bm25"] == pytest.approx(report.arms["bm25"].ndcg)
     report_step(folder)
     for page in ("attribution.md", "replay.md", "report.md", "report.html"):
         assert f"Judged also by {more}" in (folder.path / page).read_text()
@@ -188,7 +188,7 @@ async def test_a_run_that_is_measured_again_is_attributed_again(folder: RunFolde
             answer = await client.get(f"/measure/{folder.name}")
     alone = folder.read("report.json", Report)
     assert answer.status_code == 303, answer.text
-    assert [len(one.attribution.judgments.added) for one in (added, alone) if one.attribution] == [1, 0]
+    assert [len(report.attribution.judgments.added) for report in (added, alone) if report.attribution] == [1, 0]
 
 
 def test_added_judgments_that_changed_since_are_refused(folder: RunFolder, more: Path) -> None:
@@ -204,15 +204,15 @@ def test_added_judgments_that_changed_since_are_refused(folder: RunFolder, more:
 async def test_documents_whose_re_ranker_was_gone_have_a_fate_of_their_own(stack: Stack, folder: RunFolder) -> None:
     (folder.path / "candidates.begun.json").unlink()
     async with connected(stack.without_reranker) as client:
-        found = await attribute_step(client, folder, top=1)
+        report = await attribute_step(client, folder, top=1)
     for name in ("bm25-rerank", "hybrid-rerank"):
-        arm = found.arms[name]
-        assert arm.degraded == found.queries
+        arm = report.arms[name]
+        assert arm.degraded == report.queries
         assert arm.fates["re-ranker skipped"] > 0
         assert arm.fates["demoted by the re-ranker"] == 0
         assert sum(arm.fates.values()) == arm.relevant
         assert sum(step.added for step in arm.waterfall) == pytest.approx(arm.ndcg, abs=1e-9)
-    assert found.failed > 0
+    assert report.failed > 0
     assert len(replay_step(folder).left_out) > 0
 
 
@@ -257,8 +257,8 @@ async def test_a_query_that_failed_is_asked_again(stack: Stack, folder: RunFolde
     failed = {"query": query, "arms": {name: {"error": "timeout"} for name in PIPELINES}}
     path.write_text("".join(f"{line}\n" for line in (json.dumps(failed), *others)))
     async with connected(stack.gateway) as client:
-        found = await attribute_step(client, folder)
-    assert [arm.lost for arm in found.arms.values()] == [0] * len(PIPELINES)
+        report = await attribute_step(client, folder)
+    assert [arm.lost for arm in report.arms.values()] == [0] * len(PIPELINES)
     assert json.loads(path.read_text().splitlines()[-1])["query"] == query
 
 

@@ -241,4 +241,7 @@ def test_a_history_lists_the_runs_of_an_experiment_also_as_json(evaluator: Evalu
     assert listed.stdout.count("| same +0.0000") == 6
     report = json.loads(evaluator("history", "demo", "--json", "--metric", "MRR@10").stdout)
     assert (report["schema_version"], report["metric"]) == (1, "MRR@10")
-    assert [(one["pipeline"], len(one["entries"])) for one in report["pipelines"]] == [("bm25", 2), ("dense", 2)]
+    assert [(history["pipeline"], len(history["entries"])) for history in report["pipelines"]] == [
+        ("bm25", 2),
+        ("dense", 2),
+    ]

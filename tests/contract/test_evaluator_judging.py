@@ -74,7 +74,7 @@ def test_a_session_of_a_later_release_is_judged_on(folder: Path) -> None:
 
 def test_a_pool_says_what_it_was_made_from_and_shows_no_system(folder: Path, run: Path) -> None:
     made = json.loads((folder / "session.json").read_text())
-    assert [(one["label"], one["pipeline"]) for one in made["sources"]] == [("bad", "bad"), ("good", "good")]
+    assert [(source["label"], source["pipeline"]) for source in made["sources"]] == [("bad", "bad"), ("good", "good")]
     assert (
         made["sources"][0]["run_file_sha256"]
         == json.loads((run / "imported.json").read_text())["arms"]["bad"]["sha256"]

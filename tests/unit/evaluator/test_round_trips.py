@@ -120,11 +120,11 @@ def test_what_judges_graded_is_read_as_judgments_of_the_same_documents(suffix: s
 
 @settings(deadline=None)
 @given(ids, st.lists(ids, unique=True, max_size=4))
-def test_lines_of_answers_requests_and_candidates_are_read_back(query: str, found: list[str]) -> None:
-    ranking = tuple((one, float(-at)) for at, one in enumerate(found))
+def test_lines_of_answers_requests_and_candidates_are_read_back(query: str, names: list[str]) -> None:
+    ranking = tuple((document, float(-at)) for at, document in enumerate(names))
     answer = AnswerRecord(query=query, phase="measured", hits=len(ranking), ranking=ranking)
     sample = LoadSample(**dict(answer), number=0, pipeline="arm", planned_s=0.5, counted_ms=3.0)
-    candidates = QueryCandidates(query=query, arms={"arm": ArmCandidates(hits=tuple(found))})
+    candidates = QueryCandidates(query=query, arms={"arm": ArmCandidates(hits=tuple(names))})
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "lines.jsonl"
         path.write_text(answer.line * 2, encoding="utf-8")

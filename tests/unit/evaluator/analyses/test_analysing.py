@@ -26,10 +26,10 @@ def test_the_set_of_a_file_is_never_guessed(words: list[str], said: str) -> None
 
 
 def test_a_document_counts_as_often_as_it_is_shown() -> None:
-    found = length_distribution(["a", "b", "a", "c", "gone"], {"a": 4, "b": 9, "c": 1, "other": 100})
-    assert found.counts == ((1, 1), (4, 2), (9, 1))
-    assert (found.documents, found.absent, found.mean) == (4, 1, 4.5)
-    assert found.quartiles == (1, 4, 4)
+    lengths = length_distribution(["a", "b", "a", "c", "gone"], {"a": 4, "b": 9, "c": 1, "other": 100})
+    assert lengths.counts == ((1, 1), (4, 2), (9, 1))
+    assert (lengths.documents, lengths.absent, lengths.mean) == (4, 1, 4.5)
+    assert lengths.quartiles == (1, 4, 4)
 
 
 def test_a_single_document_is_all_quartiles_and_none_has_no_figure() -> None:

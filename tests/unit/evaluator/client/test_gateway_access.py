@@ -75,12 +75,12 @@ async def test_a_generator_sends_the_key_to_the_gateway_alone_and_no_file_or_com
     monkeypatch.setenv("GATEWAY_API_KEY", KEY)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    found: list[bytes] = []
+    contents: list[bytes] = []
 
     def look() -> None:
         for file in (*tmp_path.rglob("*.pickle"), *Path("/proc").glob("[0-9]*/cmdline")):
             with suppress(OSError):  # it has gone
-                found.append(file.read_bytes())
+                contents.append(file.read_bytes())
 
     async def keep_looking() -> None:
         while True:
@@ -94,9 +94,9 @@ async def test_a_generator_sends_the_key_to_the_gateway_alone_and_no_file_or_com
         looking.cancel()
     assert gateway.authorizations() == {f"Bearer {KEY}"}
     assert other.authorizations() == {None}
-    assert any(b"evaluator.load.sending.generator" in one for one in found)
-    assert any(b"GeneratorTask" in one for one in found)
-    assert not any(KEY.encode() in one for one in found)
+    assert any(b"evaluator.load.sending.generator" in content for content in contents)
+    assert any(b"GeneratorTask" in content for content in contents)
+    assert not any(KEY.encode() in content for content in contents)
 
 
 async def test_the_gateway_is_checked_by_the_stacks_authority_alone(

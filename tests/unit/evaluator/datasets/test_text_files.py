@@ -60,8 +60,8 @@ def test_a_byte_order_mark_windows_line_ends_and_gzip_change_nothing(tmp_path: P
     expected = read(written(tmp_path / "plain", name, text.encode()))
     content = text.replace("\n", "\r\n").encode() if "CRLF" in how else text.encode()
     content = b"\xef\xbb\xbf" + content if "BOM" in how else content
-    found = read(written(tmp_path / "odd", name, gzip.compress(content) if "gzip" in how else content))
-    assert found == expected
+    content_read = read(written(tmp_path / "odd", name, gzip.compress(content) if "gzip" in how else content))
+    assert content_read == expected
 
 
 @pytest.mark.parametrize("reader", READERS)

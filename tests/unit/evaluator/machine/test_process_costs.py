@@ -56,13 +56,13 @@ def test_what_names_no_process_is_refused(text: str) -> None:
 
 
 def test_our_services_tell_cpu_and_memory() -> None:
-    found = parse_exposition(Instruments().exposition().decode())
-    assert found.cpu_s is not None
-    assert found.cpu_s > 0
-    assert (found.memory_bytes or 0) > 10_000_000
-    assert found.reason is None
-    assert found.started_s is not None
-    assert 0 < time.time() - found.started_s < 3_600 * 24
+    reading = parse_exposition(Instruments().exposition().decode())
+    assert reading.cpu_s is not None
+    assert reading.cpu_s > 0
+    assert (reading.memory_bytes or 0) > 10_000_000
+    assert reading.reason is None
+    assert reading.started_s is not None
+    assert 0 < time.time() - reading.started_s < 3_600 * 24
 
 
 def test_a_qdrant_server_tells_its_memory_and_says_that_cpu_is_missing() -> None:
@@ -117,12 +117,12 @@ async def test_statistics_of_elasticsearch_and_failures_are_read() -> None:
     with served(app) as url:
         named = {"elasticsearch": url, "broken": f"{url}/broken", "absent": f"{url}/no", "down": "http://127.0.0.1:9"}
         async with process_reader(named) as read:
-            found = await read()
-    assert found["elasticsearch"] == ProcessReading(61.25, 1_223_741_824, started_s=1_700_000_000.0)
-    assert found["broken"].reason == "its statistics cannot be read"
-    assert found["absent"].reason == "HTTP 404"
-    assert found["down"].reason
-    assert found["down"].cpu_s is None
+            readings = await read()
+    assert readings["elasticsearch"] == ProcessReading(61.25, 1_223_741_824, started_s=1_700_000_000.0)
+    assert readings["broken"].reason == "its statistics cannot be read"
+    assert readings["absent"].reason == "HTTP 404"
+    assert readings["down"].reason
+    assert readings["down"].cpu_s is None
 
 
 async def test_a_run_reports_what_each_pipeline_costs_and_a_later_one_without_processes_nothing(tmp_path: Path) -> None:

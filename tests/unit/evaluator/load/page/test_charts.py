@@ -52,7 +52,7 @@ def test_the_page_names_what_is_not_valid_before_the_figures_and_lists_request_i
     assert page.index("hybrid at 20/s: times marked with ?, because other processes") < page.index("| pipeline")
     assert "hybrid at 20/s: 3 requests failed (timeout 3)" in page
     assert "(load/rates.svg)" in page
-    assert all(str(one.request_id) in page for one in point.slowest[:5])
+    assert all(str(answer.request_id) in page for answer in point.slowest[:5])
 
 
 @pytest.mark.parametrize(("high", "ticks"), [(60, {"5", "10", "20", "50"}), (40_000, {"10", "1,000"})])
@@ -69,5 +69,5 @@ def test_the_charts_of_nine_pipelines_at_ten_rates_take_less_than_half_a_megabyt
 
     points = [at_rate(rate, f"pipeline-{number}") for number in range(9) for rate in range(10, 110, 10)]
     report, spectrum = load_report(*points), [(1 - 0.01 ** (at / 160), 20.0 + at) for at in range(161)]
-    drawn = spectrum_chart("10/s", points[::10], {one.pipeline: spectrum for one in points[::10]})
+    drawn = spectrum_chart("10/s", points[::10], {point.pipeline: spectrum for point in points[::10]})
     assert sum([len(rates_chart(report) or ""), len(stages_chart(report) or ""), *[len(drawn)] * 10]) < 500_000
