@@ -9,14 +9,13 @@ try:
     from evaluator.commands.attribution import attribute, replay
     from evaluator.commands.collection_copy import export_collection, restore
     from evaluator.commands.comparison import analyse, compare, history
-    from evaluator.commands.datasets import datasets
+    from evaluator.commands.datasets import datasets, synthetic
     from evaluator.commands.exchange import export, import_
     from evaluator.commands.expand import expand
     from evaluator.commands.judging import judge
     from evaluator.commands.load import load
     from evaluator.commands.parity import parity
     from evaluator.commands.steps import demo, ingest, quality, rank, report, run
-    from evaluator.commands.synthetic import synthetic
     from evaluator.errors import command_line
     from services.files.disk_writes import end_command
 except ModuleNotFoundError as missing:

@@ -61,12 +61,12 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def shown(text: str) -> str:
-    """Returns text as messages, pages and tables can print it: what has no glyph, but an effect, as its escape.
+    """Returns text as messages, pages and tables can print it: characters without a glyph as escapes.
 
     That is lone surrogates, control characters but for tab and line breaks, and those that change the direction of what
     stands behind them (U+202E): without it, an id could reorder the row of a table.
     """
-    return _EFFECTS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _EFFECTS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def say(message: str) -> None:

@@ -4,17 +4,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, combinations
 from pathlib import Path
+from statistics import fmean
 
 from evaluator.analyses.analysed_runs import AnalysedSet, changed_pipelines, measured_with_added, resolve_runs
-from evaluator.analyses.analysis_report import Analysis, LengthDistribution, SetAnalysis, VocabularyOverlap
+from evaluator.analyses.analysis_report import (
+    Analysis,
+    LengthDistribution,
+    SetAnalysis,
+    SetStatistics,
+    VocabularyOverlap,
+)
 from evaluator.analyses.averages import IN_DOMAIN, SetRow, common_rows, ndcg_at_10, set_rows, summarise
 from evaluator.analyses.combinations import best_fusions, compared_pairs
-from evaluator.analyses.corpus_words import Vocabulary, count_corpus_words, weighted_jaccard
+from evaluator.analyses.corpus_words import CorpusWords, Vocabulary, count_corpus_words, weighted_jaccard
 from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking, process_figures, served_figures
 from evaluator.analyses.paper_systems import in_paper_order
 from evaluator.datasets.added_judgments import merged_judgments
 from evaluator.datasets.catalogue import Catalogue, load_catalogue
-from evaluator.datasets.measured_statistics import statistics_of
 from evaluator.datasets.queries import queries_file, read_queries
 from evaluator.datasets.reader import corpus_file
 from evaluator.errors import DatasetError, WrongOption
@@ -100,7 +106,7 @@ def _analysed_set(selected: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnal
         directory=experiment.dataset,
         split=experiment.split,
         dataset_sha256=hashes,
-        statistics=statistics_of(own, texts.texts, counted.documents, counted.words),
+        statistics=set_statistics(own, texts.texts, counted),
         warnings=selected.first.manifest.counts.remarks,
         queries=len(queries),
         pipelines={
@@ -116,6 +122,20 @@ def _analysed_set(selected: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnal
     return analysed, counted.vocabulary
 
 
+def set_statistics(judged: Grades, queries: Mapping[str, str], corpus: CorpusWords) -> SetStatistics:
+    """Returns the statistics of a set, which judges at least one query."""
+    return SetStatistics(
+        documents=corpus.documents,
+        queries=len(judged),
+        judged_a_query=fmean(len(grades) for grades in judged.values()),
+        relevant_a_query=fmean(
+            sum(grade >= RELEVANCE_LEVEL for grade in grades.values()) for grades in judged.values()
+        ),
+        query_words=fmean(len(queries[query].split()) for query in judged),
+        document_words=corpus.words / corpus.documents,
+    )
+
+
 def _relevant(grades: Grades, queries: Sequence[str]) -> Iterator[str]:
     for query in queries:
         yield from (name for name, grade in grades.get(query, {}).items() if grade >= RELEVANCE_LEVEL)
@@ -127,8 +147,10 @@ def _first_ten(measured: Mapping[str, MeasuredRanking]) -> Iterator[str]:
 
 
 def _overlaps(vocabularies: Mapping[str, Vocabulary]) -> Iterator[VocabularyOverlap]:
-    for (first, mine), (second, theirs) in combinations(vocabularies.items(), 2):
-        yield VocabularyOverlap(first=first, second=second, weighted_jaccard=weighted_jaccard(mine, theirs))
+    for (first, first_words), (second, second_words) in combinations(vocabularies.items(), 2):
+        yield VocabularyOverlap(
+            first=first, second=second, weighted_jaccard=weighted_jaccard(first_words, second_words)
+        )
 
 
 def _published(

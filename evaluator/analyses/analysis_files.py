@@ -20,7 +20,7 @@ FOLDER = "analyses"  # below that of all runs
 # What a reader must know of a table or figure, by the beginning of its name.
 _EXPLANATIONS = {
     "table-1": "Words are separated by white space; a document is title and text. Queries are the judged ones of the "
-    "split. `datasets stats NAME` sets these figures beside the published ones.",
+    "split.",
     "table-2-against": "Against the baseline: the relative difference of the two means over the sets that both have, "
     "which is how the paper's row comes out nearest. Beside it the mean of the sets' own relative differences. Better "
     "and worse count any difference; `compare` says whether one is significant. Compare means over common sets alone.",

@@ -5,7 +5,6 @@ from typing import Literal
 from pydantic import FiniteFloat
 
 from evaluator.datasets.added_judgments import AddedJudgments
-from evaluator.datasets.measured_statistics import MeasuredStatistics
 from evaluator.parity.published import PublishedSystem
 from evaluator.runs.latency import Timed
 from services.contracts.base import Count, Wire
@@ -103,6 +102,17 @@ class LengthDistribution(Wire):
     counts: tuple[tuple[Count, Count], ...]  # (words, documents), ascending
 
 
+class SetStatistics(Wire):
+    """The statistics of the BEIR paper's table 1. Words are separated by white space; means are unrounded."""
+
+    documents: Count
+    queries: Count  # judged
+    judged_a_query: FiniteFloat
+    relevant_a_query: FiniteFloat  # documents with a grade of at least 1
+    query_words: FiniteFloat  # of the judged queries
+    document_words: FiniteFloat  # title and text
+
+
 class SetAnalysis(Wire):
     """The figures of one set. `dataset_sha256` by file name."""
 
@@ -111,7 +121,7 @@ class SetAnalysis(Wire):
     directory: str
     split: str
     dataset_sha256: dict[str, str]
-    statistics: MeasuredStatistics
+    statistics: SetStatistics
     warnings: tuple[str, ...]  # of the dataset, as in report.json
     queries: Count  # measured
     pipelines: dict[str, RankingFigures]
@@ -152,7 +162,7 @@ class PipelineSummary(Wire):
 
 
 class Analysis(Wire):
-    """analysis.json. It holds no time of its making: the same runs give the same file."""
+    """analysis.json, without a time of its making: the same runs give the same file."""
 
     schema_version: Literal[1] = 1
     baseline: str

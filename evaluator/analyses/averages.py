@@ -4,7 +4,7 @@ A set of several parts counts once, with the mean of its parts, and MS MARCO is 
 (Thakur et al. 2021, table 2).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -14,6 +14,7 @@ from evaluator.datasets.catalogue import Catalogue
 IN_DOMAIN = frozenset({"msmarco"})
 
 Pick = Callable[[RankingFigures], float | None]
+Differences = Mapping[str, Mapping[str, float]]  # label of the set → pipeline → nDCG@10 less that of the baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,18 @@ def ndcg_at_10(figures: RankingFigures) -> float | None:
     return figures.ndcg_at_10
 
 
+def differences_of(rows: Sequence[SetRow], pipelines: Sequence[str], baseline: str) -> Differences:
+    """Returns the differences on the sets that have the baseline and another pipeline."""
+    differences: dict[str, dict[str, float]] = {}
+    for row in rows:
+        base = row.figure(baseline, ndcg_at_10)
+        for name in pipelines:
+            figure = row.figure(name, ndcg_at_10)
+            if name != baseline and figure is not None and base is not None:
+                differences.setdefault(row.label, {})[name] = figure - base
+    return differences
+
+
 def summarise(rows: Sequence[SetRow], pipelines: Sequence[str], baseline: str) -> tuple[PipelineSummary, ...]:
     """Returns means of nDCG@10 over sets, and the comparison of each pipeline with the baseline."""
     common = common_rows(rows, pipelines, ndcg_at_10)
@@ -76,7 +89,7 @@ def _summary(rows: Sequence[SetRow], common: Sequence[SetRow], pipeline: str, ba
         if pipeline == baseline or figure is None or base is None:
             continue
         differences[row.name] = figure - base
-        if base:  # a share of nothing is none
+        if base:  # a percentage of 0 is undefined
             changes[row.name] = 100 * (figure - base) / base
     return PipelineSummary(
         pipeline=pipeline,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluator.datasets.corpus import corpus_documents
-from evaluator.datasets.measured_statistics import document_words
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import DatasetError
 from evaluator.progress import Advance
@@ -56,7 +55,7 @@ def count_corpus_words(
     counts: Counter[str] = Counter()
     for read in corpus_documents(corpus, lines):
         document = read.document
-        length = document_words(document)
+        length = len(document.title.split()) + len(document.text.split())
         documents += 1
         words += length
         if document.id in chosen:
@@ -91,6 +90,6 @@ def weighted_jaccard(first: Vocabulary, second: Vocabulary) -> float:
     """
     import numpy as np
 
-    _, mine, theirs = np.intersect1d(first.hashes, second.hashes, assume_unique=True, return_indices=True)
-    common = float(np.minimum(first.shares[mine], second.shares[theirs]).sum())
+    _, in_first, in_second = np.intersect1d(first.hashes, second.hashes, assume_unique=True, return_indices=True)
+    common = float(np.minimum(first.shares[in_first], second.shares[in_second]).sum())
     return min(1.0, common / (2 - common))

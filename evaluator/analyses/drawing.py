@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, SetAnalysis, VocabularyOverlap
-from evaluator.analyses.averages import SetRow
-from evaluator.analyses.difference_chart import difference_chart, differences_of
+from evaluator.analyses.averages import Differences, SetRow, differences_of
 from evaluator.pages.plotted_svg import COLOURS, LIGHT, plotted_svg
 
 if TYPE_CHECKING:  # matplotlib takes a second to import
@@ -19,6 +18,8 @@ ON_LIGHT, ON_DARK = "#111111", "#fafafa"
 DARK_FROM = 0.68  # of the scale
 RELEVANT = "judged relevant"
 ROW_INCHES = 0.55
+BAR_INCHES = 0.28
+LEAST_SPAN = 0.01  # of the scale: without it, bars of nearly equal pipelines would fill the chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +51,16 @@ def _figures(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[tuple[str, 
         description = f"For each set, nDCG@10 of each pipeline less that of {analysis.baseline}, as bars."
         svg = difference_chart(differences, analysis.pipelines, title, description)
         yield "figure-3-differences", PaperFigure(description, svg)
-    for one in analysis.sets:
-        title = f"Figures 4 and 5: lengths of documents, {one.name}"
-        found = one.relevant_lengths.quartiles
+    for analysed in analysis.sets:
+        title = f"Figures 4 and 5: lengths of documents, {analysed.name}"
+        quartiles = analysed.relevant_lengths.quartiles
         description = (
-            f"Lengths in words of the first ten documents of each pipeline on {one.name}, and of those judged relevant"
-            + (f", whose median is {found[1]}." if found else ".")
+            f"Lengths in words of the first ten documents of each pipeline on {analysed.name}, and of those judged "
+            "relevant" + (f", whose median is {quartiles[1]}." if quartiles else ".")
         )
         yield (
-            f"figures-4-5-lengths-{one.name.replace('/', '-')}",
-            PaperFigure(description, length_violins(one, title, description)),
+            f"figures-4-5-lengths-{analysed.name.replace('/', '-')}",
+            PaperFigure(description, length_violins(analysed, title, description)),
         )
 
 
@@ -89,19 +90,43 @@ def overlap_heatmap(overlaps: Sequence[VocabularyOverlap], title: str, descripti
     return plot.svg
 
 
+def difference_chart(differences: Differences, pipelines: Sequence[str], title: str, description: str) -> str:
+    """Draws a bar for each difference, a group for each set. A pipeline has one colour on every set."""
+    bars: list[tuple[str, str, float]] = []  # label of the row, pipeline, value
+    for label, group in differences.items():
+        bars += [
+            (f"{label}\n{name}" if not at else name, name, value) for at, (name, value) in enumerate(group.items())
+        ]
+    values = [value for *_, value in bars]
+    with plotted_svg(8.6, 1.3 + BAR_INCHES * len(bars), title, description) as plot:
+        axes = plot.axes
+        for row, (_, name, value) in enumerate(bars):
+            axes.barh(row, value, 0.7, color=LIGHT[f"c{pipelines.index(name) % COLOURS}"])
+            place, side = (4, "left") if value >= 0 else (-4, "right")
+            axes.annotate(f"{value:+z.4f}", (value, row), (place, 0), textcoords="offset points", ha=side, va="center")
+        low, high = min(0.0, *values), max(0.0, *values)
+        room = max(high - low, LEAST_SPAN) * 0.12
+        axes.set(xlim=(low - room, high + room), ylim=(len(bars) - 0.4, -0.6))
+        axes.set_yticks(range(len(bars)), [label for label, *_ in bars])
+        axes.axvline(0.0, color=LIGHT["soft"], linewidth=0.8)
+        axes.set_xlabel("difference in nDCG@10")
+        axes.grid(axis="x")
+    return plot.svg
+
+
 def length_violins(analysed: SetAnalysis, title: str, description: str) -> str:
     """Draws a violin for the documents judged relevant and for each pipeline, over a logarithmic scale of words."""
     every = {RELEVANT: analysed.relevant_lengths, **analysed.lengths}
     with plotted_svg(8.6, 1.1 + ROW_INCHES * len(every), title, description) as plot:
         axes = plot.axes
-        for place, one in enumerate(every.values()):
-            if one.quartiles is None:
+        for place, distribution in enumerate(every.values()):
+            if distribution.quartiles is None:
                 axes.text(0.5, place, "no document", transform=axes.get_yaxis_transform(), ha="center", va="center")
             else:
-                _draw_violin(axes, place, one, one.quartiles)
+                _draw_violin(axes, place, distribution, distribution.quartiles)
         axes.set_yticks(range(len(every)), list(every))
         axes.set_ylim(len(every) - 0.4, -0.6)
-        ticks = _ticks([words for one in every.values() for words, _ in one.counts])
+        ticks = _ticks([words for distribution in every.values() for words, _ in distribution.counts])
         axes.set_xticks([_at(words) for words in ticks], [f"{words:g}" for words in ticks])
         axes.set_xlabel("words of a document, title and text")
         axes.grid(axis="x", color=LIGHT["grid"], linewidth=0.8)
@@ -112,12 +137,14 @@ def length_violins(analysed: SetAnalysis, title: str, description: str) -> str:
     return plot.svg
 
 
-def _draw_violin(axes: "Axes", place: int, one: LengthDistribution, quartiles: tuple[int, int, int]) -> None:
+def _draw_violin(axes: "Axes", place: int, distribution: LengthDistribution, quartiles: tuple[int, int, int]) -> None:
     import numpy as np
 
     # Grey is for the documents judged relevant, the colours of the palette for pipelines.
     shade = LIGHT["soft"] if place == 0 else LIGHT[f"c{(place - 1) % COLOURS}"]
-    lengths = np.repeat([_at(words) for words, _ in one.counts], [documents for _, documents in one.counts])
+    lengths = np.repeat(
+        [_at(words) for words, _ in distribution.counts], [documents for _, documents in distribution.counts]
+    )
     violin = axes.violinplot(
         [lengths], positions=[place], orientation="horizontal", widths=0.85, showextrema=False, points=200
     )

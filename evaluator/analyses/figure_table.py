@@ -1,4 +1,4 @@
-"""Owns a table of figures, which pages print rounded. Pure."""
+"""Defines a table of figures, which pages print rounded. Pure."""
 
 from dataclasses import dataclass
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from evaluator.analyses.analysis_report import Analysis, LengthDistribution, RankingFigures
-from evaluator.analyses.averages import Pick, SetRow, common_rows, mean_of, ndcg_at_10
-from evaluator.analyses.difference_chart import differences_of
+from evaluator.analyses.averages import Pick, SetRow, common_rows, differences_of, mean_of, ndcg_at_10
 from evaluator.analyses.figure_table import Cell, FigureTable
 from evaluator.analyses.measured_rankings import DEEP
 from evaluator.analyses.systems_tables import side_by_side_table, stand_ins_table

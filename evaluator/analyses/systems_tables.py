@@ -81,7 +81,7 @@ def cost_of_a_point(figures: RankingFigures, base: RankingFigures | None) -> flo
 
 
 def verdicts(analysis: Analysis) -> Iterator[str]:
-    """Yields a paragraph a set: the best pipeline, which differ from the baseline, the best fusions, the least cost."""
+    """Yields a paragraph per set: the best pipeline, those that differ from the baseline, the best fusions and cost."""
     for analysed in analysis.sets:
         known = {
             name: figures.ndcg_at_10 for name, figures in analysed.pipelines.items() if figures.ndcg_at_10 is not None

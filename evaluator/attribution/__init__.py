@@ -1,1 +1,1 @@
-"""Says for every relevant document that is missing from the top which stage of the pipeline lost it."""
+"""Finds the stage of a pipeline that lost each relevant document missing from the top."""

@@ -28,23 +28,23 @@ async def attribute_step(client: GatewayClient, folder: RunFolder, top: int = TO
 
 def attribution(folder: RunFolder) -> AttributionReport:
     """Judges every relevant document from the candidates; writes attribution.json, its page and attribution/."""
-    found, lines = candidates_of(folder)
+    collected, lines = candidates_of(folder)
     measured, ranked = judgments_as_measured(folder), folder.read("rank.json", RankReport)
     judgments = measured.grades
-    arms = {name: ArmFates(name, pipeline, found.top) for name, pipeline in found.pipelines.items()}
+    arms = {name: ArmFates(name, pipeline, collected.top) for name, pipeline in collected.pipelines.items()}
     for line in lines:
         for fates in arms.values():
             fates.add(line, judgments.get(line.query, {}))
-    metric = f"nDCG@{found.top}"
+    metric = f"nDCG@{collected.top}"
     report = AttributionReport(
         made_from=folder.hashes("rank.json", "quality.json", CANDIDATES, LINES),
         experiment=folder.experiment.name,
         dataset=folder.experiment.dataset_name,
         judgments=measured.origin,
         metric=metric,
-        top=found.top,
-        queries=found.queries,
-        failed=found.failed,
+        top=collected.top,
+        queries=collected.queries,
+        failed=collected.failed,
         arms={
             name: fates.attribution(judgments, ranked.queries, metric, read_run(folder.run_file(name)))
             for name, fates in arms.items()

@@ -73,7 +73,7 @@ def _warnings(report: AttributionReport) -> Iterator[str]:
 
 
 def fate_rows(report: AttributionReport) -> list[list[str]]:
-    """Returns the table of fates, a pipeline a row."""
+    """Returns the table of fates, one row per pipeline."""
     shown = [fate for fate in FATES if any(arm.fates[fate] for arm in report.arms.values())]
     rows = [["pipeline", "relevant", *shown]]
     for name, arm in report.arms.items():
@@ -102,7 +102,7 @@ def leg_rows(report: AttributionReport) -> list[list[str]]:
 
 
 def fates_chart(report: AttributionReport) -> str:
-    """Draws shares of the relevant documents by fate, a bar a pipeline."""
+    """Draws shares of the relevant documents by fate, one bar per pipeline."""
     described = "; ".join(
         f"{name}: " + ", ".join(f"{fate} {count}" for fate, count in arm.fates.items() if count)
         for name, arm in report.arms.items()

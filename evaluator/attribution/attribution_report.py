@@ -19,7 +19,7 @@ ATTRIBUTION = "attribution.json"
 
 
 class DocumentFate(Wire):
-    """A line of attribution/<arm>.jsonl: a relevant document of a query, and what became of it."""
+    """A line of attribution/<arm>.jsonl: a relevant document of a query, and its fate."""
 
     query: str
     document: str
@@ -71,7 +71,7 @@ class AttributionReport(StepFile):
 
 
 class ArmFates:
-    """Collects what became of an arm's relevant documents, query after query."""
+    """Collects the fates of an arm's relevant documents, query by query."""
 
     def __init__(self, name: str, pipeline: Pipeline, top: int) -> None:
         self._name, self._pipeline, self._top = name, pipeline, top
@@ -98,7 +98,7 @@ class ArmFates:
         self, judgments: Grades, queries: Sequence[str], metric: str, run: Mapping[str, Sequence[str]]
     ) -> ArmAttribution:
         """Returns the figures. `run`: the rankings of the run's own answers, by query."""
-        ndcg = {stage: _mean(judgments, found, queries, metric) for stage, found in self._rankings.items()}
+        ndcg = {stage: _mean(judgments, rankings, queries, metric) for stage, rankings in self._rankings.items()}
         legs = {leg.id: ndcg.get(leg.id, 0.0) for leg in self._pipeline.identified if isinstance(leg.stage, Retrieve)}
         final = _mean(judgments, self._answers, queries, metric)
         fates = Counter(line.fate for line in self.lines)
@@ -108,7 +108,7 @@ class ArmFates:
         return ArmAttribution(
             relevant=len(self.lines),
             fates={fate: fates[fate] for fate in FATES},
-            stages={fate: dict(found) for fate, found in stages.items() if found and fate != "found"},
+            stages={fate: dict(counts) for fate, counts in stages.items() if counts and fate != "found"},
             only_unjudged=dict(Counter(line.fate for line in self.lines if line.only_unjudged)),
             legs=legs,
             waterfall=_waterfall(self._pipeline, legs, ndcg, final),

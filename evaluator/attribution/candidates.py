@@ -1,4 +1,4 @@
-"""Owns candidates.json and candidates.jsonl: what every stage and every leg gave for each query of a run."""
+"""Defines candidates.json and candidates.jsonl: the hits of every stage and leg for each query of a run."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -30,7 +30,7 @@ Ranks = Mapping[str, int]  # rank by document
 
 @dataclass(frozen=True, slots=True)
 class DocumentVerdict:
-    """What became of a document: exactly one fate, and the stage (its id, or ANSWER) where it happened.
+    """The fate of a document, and the stage (its id, or ANSWER) where it happened.
 
     `ranks`: by stage that had it. `passed_by`: of a demotion, the documents among the first hits after the stage that
     stood below it before.
@@ -63,9 +63,9 @@ class QueryFates:
         self._own: ArmCandidates = given.arms[arm]
         self._top = top
         self._hits = frozenset(self._own.hits[:top])
-        self._ranks = {stage: _ranks(one.ranking) for stage, one in self._own.stages.items()}
-        self._deep = {name: _ranks(one.ranking) for name, one in given.legs.items()}
-        self._exact = {name: _ranks(one.ranking) for name, one in given.exact.items()}
+        self._ranks = {stage: _ranks(output.ranking) for stage, output in self._own.stages.items()}
+        self._deep = {name: _ranks(leg.ranking) for name, leg in given.legs.items()}
+        self._exact = {name: _ranks(scored.ranking) for name, scored in given.exact.items()}
 
     def of(self, document: str) -> DocumentVerdict:
         """Returns the fate of a relevant document.
@@ -76,7 +76,7 @@ class QueryFates:
         """
         if self._own.error is not None:
             return DocumentVerdict("query lost", ANSWER, {})
-        ranks = {stage: found[document] for stage, found in self._ranks.items() if document in found}
+        ranks = {stage: places[document] for stage, places in self._ranks.items() if document in places}
         if document in self._hits:
             return DocumentVerdict("found", ANSWER, ranks)
         legs = {leg.id: leg.stage for leg in self._pipeline.identified if isinstance(leg.stage, Retrieve)}
@@ -167,4 +167,4 @@ def _never_inside(steps: list[_Step], ranks: Ranks) -> DocumentVerdict:
 
 
 def _ranks(ranking: Ranking) -> dict[str, int]:
-    return {one.id: rank for rank, one in enumerate(ranking, start=1)}
+    return {hit.id: rank for rank, hit in enumerate(ranking, start=1)}

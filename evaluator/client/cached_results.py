@@ -25,8 +25,8 @@ class CacheUse(Wire):
 
 def read_cached_results(header: str) -> CachedResults:
     """Parses `dense=1/1, reranker=12/100`; leaves out what is not of this form."""
-    found = (_BACKEND.fullmatch(part.strip()) for part in header.split(","))
-    return {one[1]: (int(one[2]), int(one[3])) for one in found if one}
+    matches = (_BACKEND.fullmatch(part.strip()) for part in header.split(","))
+    return {match[1]: (int(match[2]), int(match[3])) for match in matches if match}
 
 
 def sum_cached_results(answers: Iterable[Mapping[str, tuple[int, int]]]) -> dict[str, CacheUse]:
@@ -40,7 +40,7 @@ def sum_cached_results(answers: Iterable[Mapping[str, tuple[int, int]]]) -> dict
 
 
 def cache_remarks(caches: bool, used: Mapping[str, Mapping[str, CacheUse]]) -> Iterator[str]:
-    """Yields what a reader should know of a run with caches. `used`: by arm, then backend."""
+    """Yields remarks on a run with caches. `used`: by arm, then backend."""
     if caches:
         missing = "" if any(used.values()) else "; no backend has one (DENSE_QUERY_CACHE_MB, RERANKER_SCORE_CACHE_MB)"
         yield f"caches were on{missing}: compare latency only with runs that had them on"

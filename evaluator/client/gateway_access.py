@@ -1,4 +1,4 @@
-"""Owns how the evaluator opens a gateway: the key that it sends, the authority that it trusts, and where a key may go.
+"""Opens a gateway: chooses the key to send and the authority to trust, and checks where a key may go.
 
 The command line and its load generators read it from the environment, the service from its settings.
 """

@@ -1,4 +1,4 @@
-"""Repeats idempotent calls of the gateway that found it busy or away. What is idempotent is the caller's to know."""
+"""Repeats idempotent calls of the gateway that found it busy or away. Callers decide what is idempotent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

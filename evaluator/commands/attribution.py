@@ -33,7 +33,7 @@ def attribute(
     runs: Runs = RUNS,
     wait: Wait = 120.0,
 ) -> None:
-    """Asks a run's queries once more for all candidates; says of every relevant document which stage lost it.
+    """Asks a run's queries once more for all candidates; finds the stage that lost each relevant document.
 
     Writes attribution.json and its page; `report` takes them into its pages. Goes on where it was interrupted.
     Exit status 3: an answer was lost, degraded, or other than in the run, or a deep leg or a score is missing.
@@ -43,13 +43,13 @@ def attribute(
         place = _place_of(run, runs)
         for folder in runs_of(place):
             if offline:
-                found = attribution(folder)
+                report = attribution(folder)
             else:
                 with measuring(folder.runs) as lock:
                     lock.name(f"attribution of {folder.name}")
-                    found = with_gateway(gateway, wait, partial(attribute_step, folder=folder, top=top))
-            show(render_step_markdown(attribution_page(found)))
-            doubts += _doubts(found)
+                    report = with_gateway(gateway, wait, partial(attribute_step, folder=folder, top=top))
+            show(render_step_markdown(attribution_page(report)))
+            doubts += _doubts(report)
         print_next_step("report", place)
         end_status(doubts, ())
 
@@ -57,7 +57,7 @@ def attribute(
 def replay(run: AskedRun = "latest", runs: Runs = RUNS) -> None:
     """Tries other weights, normalisations and depths of re-ranking on the candidates that `attribute` has collected.
 
-    Asks nothing. Writes replay.json and its page, and the winner as a pipeline.
+    Sends nothing. Writes replay.json and its page, and the winner as a pipeline.
     """
     with reporting_errors():
         for folder in runs_of(_place_of(run, runs)):
@@ -66,17 +66,17 @@ def replay(run: AskedRun = "latest", runs: Runs = RUNS) -> None:
 
 def _place_of(word: str, runs: Path) -> Path:
     """Returns the folder of a run or of a suite that a word names. Raises EvaluationError."""
-    found = named_place(word, runs)
-    if found is None or found[1] is not None:
+    named = named_place(word, runs)
+    if named is None or named[1] is not None:
         raise EvaluationError(f"{word}: no run or suite folder, here or in {runs}")
-    return found[0]
+    return named[0]
 
 
-def _doubts(found: AttributionReport) -> list[str]:
-    failed = [f"{found.failed} requests for deep legs or scores failed"] if found.failed else []
+def _doubts(report: AttributionReport) -> list[str]:
+    failed = [f"{report.failed} requests for deep legs or scores failed"] if report.failed else []
     return failed + [
         f"{name}: {count} {what}"
-        for name, arm in found.arms.items()
+        for name, arm in report.arms.items()
         for count, what in (
             (arm.lost, "queries without an answer"),
             (arm.degraded, "degraded answers"),

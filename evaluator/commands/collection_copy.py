@@ -52,8 +52,8 @@ async def exported_collection(
         writer = ExportWriter(file, head)
         after: str | None = None
         while True:
-            asked = partial(client.document_page, collection, after, PAGE_DOCUMENTS, vectors=vectors)
-            page = await with_retries(asked, "export-collection")
+            request = partial(client.document_page, collection, after, PAGE_DOCUMENTS, vectors=vectors)
+            page = await with_retries(request, "export-collection")
             if page.generation != view.live:
                 raise EvaluationError(f"{page.generation} took the place of {view.live} meanwhile; export it again")
             writer.add(page.documents)
@@ -102,10 +102,10 @@ def _expect_same_stamps(exported: ExportedCollection, generation: str, states: M
     for name, stamp in exported.head.stamps.items():
         if name not in states:
             raise EvaluationError(f"{exported.path} has vectors of {name}, and {generation} does not live on one")
-        there = states[name].stamp
+        stamped = states[name].stamp
         # How a server finds vectors, its shards and graph, is `index`: it does not change them.
-        if other := sorted(key for key in {*stamp, *there} - {"index"} if stamp.get(key) != there.get(key)):
-            differing = ", ".join(f"{key}: {stamp.get(key)} in the file, {there.get(key)} there" for key in other)
+        if other := sorted(key for key in {*stamp, *stamped} - {"index"} if stamp.get(key) != stamped.get(key)):
+            differing = ", ".join(f"{key}: {stamp.get(key)} in the file, {stamped.get(key)} there" for key in other)
             raise EvaluationError(
                 f"{exported.path}: its vectors are not those of {name} ({differing}); configure {name} as it was, or "
                 "export without --vectors"
@@ -121,7 +121,7 @@ def export_collection(
     gateway: Gateway = GATEWAY,
     wait: Wait = 120.0,
 ) -> None:
-    """Writes a collection to a file: its declaration, a document a line, and their count and digest."""
+    """Writes a collection to a file: its declaration, one line per document, count and digest."""
     with reporting_errors():
         work = partial(exported_collection, collection=collection, path=out, vectors=vectors)
         end = with_gateway(gateway, wait, work)

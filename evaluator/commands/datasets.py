@@ -1,4 +1,4 @@
-"""Commands over test collections: `datasets list`, `fetch`, `check`, `stats`; `from` makes one of documents."""
+"""Commands over test collections: `datasets list`, `fetch`, `check`; `from` and `synthetic` make new ones."""
 
 import shlex
 from pathlib import Path
@@ -10,7 +10,6 @@ from evaluator.commands.options import SKIP_UNSENDABLE, reporting_errors
 from evaluator.datasets.catalogue import Catalogue, CataloguedSet, load_catalogue
 from evaluator.datasets.fetch import fetch as fetch_set
 from evaluator.datasets.field_sources import FieldNames
-from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
 from evaluator.datasets.new_collection import make_collection
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.errors import WrongOption, command_line
@@ -38,7 +37,7 @@ def list_sets() -> None:
 
 @datasets.command()
 def fetch(name: SetName) -> None:
-    """Makes a set lie on this machine: ir_datasets fetches it, its md5 is verified, it is unpacked."""
+    """Fetches a set with ir_datasets, verifies its md5 and unpacks it."""
     with reporting_errors():
         for directory in fetch_set(load_catalogue(), name):
             show(str(directory))
@@ -59,18 +58,6 @@ def check(
             show(aligned([["what", "count", "which"], *_decisions(read)]))
             if known is not None:
                 _print_deviation(read, known)
-
-
-@datasets.command()
-def stats(dataset: NameOrDirectory, split: Split = None, skip_unsendable: SkipUnsendable = False) -> None:
-    """Prints the statistics of the BEIR paper's table 1, measured here and published, of a collection."""
-    with reporting_errors():
-        for directory, known in _collections(dataset):
-            read = read_dataset(directory, _split(split, known), skip_unsendable=skip_unsendable)
-            # What is published is of the set's own split.
-            published = known.statistics if known is not None and read.split == known.split else None
-            show(f"\n{directory}, split {read.split}\n")
-            show(aligned(statistics_rows(measure_statistics(read), published)))
 
 
 @datasets.command("from")
@@ -128,6 +115,23 @@ def from_(
         if not made.judgments:
             pool = command_line("judge", "pool", "latest:bm25", "latest:hybrid")
             say(f"Nothing is judged yet: every figure of quality will be 0. `{pool}` then begins with what was found.")
+
+
+def synthetic(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make, in BEIR layout.")],
+    documents: Annotated[int, typer.Option(metavar="N", min=1, help="How many documents.")],
+    queries: Annotated[
+        int, typer.Option(metavar="M", min=1, help="How many queries, each with one relevant document.")
+    ] = 100,
+    words: Annotated[int, typer.Option(min=1, help="Words of a document, on average.")] = 55,
+    seed: Annotated[int, typer.Option(min=0, help="Equal options give equal bytes.")] = 20_250_601,
+) -> None:
+    """Writes a collection of made-up words, by Zipf's law: to measure capacity, not quality."""
+    from evaluator.datasets.synthetic import write_synthetic  # imports NumPy
+
+    with reporting_errors():
+        write_synthetic(directory, documents, queries, words, seed)
+        show(f"{directory}: {documents} documents, {queries} queries, {queries} judgments")
 
 
 def _collections(given: str) -> list[tuple[Path, CataloguedSet | None]]:

@@ -13,7 +13,7 @@ from evaluator.judging.session import JudgingSession
 from evaluator.pages.markdown_table import aligned
 from evaluator.progress import say, show
 
-judge = typer.Typer(no_args_is_help=True, help="Judges the documents that runs found and nobody has judged.")
+judge = typer.Typer(no_args_is_help=True, help="Judges documents that runs found and that have no judgment.")
 
 MOST_TIED = 20  # that `show` prints
 

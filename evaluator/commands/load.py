@@ -163,7 +163,7 @@ def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wa
     report = with_gateway(gateway, wait, work)
     print(f"\n{render_against(report)}\n\nFigures: {folder.path / AGAINST} (and load/ beside it)")
     doubts = [] if report.timing_valid else ["times are not valid"]
-    doubts += [] if report.told else ["the comparison cannot tell"]
+    doubts += [] if report.decided else ["the comparison cannot tell"]
     end_status(doubts, (), slower=report.slower)
 
 

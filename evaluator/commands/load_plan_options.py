@@ -32,9 +32,9 @@ def _described(model: type[BaseModel]) -> dict[str, FieldInfo]:
 # The fields that have an option, by name. Those of a capacity have options too, behind the one that asks for it.
 OF_CAPACITY = _described(CapacityPlan)
 FIELDS = {
-    one: field
-    for name, found in _described(LoadPlan).items()
-    for one, field in {name: found, **(OF_CAPACITY if name == "capacity" else {})}.items()
+    option: field
+    for name, described in _described(LoadPlan).items()
+    for option, field in {name: described, **(OF_CAPACITY if name == "capacity" else {})}.items()
 }
 
 
@@ -61,7 +61,7 @@ def _typed(annotation: object) -> object:
     """Returns the type of an option: a text for a choice or a list, a switch for a plan of its own."""
     if get_origin(annotation) in (tuple, Literal):
         return str
-    named = next((one for one in get_args(annotation) if one is not NoneType), annotation)
+    named = next((kind for kind in get_args(annotation) if kind is not NoneType), annotation)
     plain = getattr(named, "__origin__", named)  # without limits
     return bool if plain is CapacityPlan else plain
 
@@ -103,12 +103,12 @@ def overridden_load(plan: LoadPlan | None, given: Mapping[str, object], defaults
     if any(name in given for name in TRAFFIC):
         replaced = TRAFFIC if "rates" in given else (*TRAFFIC, *OF_RATES)
         content = {key: value for key, value in content.items() if key not in replaced}
-    asked = {**defaults, **content, **given}
-    if not any(asked.get(name) for name in TRAFFIC):
+    settings = {**defaults, **content, **given}
+    if not any(settings.get(name) for name in TRAFFIC):
         raise WrongOption("say what to send: --rate, --in-flight or --find-capacity")
-    _expect_heeded(given, [name for name in TRAFFIC if asked.get(name)])
+    _expect_heeded(given, [name for name in TRAFFIC if settings.get(name)])
     try:
-        return LoadPlan.model_validate(asked)
+        return LoadPlan.model_validate(settings)
     except ValidationError as error:
         raise WrongOption(_in_options(error.errors()[0])) from error
 
@@ -126,7 +126,7 @@ def _in_options(fault: Mapping[str, Any]) -> str:
     message = option_message(fault)
     if fault["type"] == "value_error":  # a sentence of LoadPlan, which names fields
         fields = "|".join((*LoadPlan.model_fields, "point_seconds"))
-        return re.sub(rf"`({fields})`", lambda found: _option(found[1]), message)
+        return re.sub(rf"`({fields})`", lambda match: _option(match[1]), message)
     value = f"{fault['input']:g}" if isinstance(fault["input"], float) else fault["input"]
     return f"{_option(names[-1])} {value}: {message}"
 
@@ -138,7 +138,7 @@ def _option(field: str) -> str:
 def parse_numbers(option: str, text: str) -> list[float]:
     """Reads `10,20,40`."""
     try:
-        found = [float(part) for part in text.split(",")]
+        numbers = [float(part) for part in text.split(",")]
     except ValueError as error:
         raise WrongOption(f"{option} {text}: give numbers, for example 10,20,40") from error
-    return [int(number) if number.is_integer() else number for number in found]
+    return [int(number) if number.is_integer() else number for number in numbers]

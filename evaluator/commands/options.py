@@ -1,7 +1,4 @@
-"""Owns the options that several commands share, and what every command does around its work.
-
-Leaves the work itself to the modules of the steps.
-"""
+"""Defines the options that several commands share, and what every command does before and after its work."""
 
 import asyncio
 import inspect
@@ -153,9 +150,9 @@ def expect_only(context: typer.Context, allowed: Collection[str], why: str) -> N
 
     A variable of the environment is not on the command line: it may be set for other commands.
     """
-    sources = {one: context.get_parameter_source(str(one.name)) for one in context.command.params}
-    given = [one for one, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    if unfit := [one.opts[0] for one in given if one.name not in allowed]:
+    sources = {option: context.get_parameter_source(str(option.name)) for option in context.command.params}
+    given = [option for option, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if unfit := [option.opts[0] for option in given if option.name not in allowed]:
         raise WrongOption(f"{why}: leave out {', '.join(unfit)}")
 
 
@@ -190,7 +187,9 @@ def overridden_plan(name: str, **given: object) -> Experiment | Suite:
     if "pipelines" in overrides:
         whole = experiments_of(read_plan(experiment_path(name), dataset=overrides.get("dataset")))[0]
         selected = selected_pipelines(whole, split_list(str(overrides["pipelines"])))
-        overrides["pipelines"] = [_of_file(one) if isinstance(one, str) else one for one in selected]
+        overrides["pipelines"] = [
+            _of_file(pipeline) if isinstance(pipeline, str) else pipeline for pipeline in selected
+        ]
     try:
         plan = read_plan(experiment_path(name), **overrides)
     except EvaluationError as error:
@@ -237,7 +236,7 @@ async def wait_until_ready(client: GatewayClient, seconds: float) -> None:
             if health.status == "ready":
                 return
             failed = [check for check in health.checks if not check.ok]
-            last = "; ".join(f"{one.name}: {one.detail or 'its log says why'}" for one in failed) or health.status
+            last = "; ".join(f"{check.name}: {check.detail or 'its log says why'}" for check in failed) or health.status
         if time.monotonic() >= until:
             raise EvaluationError(
                 f"the gateway at {client.url} was not ready within {seconds:.0f} s: {last} (another one: --gateway or "

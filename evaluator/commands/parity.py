@@ -38,7 +38,7 @@ def parity(
     runs: Runs = RUNS,
     wait: Wait = 120.0,
 ) -> None:
-    """Compares a preset or encoder with its published figure, and names settings that differ. Exit status 4 if off."""
+    """Compares a preset or encoder with its published figure, and names other settings. Exit status 4 if it is off."""
     with reporting_errors():
         directory, name = _directory_and_name(dataset)
         reference = _reference(preset, name, split, metric, published)

@@ -165,11 +165,11 @@ def report(
 ) -> None:
     """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
-        path, asked = run or runs / LATEST, ReportChoices(baseline, Bounds(p95, cpu))
+        path, choices = run or runs / LATEST, ReportChoices(baseline, Bounds(p95, cpu))
         reports = {}
         for folder in runs_of(path):
-            reports[folder.path.name] = report_step(folder, asked)
-            if asked.bounds != NO_BOUNDS and reports[folder.path.name].recommendation is None:
+            reports[folder.path.name] = report_step(folder, choices)
+            if choices.bounds != NO_BOUNDS and reports[folder.path.name].recommendation is None:
                 raise WrongOption("--p95, --cpu: nothing is recommended of one pipeline or of a run that is not valid")
             print_report(folder, reports[folder.path.name])
         _end(path, reports)
@@ -207,7 +207,7 @@ def _end(path: Path, reports: Mapping[str, Report]) -> None:
 
 
 def print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
-    """Says the command of the next step, with --gateway when this one was given another URL."""
+    """Prints the command of the next step, with --gateway if this one was given another URL."""
     elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
     say(f"Next: {command_line(step, '--run', str(path.resolve()), *elsewhere)}")
 
@@ -230,7 +230,7 @@ def print_outcome(folder: RunFolder, outcome: Report) -> None:
 
 
 def _end_reports(reports: Sequence[Report]) -> None:
-    gates = [one for report in reports for one in report.every_gate]
+    gates = [gate for report in reports for gate in report.every_gate]
     end_status([why for report in reports for why in _doubts(report)], gates)
 
 
@@ -242,7 +242,7 @@ def _doubts(outcome: Report) -> Iterator[str]:
 
 
 def print_load(folder: RunFolder, report: LoadReport) -> None:
-    """Prints the capacities and the table of a load, and what a reader should know beside it."""
+    """Prints the capacities, the table and the remarks of a load."""
     if folder.has(CAPACITY):
         for capacity in folder.read(CAPACITY, CapacityFile).capacities:
             print(f"\n{render_capacity(capacity)}")
@@ -259,12 +259,12 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
     engines = ", ".join(f"{name} on {engine}" for name, engine in outcome.engine.items()) or "imported run files"
     print(f"\n{outcome.dataset}: {outcome.counts.documents} documents; {engines}{sample}\n")
     print("\n\n".join([render_table(outcome), *verdicts(outcome)]))
-    for backend, found in outcome.vector_recall.items():
-        if found.recall is not None:
-            beam = "" if found.beam is None else f"beam {found.beam}, "
+    for backend, measured in outcome.vector_recall.items():
+        if measured.recall is not None:
+            beam = "" if measured.beam is None else f"beam {measured.beam}, "
             print(
-                f"\n{backend}: approximate search finds {found.recall:.4f} of the exact top {found.top} "
-                f"({beam}{found.indexed} of {found.vectors} vectors indexed)"
+                f"\n{backend}: approximate search finds {measured.recall:.4f} of the exact top {measured.top} "
+                f"({beam}{measured.indexed} of {measured.vectors} vectors indexed)"
             )
     if outcome.load is not None:
         print_load(folder, outcome.load)
@@ -285,11 +285,11 @@ def end_status(doubts: Sequence[str], gates: Sequence[GateOutcome], *, slower: b
     for a doubt, then with 4 for a gate without a value.
     """
     if gates:
-        print("\nGates:\n" + "\n".join(f"  {one.sentence}" for one in gates))
-    missed = [one for one in gates if not one.held]
+        print("\nGates:\n" + "\n".join(f"  {gate.sentence}" for gate in gates))
+    missed = [gate for gate in gates if not gate.held]
     if slower:
         _exit(MISSED_GATE, "a slowdown was found")
-    if beyond := [one.what for one in missed if one.value is not None]:
+    if beyond := [gate.what for gate in missed if gate.value is not None]:
         _exit(MISSED_GATE, f"a gate does not hold: {beyond[0]}")
     if doubts:
         _exit(INVALID_RUN, doubts[0])

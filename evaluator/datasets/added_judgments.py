@@ -1,7 +1,6 @@
 """Merges qrels files over the judgments of a dataset, and counts what each of them added or changed.
 
-Leaves the files of the dataset as they are. Of the corpus it reads the ids alone: it counts judgments of documents that
-are not there.
+Changes no file of the dataset. Reads only ids of the corpus, to count judgments of documents that it lacks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +30,7 @@ class AddedJudgments(Wire):
 
     @property
     def sentence(self) -> str:
-        """What the file did, for a report."""
+        """The sentence of a report on this file."""
         left = f", {self.other_queries} of other queries left out" if self.other_queries else ""
         left += f", {self.negative} negative ones left out" if self.negative else ""
         left += f"; the corpus lacks the documents of {self.not_in_corpus} added ones" if self.not_in_corpus else ""

@@ -1,7 +1,4 @@
-"""Owns the catalogue of public test collections: facts about each set, and where a set lies on this machine.
-
-Leaves downloading to fetch and the reading of files to reader.
-"""
+"""Describes the public test collections of the catalogue, and finds them on this machine. Downloads nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,8 +24,6 @@ class PublishedStatistics(Wire):
     documents: Count
     queries: Count  # of the split, judged
     relevant_a_query: FiniteFloat  # documents with a grade of at least 1
-    query_words: FiniteFloat | None = None  # mean
-    document_words: FiniteFloat | None = None  # mean, title and text
 
 
 class OfficialArchive(Wire):

@@ -1,4 +1,4 @@
-"""Reads and writes the file of an exported collection: its declaration, a document a line, and a line that counts them.
+"""Reads and writes the file of an exported collection: its declaration, a line per document, and their counts.
 
 Sends nothing. The lines are JSON; a file may be packed (gzip) afterwards.
 """

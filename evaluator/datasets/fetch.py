@@ -1,6 +1,6 @@
-"""Makes a set of the catalogue lie on this machine: of its official zip, which lies beside or ir_datasets fetches.
+"""Unpacks a set of the catalogue from its official zip, which the user provides or ir_datasets fetches.
 
-Owns the md5 of archives, the lock, and the atomic appearance of the set's directory.
+Verifies the md5 and holds a lock. The set's directory appears whole or not at all.
 """
 
 import hashlib

@@ -93,12 +93,12 @@ class FieldNames:
 
 
 def table_documents(path: Path, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
-    """Yields a document a row. Wrong rows are faults of `notes`. Raises DatasetError for a file that is no table."""
+    """Yields one document per row. Wrong rows are faults of `notes`. Raises DatasetError for any other file."""
     return named_documents(str(path), table_rows(path, notes), fields, notes, one_header=True)
 
 
 def object_documents(path: Path, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
-    """Yields a document an object, of JSON lines or one list. Wrong ones are faults of `notes`. Raises DatasetError."""
+    """Yields one document per object of JSON lines or a list. Wrong ones are faults of `notes`. Raises DatasetError."""
     return named_documents(str(path), _objects(path, notes), fields, notes)
 
 

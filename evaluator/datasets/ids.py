@@ -1,4 +1,4 @@
-"""Owns what makes two ids of a collection the same, and how they are written where white space ends them."""
+"""Normalises the ids of a collection, and encodes them for formats in which white space ends a field."""
 
 import re
 import unicodedata
@@ -19,8 +19,8 @@ _UNREADABLE = re.compile(r"[\s%]")
 def plain_id(text: str) -> str:
     """Returns an id in Unicode's NFC, without white space, byte order marks and the quotes of a CSV cell around it.
 
-    It is applied to the ids of corpus, queries, judgments and runs alike: a file that quotes its ids, pads them, or has
-    their accents apart, as names of files of macOS have, names the same documents as one that does not.
+    It is applied to the ids of corpus, queries, judgments and runs alike: a file that quotes its ids, pads them, or
+    decomposes their accents, as file names of macOS do, names the same documents as one that does not.
     """
     text = unicodedata.normalize("NFC", text)
     while True:
@@ -66,8 +66,7 @@ def decoded_id(text: str, place: str) -> str:
         identity = unicodedata.normalize("NFC", unquote(text, errors="strict"))
     except UnicodeDecodeError as error:
         raise DatasetError(f"{place}: {text!r} is not percent-encoded UTF-8") from error
-    if _BREAKS.search(identity) or UNSENDABLE.search(identity):
-        raise DatasetError(f"{place}: {text!r} has a tab, line break or control character, which no id has")
+    _expect_writable(identity, f"{place}: {text!r}")
     return identity
 
 
@@ -75,15 +74,12 @@ def read_id(value: object, place: str) -> tuple[str, bool]:
     """Returns the plain id of a JSON `_id`, and whether it was written otherwise. Raises DatasetError."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    if not isinstance(value, str):
-        raise DatasetError(f"{place}: _id: a string is needed")
-    identity = plain_id(value)
-    if not identity:
+    if not isinstance(value, str) or not (identity := plain_id(value)):
         raise DatasetError(f"{place}: _id: a string is needed that is not empty")
-    if _BREAKS.search(identity):
-        raise DatasetError(f"{place}: _id: a tab or line break, which no run file can carry")
-    if UNSENDABLE.search(identity):
-        raise DatasetError(
-            f"{place}: _id: {identity!r} has control characters or lone surrogates, which no file carries"
-        )
+    _expect_writable(identity, f"{place}: _id: {identity!r}")
     return identity, identity != value
+
+
+def _expect_writable(identity: str, place: str) -> None:
+    if _BREAKS.search(identity) or UNSENDABLE.search(identity):
+        raise DatasetError(f"{place} has a tab, line break, control character or lone surrogate, which no file carries")

@@ -1,25 +1,23 @@
-"""Reads relevance judgments (BEIR and TREC lines, JSON), and counts what reading corrects."""
+"""Reads relevance judgments (BEIR and TREC lines, JSON lines), and counts what reading corrects."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluator.datasets.ids import ENCODED, decoded_id, plain_id
+from evaluator.datasets.ids import ENCODED, decoded_id, plain_id, read_id
 from evaluator.datasets.text_files import (
     HashedLines,
-    decoded,
     find_one,
+    json_objects,
     known_columns,
     named_columns,
     separators_hint,
 )
 from evaluator.errors import DatasetError
 from evaluator.progress import shown
-from services.contracts.base import UNSENDABLE
 
-SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".json", ".jsonl")
+SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".jsonl")
 # Nine digits: no gain overflows, and no float prints like this.
 _GRADE = re.compile(r"-?[0-9]{1,9}(\.0+)?", re.ASCII)
 QUERY_COLUMN = ("query-id", "qid", "query", "topic-id", "topic")
@@ -58,12 +56,11 @@ def qrels_file(directory: Path, split: str) -> Path:
 
 
 def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
-    """Reads `query document grade` or `query iteration document grade`, separated by tabs or white space; or JSON.
+    """Reads `query document grade` or `query iteration document grade`, separated by tabs or white space.
 
-    `.json` holds `{query: {document: grade}}`, or `{query: {}}` of each query where nothing is judged yet; `.jsonl`
-    objects with `query-id`, `corpus-id` and `score`. Grades are written `1` or `1.0`. Quotes count within one cell of
-    one line only. A judgment given twice is counted, two that differ are an error. Strict refuses what would otherwise
-    be counted. Raises DatasetError.
+    `.jsonl` holds objects with `query-id`, `corpus-id` and `score`. Grades are written `1` or `1.0`. A query with two
+    empty cells has no judgment yet. Quotes count within one cell of one line only. A judgment given twice is counted,
+    two that differ are an error. Strict refuses what would otherwise be counted. Raises DatasetError.
 
     A first line that names the three columns, in any order and beside others, is a header: it decides, not the place.
     In a line of TREC whose iteration is `percent-encoded` (`ids.ENCODED`), as `export` writes it, ids are decoded.
@@ -71,8 +68,14 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
     lines = HashedLines(path)
     given: dict[str, dict[str, int]] = {}
     negative = duplicate = 0
-    for row in _rows(path, lines):
-        grade = _grade(row)
+    packed = Path(path.name.removesuffix(".gz"))
+    for row in _of_objects(path, lines) if packed.suffix == ".jsonl" else _of_lines(path, lines):
+        if row.query and not row.document and not row.grade:
+            given.setdefault(row.query, {})
+            continue
+        if not row.query or not row.document:
+            raise DatasetError(f"{row.place}: an empty id")
+        grade = read_grade(row.grade, row.place)
         judged = given.setdefault(row.query, {})
         if row.document in judged:
             if judged[row.document] != grade or strict:
@@ -84,19 +87,12 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
                 raise DatasetError(f"{row.place}: a negative judgment (without strict it counts as unjudged)")
             negative += 1
         judged[row.document] = grade
-    if not given and not (given := _unjudged_queries(path)):
+    if not given:
         raise DatasetError(f"{path}: no judgment in the whole file")
     grades = {
         query: {document: grade for document, grade in judged.items() if grade >= 0} for query, judged in given.items()
     }
     return Judgments(grades, negative, duplicate, lines.sha256)
-
-
-def _grade(row: JudgmentRow) -> int:
-    grade = read_grade(row.grade, row.place)
-    if not row.query or not row.document:
-        raise DatasetError(f"{row.place}: an empty id")
-    return grade
 
 
 def read_grade(text: str, place: str) -> int:
@@ -106,16 +102,6 @@ def read_grade(text: str, place: str) -> int:
             f"{place}: the grade {text!r} is not a whole number of at most 9 digits, written like 1 or 1.0"
         )
     return int(text.partition(".")[0])
-
-
-def _rows(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
-    match Path(path.name.removesuffix(".gz")).suffix:
-        case ".json":
-            return _of_one_object(path, lines)
-        case ".jsonl":
-            return _of_objects(path, lines)
-        case _:
-            return _of_lines(path, lines)
 
 
 def _of_lines(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
@@ -166,57 +152,14 @@ def _expect_no_header(cells: list[str], place: str) -> None:
         )
 
 
-class _JsonPairs(list[tuple[str, object]]):
-    """An object of JSON with the keys that stand in it twice."""
-
-
 def _of_objects(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            place = f"{path}:{number}"
-            names, values = zip(*(_pairs(_parsed(decoded(line, place), place), place) or [("", None)]), strict=True)
-            columns = named_columns(names, _COLUMNS)
-            if columns is None:
-                raise DatasetError(
-                    f"{place}: expected corpus-id, query-id, score; found {shown(', '.join(names))} "
-                    f"(known are: {known_columns(_COLUMNS)})"
-                )
-            yield _json_row(place, *(values[columns[name]] for name in ("query", "document", "grade")))
-
-
-def _of_one_object(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
-    for query, judged in _pairs(_parsed(lines.text(), str(path)), str(path)):
-        place = f"{path}: {shown(query)}"
-        for document, grade in _pairs(judged, place):
-            yield _json_row(place, query, document, grade)
-
-
-def _unjudged_queries(path: Path) -> dict[str, dict[str, int]]:
-    """Returns the queries of a JSON file without a judgment, so that pipelines can be pooled for them."""
-    if Path(path.name.removesuffix(".gz")).suffix != ".json":
-        return {}
-    return {plain_id(query): {} for query, _ in _pairs(_parsed(HashedLines(path).text(), str(path)), str(path))}
-
-
-def _json_row(place: str, *cells: object) -> JudgmentRow:
-    texts = [cell for cell in cells if isinstance(cell, str)]
-    if len(texts) < len(cells):
-        raise DatasetError(f"{place}: {cells}: a query, a document and a grade are needed")
-    query, document, grade = texts
-    if UNSENDABLE.search(query) or UNSENDABLE.search(document):
-        raise DatasetError(f"{place}: an id with control characters or lone surrogates, which no file carries")
-    return JudgmentRow(place, plain_id(query), plain_id(document), grade.strip())
-
-
-def _parsed(content: str, place: str) -> object:
-    try:
-        # Numbers stay as they are written, for the one check of grades.
-        return json.loads(content, object_pairs_hook=_JsonPairs, parse_int=str, parse_float=str, parse_constant=str)
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{place}: not JSON: {error}") from error
-
-
-def _pairs(value: object, place: str) -> _JsonPairs:
-    if not isinstance(value, _JsonPairs):
-        raise DatasetError(f"{place}: not a JSON object")
-    return value
+    for place, fields, _ in json_objects(path, lines):
+        columns = named_columns([*fields], _COLUMNS)
+        if columns is None:
+            raise DatasetError(
+                f"{place}: expected corpus-id, query-id, score; there are {shown(', '.join(fields))} "
+                f"(known are: {known_columns(_COLUMNS)})"
+            )
+        cells = [*fields.values()]
+        query, document = (read_id(cells[columns[name]], place)[0] for name in ("query", "document"))
+        yield JudgmentRow(place, query, document, str(cells[columns["grade"]]).strip())

@@ -1,7 +1,7 @@
 """Makes a collection in BEIR layout of a user's documents and questions: corpus.jsonl, queries.jsonl, qrels/test.tsv.
 
-Without a judgment, qrels/test.json names the queries, so that pipelines can be pooled for them. Leaves the reading of
-each kind of source to its module. The folder appears whole or not at all.
+Without any judgment, queries have empty cells, so that pipelines can be pooled for them. Leaves the reading of each
+kind of source to its module. The folder appears whole or not at all.
 """
 
 import json
@@ -16,18 +16,16 @@ from evaluator.datasets import field_sources, text_sources
 from evaluator.datasets.corpus import CORPUS, corpus_document
 from evaluator.datasets.elasticsearch_index import index_documents
 from evaluator.datasets.field_sources import UNUSED, FieldNames, field_name, object_documents, table_documents
-from evaluator.datasets.known_items import known_items
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.queries import QUERIES
-from evaluator.datasets.question_file import DocumentNames, Questions, read_questions
+from evaluator.datasets.questions import DocumentNames, Questions, known_items, read_questions
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.datasets.text_sources import text_documents
 from evaluator.errors import DatasetError, WrongOption
 from evaluator.progress import PLAIN_EVERY_S, print_at_intervals, shown
 
 QRELS = Path("qrels", "test.tsv")
-UNJUDGED = QRELS.with_suffix(".json")  # a table has no line for a query without a judgment
 KNOWN_ITEM = "known-item"
 FOLDER = "folder"  # metadata of files: the names of folders are words, also where they are years
 
@@ -215,11 +213,10 @@ def _write_questions(directory: Path, questions: Questions) -> None:
         for identity, text in questions.texts.items():
             file.write(_json({"_id": identity, "text": text, "metadata": {"origin": questions.origins[identity]}}))
     (directory / QRELS).parent.mkdir()
-    if not questions.grades:
-        (directory / UNJUDGED).write_text(_json({identity: {} for identity in questions.texts}), encoding="utf-8")
-        return
     with (directory / QRELS).open("w", encoding="utf-8") as file:
         file.write("query-id\tcorpus-id\tscore\n")
+        if not questions.grades:
+            file.writelines(f"{identity}\t\t\n" for identity in questions.texts)
         for identity, judged in questions.grades.items():
             file.writelines(f"{identity}\t{document}\t{grade}\n" for document, grade in judged.items())
 

@@ -1,4 +1,4 @@
-"""Owns what every source of documents yields, and collects what is wrong in a source or left out of it."""
+"""Defines what every source of documents yields, and collects its faults and omissions."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class ReadingNotes:
         self._add(_WRONG, str(fault))
 
     def left_out(self, what: str, place: str) -> None:
-        """Adds what is not taken or changed, without being a fault. `what`: of which kind it is, in the plural."""
+        """Adds an omission or a change that is no fault. `what`: its kind, in the plural."""
         self._add(what, place)
 
     def expect_nothing_wrong(self) -> None:

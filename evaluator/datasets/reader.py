@@ -1,8 +1,8 @@
 """Reads and checks a collection in BEIR layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv. Sends nothing.
 
-Each of them may be packed with gzip; queries may be TREC topics, judgments TREC's or JSON. What one file holds is read
-by a module of its own; here they are checked against each other, and every decision is counted. A later step of a run
-recalls what checking found, and reads the corpus only if a file changed.
+Each of them may be packed with gzip; queries may be TREC topics, judgments TREC's or JSON lines. Each file has a module
+that reads it; here they are checked against each other, and every decision is counted. A later step of a run recalls
+the outcome, and reads the corpus only if a file changed.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -55,7 +55,7 @@ class DatasetCounts(Wire):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What keeps figures over this collection from being quoted as they are."""
+        """The reasons not to quote figures over this collection as they are."""
         warnings = []
         for count, total, what in (
             (self.positive_judgments_missing, self.positive_judgments, "positive judgments name documents that the "
@@ -71,7 +71,7 @@ class DatasetCounts(Wire):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """`warnings`, `unjudged`, and `left_out`, which keeps no figure from being quoted: to stand beside figures."""
+        """All that reports state beside figures: `warnings`, `unjudged` and `left_out`."""
         return (*self.warnings, *(remark for remark in (self.unjudged, self.left_out) if remark))
 
     @property

@@ -30,7 +30,7 @@ def find_one(directory: Path, names: Sequence[str]) -> Path | None:
         raise DatasetError(f"{str(directory)[:200]}: {error.strerror}") from error
     if len(paths) > 1:
         listed = ", ".join(path.name for path in paths)
-        raise DatasetError(f"{directory}: {listed}: which one is meant is not said; keep one of them")
+        raise DatasetError(f"{directory}: {listed}: only one of these files is read; keep one of them")
     return paths[0] if paths else None
 
 

@@ -1,4 +1,4 @@
-"""Reads documents from Markdown and plain text: a document a file, or a document a heading.
+"""Reads documents from Markdown and plain text: one document per file, or per heading.
 
 The id is the path below the folder, with the anchor of the heading: it stays when the content changes. A document of a
 folder below has that folder as metadata, and the keys of its front matter that the user names.

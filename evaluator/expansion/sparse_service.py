@@ -25,7 +25,7 @@ _ANSWER = TypeAdapter(list[list[_PieceWeight]])
 
 
 class SparseService:
-    """Owns a client of one server."""
+    """Keeps a client of one server."""
 
     def __init__(self, url: str, http: httpx.AsyncClient) -> None:
         self._url = url

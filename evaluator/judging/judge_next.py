@@ -26,7 +26,7 @@ Weights = Mapping[str, Mapping[str, float]]  # query → document → discount, 
 
 
 class JudgeNext:
-    """Owns the state of an order: the grades so far and the weight of each open pair.
+    """Keeps the state of an order: the grades so far and the weight of each open pair.
 
     The weight is the largest absolute change of the difference in nDCG@10 of its query that any grade would make, the
     ideal DCG included; of several comparisons the largest counts. How likely a grade is does not enter: it would put

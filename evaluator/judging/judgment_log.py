@@ -1,4 +1,4 @@
-"""Owns the files of judges, one each: JSON lines of grades, skips and undos, each on the disk before the call returns.
+"""Reads and writes the files of judges: JSON lines of grades, skips and undos, on the disk before a call returns.
 
 Lines are only appended. Leaves which pairs there are to `evaluator.judging.session`.
 """
@@ -93,7 +93,7 @@ def judge_files(folder: Path) -> list[Path]:
 
 
 class JudgmentLog:
-    """Owns `<judge>.jsonl`. Several processes may append to it; a lock keeps their lines apart."""
+    """Reads and writes `<judge>.jsonl`. Several processes may append to it; a lock keeps their lines apart."""
 
     def __init__(self, folder: Path, judge: str) -> None:
         self.judge = judge
@@ -211,7 +211,7 @@ class JudgmentLog:
 
 
 def _no_folder(folder: Path) -> EvaluationError:
-    # A session is made with it: grades that were in it are lost, and nobody has taken them back.
+    # A session is made with it: without it, grades are lost that no judge has taken back.
     return EvaluationError(
         f"{folder}: no such folder, so what judges did is not known; put it back from a copy (an empty one begins the "
         "judging anew)"

@@ -82,7 +82,7 @@ def create_session(
     pairs = pooled_pairs(list(lists.values()), merged.grades, queries, top, seed)
     if not pairs:
         raise EvaluationError(f"every document among the first {top} is judged; nothing is left to judge")
-    asked, documents = _texts(experiment, queries, pairs)
+    texts, documents = _texts(experiment, queries, pairs)
     kept = [pair for pair in pairs if pair.document in documents]
     known = {query: dict(merged.grades.get(query, {})) for query in queries}
     file = SessionFile(
@@ -104,7 +104,7 @@ def create_session(
     with removed_on_error(made):
         (made / JUDGES).mkdir()
         write_lines(made / POOL, [PooledLine(query=pair.query, document=pair.document) for pair in kept])
-        write_lines(made / QUERY_TEXTS, list(asked.values()))
+        write_lines(made / QUERY_TEXTS, list(texts.values()))
         write_lines(made / DOCUMENT_TEXTS, list(documents.values()))
         write_whole(made / RANKINGS, RANKINGS_BY_PIPELINE.dump_json(lists).decode())
         write_whole(made / KNOWN, KNOWN_GRADES.dump_json(known).decode())

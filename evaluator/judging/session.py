@@ -1,4 +1,4 @@
-"""Owns a judging session: the pool with its texts, what judges did, and which pair a judge is shown next.
+"""Opens a judging session: the pool with its texts, the actions of judges, and the next pair of a judge.
 
 Several processes may judge in one folder at once, each judge in a file of its own: nothing that others write is kept in
 memory. Making a session is left to `evaluator.judging.new_session`.
@@ -60,7 +60,7 @@ class JudgeProgress:
 
 
 class JudgingSession:
-    """Owns the folder of a session."""
+    """Reads and writes the folder of a session."""
 
     def __init__(self, folder: Path) -> None:
         """Opens a session. Raises EvaluationError where the folder is none."""
@@ -87,7 +87,7 @@ class JudgingSession:
         return tuple(path.stem for path in judge_files(self.folder / JUDGES))
 
     def standing(self, judge: str) -> StandingJudgments:
-        """Reads what stands of a judge. Raises EvaluationError for a damaged file or a pair of another pool."""
+        """Reads a judge's standing judgments. Raises EvaluationError for a damaged file or a pair of another pool."""
         standing = self._log(judge).standing()
         if strange := (standing.grades.keys() | standing.skipped) - self._places.keys():
             pair = min(strange)
@@ -96,7 +96,7 @@ class JudgingSession:
         return standing
 
     def grades(self) -> JudgesGrades:
-        """Reads what stands of every judge who has graded a pair."""
+        """Reads the standing grades of every judge."""
         standing = {judge: self.standing(judge).grades for judge in self.judges}
         return {judge: grades for judge, grades in standing.items() if grades}
 
@@ -120,13 +120,13 @@ class JudgingSession:
         The first call in the order `impact` computes the weights, which takes seconds for the pool of thousands of
         queries. Raises EvaluationError in this order for a session of one pipeline.
         """
-        mine = self.standing(judge)
-        done = mine.grades.keys() | mine.skipped
+        standing = self.standing(judge)
+        done = standing.grades.keys() | standing.skipped
         pairs = self.pairs if order == "pool" else self.order_by_impact()
         return next((self.shown(pair) for pair in pairs if pair not in done), None)
 
     def order_by_impact(self) -> list[PooledPair]:
-        """Returns the pairs that nobody has graded, first what can change the comparison most."""
+        """Returns the pairs without a grade, first what can change the comparison most."""
         return self._judge_next.order({pair.pair: pair.majority for pair in self.graded()})
 
     def holds(self, pair: PooledPair) -> bool:

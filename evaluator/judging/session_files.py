@@ -68,7 +68,7 @@ class SessionFile(Wire):
     sources: tuple[PoolSource, ...]
     queries: tuple[str, ...]  # judged queries that all sources were asked, in their order
     pairs: Count
-    not_in_corpus: Count  # pooled documents that the corpus lacks: nobody can read them, so they are left out
+    not_in_corpus: Count  # pooled documents that the corpus lacks: left out, because they cannot be read
     # The different grades among the judgments before the pool; none where the dataset has no relevant document.
     known_grades: tuple[int, ...]
 
@@ -114,7 +114,7 @@ class DocumentText(Wire):
 
 
 class DocumentTexts:
-    """Owns documents.jsonl: knows where each document's line is, and reads one when it is shown.
+    """Reads documents.jsonl one document at a time, by the position of its line.
 
     A pool of nine pipelines and 5,000 queries holds 100 MB of texts, of which a judge reads one at a time.
     """

@@ -104,9 +104,9 @@ class AgainstReport(StepFile):
         return any(point.speed is not None and point.speed.slower for point in self.points)
 
     @property
-    def told(self) -> bool:
+    def decided(self) -> bool:
         """Whether every point has a judgment of every percentile."""
-        return all(point.speed is not None and point.speed.told for point in self.points)
+        return all(point.speed is not None and point.speed.decided for point in self.points)
 
     @property
     def timing_valid(self) -> bool:
@@ -160,7 +160,7 @@ def against_point(
 
 
 def against_remarks(experiment: Experiment, urls: Sequence[str], points: Sequence[AgainstPoint]) -> Iterator[str]:
-    """Yields what a reader should know of the machines, and what of the experiment a comparison does not judge."""
+    """Yields remarks on the machines, and on parts of the experiment that a comparison does not judge."""
     stacks = [side for point in points for side in (point.baseline, point.judged) if side is not None]
     yield from machine_remarks(urls, [part for stack in stacks for part in stack.conditions])
     if experiment.gates is not None:
@@ -229,7 +229,7 @@ def _quality(
 
 
 def render_against(report: AgainstReport) -> str:
-    """Renders the table and, beneath it, what follows from it and what a reader should know beside it."""
+    """Renders the table, the verdicts and the remarks."""
     rows = [row for point in report.points for row in _rows(point)]
     sentences = [sentence for point in report.points for sentence in _sentences(point)]
     return "\n\n".join([aligned([HEADER, *rows]), *sentences, *report.remarks])

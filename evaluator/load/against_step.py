@@ -81,13 +81,13 @@ async def _run_against(
     targets = (baseline.target, judged.target)
     files, total = SampleFiles(folder), len(plan.rates) * len(judged.arms)
     say(against_work(plan, _pair_count(plan), len(judged.arms)))
-    with files.telling(AGAINST), progress("Against", total, "comparison" if total == 1 else "comparisons") as advance:
+    with files.reporting(AGAINST), progress("Against", total, "comparison" if total == 1 else "comparisons") as advance:
         for rate in plan.rates:
-            for mine, other in zip(baseline.arms, judged.arms, strict=True):
-                pairs = await driven_pairs(targets, mine.name, rate, plan, seed, measured, files.keep)
-                prints = (mine.pipeline.fingerprint, other.pipeline.fingerprint)
-                stacks = ComparedStacks(urls, prints, mine.name, rate, margin, seed)
-                paths = {side: files.path(mine.name, _label(rate, side)) for side in SIDES}
+            for arm, other in zip(baseline.arms, judged.arms, strict=True):
+                pairs = await driven_pairs(targets, arm.name, rate, plan, seed, measured, files.keep)
+                prints = (arm.pipeline.fingerprint, other.pipeline.fingerprint)
+                stacks = ComparedStacks(urls, prints, arm.name, rate, margin, seed)
+                paths = {side: files.path(arm.name, _label(rate, side)) for side in SIDES}
                 names = {side: path.relative_to(folder.path).as_posix() for side, path in paths.items()}
                 points.append(await in_thread(against_point, stacks, pairs, judged.judgments, names))
                 advance(1)

@@ -61,7 +61,7 @@ CapacityOutcome = Literal["found", "none", "cannot tell"]
 
 @dataclass(frozen=True, slots=True)
 class RateSample:
-    """What came of some seconds at one rate: each request, in planned order."""
+    """The requests of some seconds at one rate, in planned order."""
 
     counted_ms: Sequence[float]  # one without an answer counts with at least its deadline
     lost: Sequence[bool]  # failed, dropped, late, or degraded
@@ -72,7 +72,7 @@ class MeasureRate(Protocol):
     """Sends requests at a rate for `warmup_s + seconds` and returns those of the last `seconds`."""
 
     def __call__(self, rate: float, warmup_s: float, seconds: float, seed: str) -> Awaitable[RateSample]:
-        """Returns what came of them."""
+        """Returns their outcomes."""
         ...
 
 
@@ -127,7 +127,7 @@ class CapacityReport(Wire):
 
 
 class CapacityFile(StepFile):
-    """capacity.json: a report a pipeline, in the order of the experiment."""
+    """capacity.json: one report per pipeline, in the order of the experiment."""
 
     made_from: dict[str, str]
     capacities: tuple[CapacityReport, ...]
@@ -262,7 +262,7 @@ def found_capacity(measured: Sequence[MeasuredRate], plan: CapacityPlan) -> Foun
         outcome, rate = "found", low
     elif low is None and len(measured) < MOST_POINTS:
         # The search went down to the lowest rate; its last outcome decides, whatever was open or disturbed above it.
-        lowest = list(_told(measured))[-1]
+        lowest = list(_decided(measured))[-1]
         outcome = "none" if lowest.outcome == "not carried" else "cannot tell"
         too_low = f"lower than {least_rate(plan):.3g}/s cannot be told in {plan.point_seconds:g} s"
         reasons = (too_low,) if outcome == "none" else lowest.reasons
@@ -278,12 +278,12 @@ def least_rate(plan: CapacityPlan) -> float:
 
 def _bracket(measured: Sequence[MeasuredRate]) -> tuple[float | None, float | None]:
     """Returns the highest rate that was carried each time below the lowest one that was not, and this one."""
-    high = min((at.rate for at in _told(measured) if at.outcome != "carried"), default=None)
-    carried = [at.rate for at in _told(measured) if high is None or at.rate < high]
+    high = min((at.rate for at in _decided(measured) if at.outcome != "carried"), default=None)
+    carried = [at.rate for at in _decided(measured) if high is None or at.rate < high]
     return max(carried, default=None), high
 
 
-def _told(measured: Sequence[MeasuredRate]) -> Iterator[MeasuredRate]:
+def _decided(measured: Sequence[MeasuredRate]) -> Iterator[MeasuredRate]:
     return (at for at in measured if at.outcome != "cannot tell")
 
 
@@ -299,11 +299,11 @@ def _three_digits(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
-def multiple_rates(found: FoundCapacity) -> Iterator[tuple[float, float]]:
+def multiple_rates(capacity: FoundCapacity) -> Iterator[tuple[float, float]]:
     """Yields multiples of the capacity and their rates, ascending; none where no capacity was found."""
-    if found.rate is not None:
+    if capacity.rate is not None:
         for multiple in MULTIPLES:
-            yield multiple, float(f"{multiple * found.rate:.3g}")
+            yield multiple, float(f"{multiple * capacity.rate:.3g}")
 
 
 def capacity_report(

@@ -105,19 +105,19 @@ async def _run_load(
     gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
     capacities: list[CapacityReport] = []
     for arm in ready.arms if ready.plan.capacity is not None else ():
-        with files.telling():
-            found = await searched_capacity(
+        with files.reporting():
+            search = await searched_capacity(
                 ready.target, arm.name, ready.plan, ready.seed, beside.measured(), files.keep
             )
         swept = [
             (multiple, await driven([Traffic(f"{multiple:g}x", rate=rate)], [arm]))
-            for multiple, rate in multiple_rates(found)
+            for multiple, rate in multiple_rates(search)
         ]
         points += [point for _, at_multiple in swept for point in at_multiple]
         # Beyond the capacity the generators drop requests as planned; times below it have to be valid.
         timing_valid &= all(point.timing_valid for multiple, below in swept if multiple <= 1 for point in below)
-        timing_valid &= found.outcome != "cannot tell"
-        capacities.append(capacity_report(arm.name, found, [(multiple, point) for multiple, (point,) in swept]))
+        timing_valid &= search.outcome != "cannot tell"
+        capacities.append(capacity_report(arm.name, search, [(multiple, point) for multiple, (point,) in swept]))
     differences = await in_thread(_quality_differences, folder, ready.plan, points, ready.judgments, ready.seed)
     sources = [Path(name) for point in points for name in point.files.values()]
     sources += [files.path(capacity.pipeline, SEARCH) for capacity in capacities]
@@ -185,7 +185,7 @@ async def searched_capacity(
     `keep` is called in a thread with the requests of each look at a rate, when it has ended.
     """
     capacity = plan.capacity
-    assert capacity is not None  # whoever searches was asked to
+    assert capacity is not None  # the plan asks for a search
     looks = count()
 
     async def measure(rate: float, warmup_s: float, seconds: float, seed: str) -> RateSample:
@@ -208,7 +208,7 @@ def search_slice(pipeline: str, rate: float, loaded: LoadedPoint, number: int) -
 
 
 def rate_sample(loaded: LoadedPoint) -> RateSample:
-    """Returns what the search has to know of a drive. Dropped requests count as lost."""
+    """Returns the sample of a drive that the search judges. Dropped requests count as lost."""
     samples = [sample for sample in loaded.samples if sample.phase == "measured"]
     counted = [sample.counted_ms for sample in samples]
     lags = [sample.send_lag_ms for sample in samples if sample.send_lag_ms is not None]

@@ -141,7 +141,7 @@ def _gpus() -> tuple[Gpu, ...]:
 
 @functools.cache
 def _gpus_by(program: str) -> tuple[Gpu, ...]:
-    """Asks this nvidia-smi, once it has answered no more. Raises OSError and SubprocessError where it fails."""
+    """Asks this nvidia-smi until it has answered once. Raises OSError and SubprocessError where it fails."""
     command = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=GPUS_WITHIN_S, check=True)
     rows = [line.rpartition(",") for line in done.stdout.splitlines()]

@@ -1,8 +1,8 @@
 """Reads counters of the machine around a measurement and every few seconds of it, and computes what others took.
 
 The windows of some seconds keep a busy part from being averaged away. Sources: proc(5), the kernel's documents of
-cgroups v1 and v2. What the machine does not report is None. Which limits make a time doubtful is here too; what follows
-from it is left to the callers.
+cgroups v1 and v2. What the machine does not report is None. Defines the limits beyond which a time is
+doubtful; callers decide what follows.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ def read_conditions(
     """Reads the counters now; takes a few milliseconds.
 
     `measured`: ids of the processes of the system under test on this machine. Their children and this process count as
-    own without being named. None: they run here, and nobody knows which they are; then no CPU time counts as foreign.
+    own without being named. None: they run here, unknown which; then no CPU time counts as foreign.
     """
     own = None if measured is None else {os.getpid(), *measured}
     busy_s, steal_s, cores = _cores(counters.proc / "stat")
@@ -100,7 +100,7 @@ def conditions_between(before: ConditionsReading, after: ConditionsReading) -> M
 
 
 def unchecked_foreign(conditions: Iterable[MachineConditions]) -> Iterator[str]:
-    """Yields a remark where the machine reported its CPU time and nobody knew whose it was."""
+    """Yields a remark where the CPU time of the machine could not be assigned to processes."""
     if any(part.foreign is None and part.steal is not None for part in conditions):
         yield (
             "foreign CPU unknown: this runs folder does not know the gateway's processes (`make up` records them), "
@@ -133,7 +133,7 @@ class ConditionsMeter:
 
     @property
     def due(self) -> bool:
-        """Whether a window is over. Who times in this process reads between what it times: a reading takes a while."""
+        """Whether a window is over. What is timed in this process reads between two timings: it takes a while."""
         return self._counters.clock() - self._last.at_s >= WINDOW_S
 
     def read(self) -> MachineConditions:
@@ -281,8 +281,8 @@ def _throttled(processes: Collection[int], counters: MachineCounters) -> dict[st
             if controllers and "cpu" not in controllers.split(","):
                 continue
             for mount in ("cpu", "cpu,cpuacct") if controllers else ("", "unified"):
-                here = Path(path.lstrip("/"))
-                for group in (here, *here.parents):
+                own = Path(path.lstrip("/"))
+                for group in (own, *own.parents):
                     file = counters.cgroups / mount / group / "cpu.stat"
                     if limit := _limit_counters(file):
                         limits[str(file)] = limit

@@ -1,9 +1,8 @@
-"""Knows which processes stand behind a gateway of this machine, so that their CPU time does not count as foreign.
+"""Finds the processes behind a gateway of this machine, so that their CPU time does not count as foreign.
 
-Whoever starts a stack records its supervisor, and the servers that it uses on this machine, in the folder of runs;
-every measurement looks there. A gateway on another machine leaves all CPU time here foreign but the evaluator's own. Of
-a gateway of this machine that nobody recorded, and of one that may be in a container beside the evaluator's, nothing
-is known, and no CPU time is called foreign.
+The command that starts a stack records its supervisor, and the servers that it uses on this machine, in the folder of
+runs. With a gateway on another machine, all CPU time here is foreign but the evaluator's own. The processes of an
+unrecorded gateway here, or of one in a container beside the evaluator's, are unknown: no CPU time counts as foreign.
 """
 
 import socket
@@ -54,7 +53,7 @@ def measured_processes(
 ) -> tuple[int, ...] | None:
     """Returns the processes of this machine whose descendants answer for a gateway; () where it is on another machine.
 
-    None: nobody recorded them, or one of them has ended.
+    None: they are not recorded, or one of them has ended.
     """
     try:
         record = StackRecord.from_record(read_regular(_file(runs, gateway)))

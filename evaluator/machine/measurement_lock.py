@@ -1,4 +1,4 @@
-"""Owns the lock of a folder of runs: two measurements at once would slow each other, and neither would show it.
+"""Locks a folder of runs: two measurements at once would slow each other, and neither would show it.
 
 Whatever sends load to the services takes it, `ingest` and `parity` too: their work would count as CPU time of the
 measured services, so that no rule sees it. The operating system releases the lock when its process ends, however it

@@ -49,7 +49,7 @@ class ProcessCost(Wire):
     """CPU of a process between two readings, and its memory at the second one.
 
     `cpu_ms` includes what it does without queries (polls, merges, garbage collection). Memory is the resident set; of
-    Elasticsearch, which does not say it, what the JVM has committed.
+    Elasticsearch, which does not report it, what the JVM has committed.
     """
 
     cpu_ms: FiniteFloat | None
@@ -83,7 +83,7 @@ class PipelineCost(Wire):
 
 @asynccontextmanager
 async def process_reader(processes: Mapping[str, str]) -> AsyncIterator[Reader]:
-    """Yields what reads every process once, over kept connections. One that cannot be read has a reason instead."""
+    """Yields a function that reads every process, over kept connections. A process without a reading has a reason."""
     async with AsyncExitStack() as stack:
         clients: dict[bool, httpx.AsyncClient] = {}
         for of_elasticsearch in {name == ELASTICSEARCH for name in processes}:
@@ -206,7 +206,7 @@ def parse_exposition(text: str) -> ProcessReading:
     memory = next((int(samples[name]) for name in _MEMORY if name in samples), None)
     cpu_s = samples.get(_CPU)
     missing = [what for what, value in (("CPU time", cpu_s), ("memory", memory)) if value is None]
-    reason = f"it does not tell its {' and '.join(missing)}" if missing else None
+    reason = f"it does not report its {' and '.join(missing)}" if missing else None
     return ProcessReading(cpu_s=cpu_s, memory_bytes=memory, reason=reason, started_s=samples.get(_START))
 
 

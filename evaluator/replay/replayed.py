@@ -36,7 +36,7 @@ def replayed(given: QueryCandidates, pipelines: Sequence[Pipeline], top: int) ->
 
 
 class _ReplayedQuery:
-    """Keeps what pipelines on one query have in common."""
+    """Keeps rankings and scores that the pipelines share on one query."""
 
     def __init__(self, given: QueryCandidates) -> None:
         self._given = given

@@ -1,4 +1,4 @@
-"""Replays varied pipelines over the candidates of a run; writes replay.json, its page and the winner. Asks nothing."""
+"""Replays varied pipelines over the candidates of a run; writes replay.json, its page and the winner. Sends nothing."""
 
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.errors import EvaluationError

@@ -73,7 +73,7 @@ class ComputingLock:
 
 
 class BackgroundWork(Generic[Key, Result]):
-    """Owns the tasks and keeps the last results. Owned by one event loop."""
+    """Runs the tasks and keeps the last results. For one event loop."""
 
     def __init__(self, lock: ComputingLock | None = None, what: str = "") -> None:
         """`lock`: held while any of this work goes on, under the name `what`; None: it may disturb a measurement."""

@@ -69,7 +69,7 @@ class NotCancellable(Conflict):
 
 
 class Jobs:
-    """Runs experiments against one gateway. Their states lie in their folders, for processes to come."""
+    """Runs experiments against one gateway. Their states lie in their folders, for later processes."""
 
     def __init__(
         self,

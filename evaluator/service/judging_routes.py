@@ -136,8 +136,8 @@ def judging_routes(
     @handled(scope="search", logged=False, page=True)
     @answers.reporting
     async def pair(session: str, judge: str = "", order: str = "pool", query: str = "", document: str = "") -> Response:
-        asked = PooledPair(query, document) if query or document else None
-        shown = await asyncio.to_thread(_judged_pair, sessions, session, judge_name(judge), _order(order), asked)
+        requested = PooledPair(query, document) if query or document else None
+        shown = await asyncio.to_thread(_judged_pair, sessions, session, judge_name(judge), _order(order), requested)
         return answers.page("pair.html", "/judge", pair=shown, grades=tuple(enumerate(shown.file.scale)))
 
     @routes.post("/judge/{session}/pair", include_in_schema=False)
@@ -203,18 +203,20 @@ def _state(sessions: ServedSessions, name: str) -> SessionState:
         return SessionState(name, session.file, session.progress(), len(graded), len(ties), tied)
 
 
-def _judged_pair(sessions: ServedSessions, name: str, judge: str, order: Order, asked: PooledPair | None) -> JudgedPair:
+def _judged_pair(
+    sessions: ServedSessions, name: str, judge: str, order: Order, requested: PooledPair | None
+) -> JudgedPair:
     """Returns the pair that is asked for, else the next one."""
     with sessions.using(name) as session:
-        if asked is not None:
-            _expect_pair(session, asked)
-        shown = session.next_pair(judge, order) if asked is None else session.shown(asked)
-        mine = session.standing(judge).grades.get(shown.pair) if shown is not None else None
-        return JudgedPair(name, judge, order, shown, session.progress_of(judge), session.file, mine)
+        if requested is not None:
+            _expect_pair(session, requested)
+        shown = session.next_pair(judge, order) if requested is None else session.shown(requested)
+        grade = session.standing(judge).grades.get(shown.pair) if shown is not None else None
+        return JudgedPair(name, judge, order, shown, session.progress_of(judge), session.file, grade)
 
 
 def _judge(sessions: ServedSessions, name: str, judge: str, fields: FormFields) -> PooledPair | None:
-    """Does what the form asks for. Returns the pair to show again, of an undo."""
+    """Grades, skips or undoes, as the form asks. Returns the pair to show again, of an undo."""
     deed = fields.get("deed", "")
     if deed not in ("skip", "undo", *map(str, range(MOST_GRADE + 1))):
         raise WrongOption(f"grade: {deed[:40]!r} is unknown; a grade is 0 to {MOST_GRADE}, and there are skip and undo")

@@ -1,7 +1,8 @@
 """HTTP routes of the pages: list of runs, a run, its progress, comparisons, the form that starts an experiment."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -10,6 +11,8 @@ from pydantic import ValidationError
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.errors import EvaluationError
+from evaluator.experiments.experiment import Experiment, bundled_directory, read_experiment, selected_pipelines
+from evaluator.experiments.suite import Suite, read_plan
 from evaluator.metrics.metric_table import DEFAULT_METRICS
 from evaluator.pages.html_page import PAGE_FILES, page_file, page_sections, style_sheet
 from evaluator.pages.step_page import ShownStep
@@ -22,7 +25,6 @@ from evaluator.service.comparisons import (
     compared_sections,
     ordered_words,
 )
-from evaluator.service.form_experiment import bundled_experiments, form_experiment
 from evaluator.service.jobs import COMPARED_RUN, Jobs
 from evaluator.service.page_answers import (
     AGAIN_S,
@@ -215,3 +217,49 @@ def _new(
         fields=fields,
         error="" if error is None else error.detail,
     )
+
+
+def bundled_experiments() -> list[tuple[str, Experiment]]:
+    """Returns the bundled experiments by name, also those whose dataset is not served: the form can name another."""
+    # read_plan would need the datasets.
+    return [(path.stem, read_experiment(path)) for path in sorted(bundled_directory().glob("*.yaml"))]
+
+
+def form_experiment(
+    fields: Mapping[str, str], pipelines: Sequence[str], metrics: Sequence[str], datasets: ServedDatasets
+) -> Experiment:
+    """Reads the fields `experiment`, `dataset` and `queries`, and what was ticked; empty ones change nothing.
+
+    A pipeline that the experiment does not define is one that the gateway serves. Raises EvaluationError.
+    """
+    name = fields.get("experiment", "")
+    path = bundled_directory() / f"{name}.yaml"
+    if name not in {file.stem for file in bundled_directory().glob("*.yaml")}:
+        raise EvaluationError(f"experiment: {name or 'none'} is no bundled experiment; choose one of the list")
+    overrides: dict[str, object] = {}
+    if dataset := fields.get("dataset", "").strip():
+        datasets.located(dataset)  # before anything else looks at the path
+        overrides["dataset"] = dataset
+    if queries := fields.get("queries", "").strip():
+        try:
+            overrides["queries"] = int(queries)
+        except ValueError as error:
+            raise EvaluationError(f"queries: {queries} is no number; leave it empty for all judged queries") from error
+    if metrics:
+        overrides["metrics"] = list(metrics)
+    base = _experiment(path, datasets, **overrides)
+    if not pipelines:
+        return base
+    return _experiment(path, datasets, **overrides, pipelines=selected_pipelines(base, pipelines))
+
+
+def _experiment(path: Path, datasets: ServedDatasets, **overrides: object) -> Experiment:
+    try:
+        plan = read_plan(path, datasets.located, **overrides)
+    except EvaluationError as error:
+        raise EvaluationError(str(error).removeprefix(f"{path}: ")) from error
+    if isinstance(plan, Suite):
+        raise EvaluationError(
+            f"{plan.name} has several datasets, which the service does not run; name one of them under dataset"
+        )
+    return plan

@@ -66,15 +66,15 @@ def api_routes(jobs: Jobs, comparisons: Comparisons, paths: MessagePaths) -> API
 
     @routes.post("/v1/comparisons")
     @handled(scope="search", slow=True)
-    async def comparison(asked: ComparisonRequest) -> ComparisonReport:
-        for word in asked.runs:
+    async def comparison(request: ComparisonRequest) -> ComparisonReport:
+        for word in request.runs:
             if not COMPARED_RUN.fullmatch(word):
                 raise BadInput(f"runs: {word[:80]!r} is no run folder; `latest`, paths and run files are not taken.")
             if not jobs.holds(word.partition(":")[0]):
                 raise NotFound(f"No run {word.partition(':')[0]} here.")
-        settings = ComparisonSettings(**asked.model_dump(exclude={"runs"}))
+        settings = ComparisonSettings(**request.model_dump(exclude={"runs"}))
         try:
-            return await comparisons.report(asked.runs, settings)
+            return await comparisons.report(request.runs, settings)
         except EvaluationError as error:
             raise Conflict(paths.shortened(error)) from error
 

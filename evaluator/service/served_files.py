@@ -1,4 +1,4 @@
-"""Owns which files the service reads for a caller, and how paths look in messages that leave the machine over HTTP.
+"""Decides which files the service reads for a caller, and shortens paths in messages that leave over HTTP.
 
 Callers may name datasets beneath the folders of EVALUATOR_DATASETS. A path elsewhere is refused by its text alone and
 with the words for one that does not exist, so no answer shows whether it does. The command line takes any path.
@@ -43,15 +43,15 @@ class ServedDatasets:
         A set of the catalogue has its own split unless the experiment names one. Raises EvaluationError as `located`,
         and for a set of several parts.
         """
-        found, *others = self.located(experiment.dataset)
+        dataset, *others = self.located(experiment.dataset)
         if others:
             raise EvaluationError(
                 f"dataset: {experiment.dataset} has several datasets, which the service does not run; name one of "
-                f"them: {', '.join(collection.known.name for collection in (found, *others) if collection.known)}"
+                f"them: {', '.join(collection.known.name for collection in (dataset, *others) if collection.known)}"
             )
-        changes: dict[str, object] = {"dataset": str(found.directory)}
-        if found.known is not None and "split" not in experiment.model_fields_set:
-            changes["split"] = found.known.split
+        changes: dict[str, object] = {"dataset": str(dataset.directory)}
+        if dataset.known is not None and "split" not in experiment.model_fields_set:
+            changes["split"] = dataset.known.split
         return experiment.model_copy(update=changes)
 
     def names(self) -> list[str]:
@@ -118,7 +118,7 @@ class MessagePaths:
         """Returns the text of an error or a message without the folders above its paths."""
         text = str(message)
         if self._known is not None:
-            text = self._known.sub(lambda found: "" if found[0].endswith("/") else Path(found[0]).name, text)
+            text = self._known.sub(lambda match: "" if match[0].endswith("/") else Path(match[0]).name, text)
         return _ABOVE.sub("", text)
 
 

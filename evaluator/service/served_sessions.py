@@ -1,4 +1,4 @@
-"""Owns the judging sessions of the service: which there are, those that are open, and new ones.
+"""Lists, opens and creates the judging sessions of the service.
 
 A session is opened once and kept: reading a pool of 95,000 pairs takes most of a second.
 """

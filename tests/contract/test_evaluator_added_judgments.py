@@ -83,7 +83,7 @@ def test_runs_measured_by_other_judgments_are_a_history_of_their_own(
     evaluator("quality", "--run", run, "--judgments", more)
     evaluator("report", "--run", run)
     pipelines = json.loads(evaluator("history", "shop", "--json").stdout)["pipelines"]
-    assert [(one["pipeline"], len(one["entries"])) for one in pipelines] == [("fair", 1), ("good", 1)] * 2
+    assert [(history["pipeline"], len(history["entries"])) for history in pipelines] == [("fair", 1), ("good", 1)] * 2
 
 
 async def test_the_service_compares_by_the_judgments_that_the_runs_are_measured_by(

@@ -91,7 +91,7 @@ class AttributedRun:
 def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> AttributedRun:
     """Evaluated and attributed once; tests change copies."""
     experiment = Experiment(
-        name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=6, recall_queries=0, warmup=0
+        name="small", dataset=str(COLLECTION), pipelines=PIPELINES, depth=50, queries=4, recall_queries=0, warmup=0
     )
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), experiment)
 
@@ -135,8 +135,8 @@ def test_fates_add_up_to_the_relevant_documents_and_steps_to_the_figure(run: Att
 
 async def test_a_replay_gives_the_hits_that_the_gateway_gives(stack: Stack, folder: RunFolder) -> None:
     collected, lines = candidates_of(folder)
-    pipelines = [one.pipeline for one in varied_pipelines(collected.pipelines, collected.top)]
-    drawn = random.Random(1).sample(pipelines, 20)
+    pipelines = [varied.pipeline for varied in varied_pipelines(collected.pipelines, collected.top)]
+    drawn = random.Random(1).sample(pipelines, 15)
     compared = 0
     async with connected(stack.gateway) as client:
         ready = await prepare_run(client, folder)
@@ -148,7 +148,7 @@ async def test_a_replay_gives_the_hits_that_the_gateway_gives(stack: Stack, fold
                 if answers.answer(at) is not None:
                     assert tuple(hit.id for hit in asked.hits) == answers.answer(at)
                     compared += 1
-    assert compared > 60
+    assert compared > 30
 
 
 def test_a_replay_chooses_the_best_pipeline_and_writes_it(folder: RunFolder) -> None:
@@ -164,12 +164,12 @@ def test_attribution_and_replay_use_the_judgments_of_the_quality_and_say_so(fold
     quality_step(folder, added=[more])
     with pytest.raises(EvaluationError, match=r"quality\.json.*attribution\.json"):
         report_step(folder)
-    found = attribution(folder)
-    assert found.arms["bm25"].fates["found"] > before.fates["found"]
-    assert [one.file for one in found.judgments.added] == [str(more)]
+    report = attribution(folder)
+    assert report.arms["bm25"].fates["found"] > before.fates["found"]
+    assert [file.file for file in report.judgments.added] == [str(more)]
     tuned = replay_step(folder)
-    assert tuned.judgments == found.judgments
-    assert tuned.arms["bm25"] == found.arms["bm25"].ndcg
+    assert tuned.judgments == report.judgments
+    assert tuned.arms["bm25"] == pytest.approx(report.arms["bm25"].ndcg)
     report_step(folder)
     for page in ("attribution.md", "replay.md", "report.md", "report.html"):
         assert f"Judged also by {more}" in (folder.path / page).read_text()
@@ -188,7 +188,7 @@ async def test_a_run_that_is_measured_again_is_attributed_again(folder: RunFolde
             answer = await client.get(f"/measure/{folder.name}")
     alone = folder.read("report.json", Report)
     assert answer.status_code == 303, answer.text
-    assert [len(one.attribution.judgments.added) for one in (added, alone) if one.attribution] == [1, 0]
+    assert [len(report.attribution.judgments.added) for report in (added, alone) if report.attribution] == [1, 0]
 
 
 def test_added_judgments_that_changed_since_are_refused(folder: RunFolder, more: Path) -> None:
@@ -204,15 +204,15 @@ def test_added_judgments_that_changed_since_are_refused(folder: RunFolder, more:
 async def test_documents_whose_re_ranker_was_gone_have_a_fate_of_their_own(stack: Stack, folder: RunFolder) -> None:
     (folder.path / "candidates.begun.json").unlink()
     async with connected(stack.without_reranker) as client:
-        found = await attribute_step(client, folder, top=1)
+        report = await attribute_step(client, folder, top=1)
     for name in ("bm25-rerank", "hybrid-rerank"):
-        arm = found.arms[name]
-        assert arm.degraded == found.queries
+        arm = report.arms[name]
+        assert arm.degraded == report.queries
         assert arm.fates["re-ranker skipped"] > 0
         assert arm.fates["demoted by the re-ranker"] == 0
         assert sum(arm.fates.values()) == arm.relevant
         assert sum(step.added for step in arm.waterfall) == pytest.approx(arm.ndcg, abs=1e-9)
-    assert found.failed > 0
+    assert report.failed > 0
     assert len(replay_step(folder).left_out) > 0
 
 
@@ -257,20 +257,17 @@ async def test_a_query_that_failed_is_asked_again(stack: Stack, folder: RunFolde
     failed = {"query": query, "arms": {name: {"error": "timeout"} for name in PIPELINES}}
     path.write_text("".join(f"{line}\n" for line in (json.dumps(failed), *others)))
     async with connected(stack.gateway) as client:
-        found = await attribute_step(client, folder)
-    assert [arm.lost for arm in found.arms.values()] == [0] * len(PIPELINES)
+        report = await attribute_step(client, folder)
+    assert [arm.lost for arm in report.arms.values()] == [0] * len(PIPELINES)
     assert json.loads(path.read_text().splitlines()[-1])["query"] == query
 
 
-def test_the_command_says_that_the_report_comes_next(folder: RunFolder) -> None:
+def test_the_command_names_the_report_as_next_and_ends_with_3_where_legs_or_scores_are_missing(
+    folder: RunFolder,
+) -> None:
     done = CliRunner().invoke(app, ["attribute", str(folder.path), "--offline"])
-    assert done.exit_code == 0
-    assert f"evaluator report --run {folder.path}" in done.stderr
-
-
-def test_the_command_ends_with_3_where_legs_or_scores_are_missing(folder: RunFolder) -> None:
+    assert (done.exit_code, f"evaluator report --run {folder.path}" in done.stderr) == (0, True)
     path = folder.path / "candidates.json"
     path.write_text(path.read_text().replace('"failed": 0', '"failed": 2'))
     done = CliRunner().invoke(app, ["attribute", str(folder.path), "--offline"])
-    assert done.exit_code == 3
-    assert "2 requests for deep legs or scores failed" in done.stderr
+    assert (done.exit_code, "2 requests for deep legs or scores failed" in done.stderr) == (3, True)

@@ -140,8 +140,6 @@ def test_positives_that_the_corpus_lacks_are_said_last_and_exit_with_3(evaluator
     ("file", "content", "said"),
     [
         ("qrels/test.tsv", None, "test.tsv: Is a directory"),
-        ("qrels/test.tsv", "q1\td1\tl\nq1\td2\t1\n", "test.tsv:1: the grade 'l' is not a whole number"),
-        ("qrels/test.tsv", "q1\tD1\t1\n", "every metric would be 0"),
         ("corpus.jsonl", '{"_id": "d1", "contents": "red bell"}\n', "besides, there are: contents"),
     ],
 )
@@ -229,19 +227,9 @@ def test_a_repeated_run_has_a_folder_each_and_one_summary(evaluator: Evaluator, 
     assert all(f"(../{name}/report.md)" in page for name in summary["runs"])
 
 
-def test_an_import_is_measured_by_the_metrics_that_are_named(evaluator: Evaluator, tmp_path: Path) -> None:
-    (tmp_path / "solr.trec").write_text("".join(f"{query} Q0 d1 1 2 x\n" for query in ("q1", "q2", "q3", "q4")))
-    done = evaluator("import", str(tmp_path / "shop"), str(tmp_path / "solr.trec"), "--metrics", "P@1,MAP")
-    (header,) = [line.split("|")[1:4] for line in done.stdout.splitlines() if "pipeline" in line and "|" in line]
-    assert [cell.strip() for cell in header] == ["pipeline", "P@1", "MAP@1"]
-
-
-@pytest.mark.parametrize("words", [("demo",), ("run", "demo")])
-def test_a_folder_that_cannot_be_written_is_said_in_one_line(
-    evaluator: Evaluator, tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_a_folder_that_cannot_be_written_is_said_in_one_line(evaluator: Evaluator, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = evaluator(*words, "--runs", str(tmp_path / "file" / "runs"))
+    done = evaluator("demo", "--runs", str(tmp_path / "file" / "runs"))
     assert (done.exit_code, done.stderr) == (1, f"evaluator: {tmp_path / 'file' / 'runs'}: Not a directory\n")
 
 
@@ -253,4 +241,7 @@ def test_a_history_lists_the_runs_of_an_experiment_also_as_json(evaluator: Evalu
     assert listed.stdout.count("| same +0.0000") == 6
     report = json.loads(evaluator("history", "demo", "--json", "--metric", "MRR@10").stdout)
     assert (report["schema_version"], report["metric"]) == (1, "MRR@10")
-    assert [(one["pipeline"], len(one["entries"])) for one in report["pipelines"]] == [("bm25", 2), ("dense", 2)]
+    assert [(history["pipeline"], len(history["entries"])) for history in report["pipelines"]] == [
+        ("bm25", 2),
+        ("dense", 2),
+    ]

@@ -1,4 +1,4 @@
-"""Commands over test collections: what lies where, what reading decided, statistics beside the published ones."""
+"""Commands over test collections: what lies where, what reading decided."""
 
 from pathlib import Path
 
@@ -54,18 +54,6 @@ def test_check_takes_a_directory_and_refuses_with_place_and_fault(workplace: Pat
     done = evaluator("check", ".datasets/scifact")
     assert done.exit_code == 1
     assert "test.tsv:2: the grade '0.5'" in done.stderr
-
-
-def test_stats_stand_beside_the_published_ones() -> None:
-    found = rows(evaluator("stats", "scifact").stdout)
-    assert found["documents"] == ["2", "5183", "-5181"]
-    assert found["document words"] == ["2.50", "213.63", "-211.13"]
-
-
-def test_of_another_split_nothing_was_published(workplace: Path) -> None:
-    qrels = workplace / ".datasets" / "scifact" / "qrels"
-    (qrels / "train.tsv").write_bytes((qrels / "test.tsv").read_bytes())
-    assert rows(evaluator("stats", "scifact", "--split", "train").stdout)["documents"] == ["2", "–", "–"]
 
 
 def test_a_set_that_is_not_here_names_the_command_that_fetches_it() -> None:

@@ -47,11 +47,11 @@ class Weigher(httpx.MockTransport):
             raise httpx.ConnectError("gone", request=request)
         texts = json.loads(request.content)["inputs"]
         assert all(texts), "TEI refuses an empty text"
-        found = [
+        weights = [
             [{"index": number, "value": float(number)} for word, number in VOCABULARY.items() if word in text.lower()]
             for text in texts
         ]
-        return httpx.Response(200, json=found, headers={"x-model": self.model})
+        return httpx.Response(200, json=weights, headers={"x-model": self.model})
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 def test_the_command_asks_the_service_and_names_what_is_wrong(directory: Path, url: str) -> None:
     async def weigh() -> list[int]:
         async with sparse_service(url) as service:
-            return [len(one) for one in await service.weights(["oil the chain", "oil"])]
+            return [len(weights) for weights in await service.weights(["oil the chain", "oil"])]
 
     assert asyncio.run(weigh()) == [3, 1]
     words = ["expand", "deepct", str(directory / "shop"), "--out", str(directory / "a.jsonl"), "--sparse"]

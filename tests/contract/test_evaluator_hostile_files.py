@@ -85,14 +85,14 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def test_no_document_of_hostile_files_is_lost_or_changed(dataset: Dataset) -> None:
-    found = {document.id: document for document in dataset.documents()}
-    assert {identity: document.title for identity, document in found.items()} == TITLES
-    assert {identity: found[identity].text for identity in TEXTS} == TEXTS
-    assert "stem bolts seat clamp" in found["obsidian.markdown"].text
-    assert not {"tags", "comment", "aliases"} & set(found["obsidian.markdown"].text.split())
-    assert {found["l1"].metadata["zip"], found["folded.markdown"].metadata["zip"]} == {"02139"}
-    assert (found["g1"].metadata["version"], found["g2"].metadata["version"]) == ("1.9", "1.10")
-    assert found["obsidian.markdown"].metadata["tags"] == ("repair", "winter")
+    documents = {document.id: document for document in dataset.documents()}
+    assert {identity: document.title for identity, document in documents.items()} == TITLES
+    assert {identity: documents[identity].text for identity in TEXTS} == TEXTS
+    assert "stem bolts seat clamp" in documents["obsidian.markdown"].text
+    assert not {"tags", "comment", "aliases"} & set(documents["obsidian.markdown"].text.split())
+    assert {documents["l1"].metadata["zip"], documents["folded.markdown"].metadata["zip"]} == {"02139"}
+    assert (documents["g1"].metadata["version"], documents["g2"].metadata["version"]) == ("1.9", "1.10")
+    assert documents["obsidian.markdown"].metadata["tags"] == ("repair", "winter")
 
 
 def test_fields_have_the_one_kind_that_all_their_values_fit(dataset: Dataset) -> None:
@@ -112,6 +112,6 @@ async def test_what_the_check_accepts_is_loaded_whole(dataset: Dataset, tmp_path
         report = await ingest(client, experiment, load_dataset(experiment))
         assert report.documents == len(TITLES)
         assert {backend.indexed for backend in report.backends.values()} == {len(TITLES)}
-        for query, found in (("हिन्दी", "languages.markdown"), ("🔥", "g1"), ("izmir kettle", "h2")):
+        for query, document in (("हिन्दी", "languages.markdown"), ("🔥", "g1"), ("izmir kettle", "h2")):
             answer = await stack.post("/search", query=query, pipeline="bm25")
-            assert [hit["id"] for hit in answer.json()["hits"]][:1] == [found]
+            assert [hit["id"] for hit in answer.json()["hits"]][:1] == [document]

@@ -74,7 +74,7 @@ def test_a_session_of_a_later_release_is_judged_on(folder: Path) -> None:
 
 def test_a_pool_says_what_it_was_made_from_and_shows_no_system(folder: Path, run: Path) -> None:
     made = json.loads((folder / "session.json").read_text())
-    assert [(one["label"], one["pipeline"]) for one in made["sources"]] == [("bad", "bad"), ("good", "good")]
+    assert [(source["label"], source["pipeline"]) for source in made["sources"]] == [("bad", "bad"), ("good", "good")]
     assert (
         made["sources"][0]["run_file_sha256"]
         == json.loads((run / "imported.json").read_text())["arms"]["bad"]["sha256"]
@@ -100,8 +100,7 @@ def test_grades_of_an_earlier_session_set_no_scale_where_the_collection_has_none
     evaluator: Evaluator, tmp_path: Path
 ) -> None:
     bare = write_collection(tmp_path / "bare", QUERIES)
-    (bare / "qrels" / "test.tsv").unlink()
-    (bare / "qrels" / "test.json").write_text(json.dumps({f"q{number}": {} for number in range(QUERIES)}))
+    (bare / "qrels" / "test.tsv").write_text("".join(f"q{number}\t\t\n" for number in range(QUERIES)))
     evaluator("import", bare, *write_three_rankings(tmp_path).values(), "--depth", 10)
     run = next((tmp_path / "runs").glob("2*"))
     first = pooled(evaluator, run)

@@ -62,8 +62,8 @@ async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
     assert point.counts.failed == len(lost) > 0
     assert point.counts.errors_by_kind == {"unavailable": len(lost)}
     assert len({sample.request_id for sample in lost} - {None}) == len(lost)
-    assert [(one.error, one.request_id) for one in point.failed] == [
-        ("unavailable", one.request_id) for one in lost[:5]
+    assert [(request.error, request.request_id) for request in point.failed] == [
+        ("unavailable", sample.request_id) for sample in lost[:5]
     ]
     assert str(lost[0].request_id) in (folder.path / "load.md").read_text()
     assert all(sample.latency_ms is None and sample.counted_ms >= 2_000 for sample in lost)
@@ -78,7 +78,9 @@ async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
     assert merged.get_total_count() == len(measured)
     # Both pipelines had the same queries at the same times.
     other = read_samples(folder.path / report.points[1].files["samples"])
-    assert [(one.query, one.planned_s) for one in other] == [(one.query, one.planned_s) for one in samples]
+    assert [(sample.query, sample.planned_s) for sample in other] == [
+        (sample.query, sample.planned_s) for sample in samples
+    ]
 
 
 async def test_a_closed_loop_tells_no_tail(gateway: str, stub: GatewayStub, tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ async def test_an_interrupted_load_leaves_its_requests_and_says_so(
             await load_step(client, folder, between)
     kept = list(read_samples(folder.path / "load" / "bm25-50.jsonl"))
     assert len(kept) > 3
-    assert {one.repeat for one in kept} == {0}
+    assert {sample.repeat for sample in kept} == {0}
     assert "hold what was sent (drives: 1, the last one of bm25 at 50, repeat 1)" in capsys.readouterr().err
     assert not folder.has("load.json")
 
@@ -172,18 +174,18 @@ async def test_a_pipeline_that_refuses_every_request_carries_no_rate(
     report, folder = await loaded(gateway, experiment, tmp_path / "runs")
     assert report.gates == ()
     assert "gates are judged at the planned rates, not at the points of the search for the capacity" in report.remarks
-    found = folder.read(CAPACITY, CapacityFile)
-    assert found.made_from.keys() == {"manifest.json", "load.json"}
-    (capacity,) = found.capacities
+    file = folder.read(CAPACITY, CapacityFile)
+    assert file.made_from.keys() == {"manifest.json", "load.json"}
+    (capacity,) = file.capacities
     if capacity.found.outcome == "cannot tell":
         raise UndecidedError(capacity.sentence)
     assert capacity.sentence.startswith("bm25 carries no rate with p99 <= 9000 ms: lower than")
     assert (report.points, capacity.multiples, capacity.knee) == ((), (), None)
-    assert report.capacities == found.capacities
+    assert report.capacities == file.capacities
     looks = list(read_samples(folder.path / "load" / "bm25-search.jsonl"))
-    assert {one.rate for one in looks} == {one.rate for one in capacity.found.measured}
-    counted = sum(one.requests for one in capacity.found.measured)
-    assert sum(one.phase == "measured" for one in looks) == counted
+    assert {sample.rate for sample in looks} == {sample.rate for sample in capacity.found.measured}
+    counted = sum(measured.requests for measured in capacity.found.measured)
+    assert sum(sample.phase == "measured" for sample in looks) == counted
     assert "the generators share the" in report.remarks[0]
     page = (folder.path / "load.md").read_text()
     assert capacity.sentence in page
@@ -206,8 +208,8 @@ async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
     with timed():
         assert capacity.found.rate == pytest.approx(300, rel=0.1), capacity.sentence
     assert capacity.found.verified == 5
-    assert [point.traffic for point in report.points] == [f"{one.multiple:g}x" for one in capacity.multiples]
-    goodput = {one.multiple: one.goodput for one in capacity.multiples}
+    assert [point.traffic for point in report.points] == [f"{multiple.multiple:g}x" for multiple in capacity.multiples]
+    goodput = {multiple.multiple: multiple.goodput for multiple in capacity.multiples}
     offered = {point.traffic: point.offered for point in report.points}
     with timed():
         assert goodput[0.45] == pytest.approx(offered["0.45x"], rel=0.02)
@@ -282,10 +284,10 @@ async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_
         assert done.exit_code == (4 if point.timing_valid else 3), done.output
         assert (f"{gateway} against {baseline}: p50 slower by" in done.output) == point.timing_valid
         samples = [list(read_samples(folder.path / point.files[side])) for side in ("baseline", "judged")]
-        sent = [[(one.slice, one.query, one.planned_s) for one in side] for side in samples]
+        sent = [[(sample.slice, sample.query, sample.planned_s) for sample in side] for side in samples]
         assert sent[0] == sent[1]
         # A sleep of 100 ms may end a little early.
-        assert min(one.counted_ms for one in samples[0]) < 99 <= min(one.counted_ms for one in samples[1])
+        assert min(sample.counted_ms for sample in samples[0]) < 99 <= min(sample.counted_ms for sample in samples[1])
         if point.quality is None and not point.timing_valid:
             raise UndecidedError(f"{point.left_out} of {point.pairs} slices were disturbed")
         assert point.quality is not None
@@ -311,6 +313,6 @@ async def test_an_interrupted_comparison_of_two_gateways_leaves_its_requests_and
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-    assert all(0 in {one.slice for one in read_samples(file)} for file in files)
+    assert all(0 in {sample.slice for sample in read_samples(file)} for file in files)
     assert "the load ended early, without against.json:" in capsys.readouterr().err
     assert not folder.has("against.json")

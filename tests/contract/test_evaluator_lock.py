@@ -38,38 +38,20 @@ def test_a_second_measurement_is_refused_by_the_name_of_the_first_until_its_proc
         pass
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["run"], ["run", "--repeat", "2"], ["load", "--rate", "5"], ["ingest"]],
-    ids=["run", "repeat", "load", "ingest"],
-)
-def test_commands_that_send_load_are_refused_and_say_which_run_is_at_work(tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("command", ["run", "load", "ingest", "rank", "parity"])
+def test_commands_that_send_load_are_refused_and_say_which_run_is_at_work(tmp_path: Path, command: str) -> None:
     experiment = tmp_path / "small.json"
     experiment.write_text(planned(tmp_path).model_dump_json())
-    with measuring(tmp_path / "runs") as lock:
-        lock.name("20260101T000000000Z-first")
-        done = CliRunner().invoke(app, [words[0], str(experiment), *words[1:], "--runs", str(tmp_path / "runs")])
-    assert done.exit_code == 1
-    assert SAID in done.output
-
-
-def test_parity_is_refused_too(tmp_path: Path) -> None:
-    directory = planned(tmp_path).dataset
-    words = ["parity", "beir", directory, "--published", "0.500", "--runs", str(tmp_path / "runs"), "--wait", "0"]
-    with measuring(tmp_path / "runs") as lock:
-        lock.name("20260101T000000000Z-first")
-        done = CliRunner().invoke(app, words)
-    assert done.exit_code == 1
-    assert SAID in done.output
-
-
-def test_rank_of_a_run_is_refused_too(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "runs", planned(tmp_path))
+    words = {
+        "load": [str(experiment), "--rate", "5"],
+        "rank": ["--run", str(folder.path)],
+        "parity": ["beir", planned(tmp_path).dataset, "--published", "0.500", "--wait", "0"],
+    }.get(command, [str(experiment)])
     with measuring(folder.runs) as lock:
-        lock.name("20260101T000000000Z-first")
-        done = CliRunner().invoke(app, ["rank", "--run", str(folder.path)])
-    assert done.exit_code == 1
-    assert SAID in done.output
+        lock.name(SAID)
+        done = CliRunner().invoke(app, [command, *words, "--runs", str(folder.runs)])
+    assert (done.exit_code, SAID in done.output) == (1, True), done.output
 
 
 def jobs_in(directory: Path) -> Jobs:
@@ -81,7 +63,7 @@ def jobs_in(directory: Path) -> Jobs:
 async def test_the_service_starts_no_experiment_while_the_command_line_measures(tmp_path: Path) -> None:
     jobs, experiment = jobs_in(tmp_path), planned(tmp_path)
     with measuring(tmp_path / "runs") as lock:
-        lock.name("20260101T000000000Z-first")
+        lock.name(SAID)
         with pytest.raises(ExperimentRunning, match=SAID):
             jobs.start(experiment)
     assert RunFolder.every(tmp_path / "runs") == []

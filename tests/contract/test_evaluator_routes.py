@@ -138,11 +138,11 @@ async def test_a_load_of_the_command_line_is_done_when_its_last_file_is_there(
 ) -> None:
     folder = RunFolder.create(tmp_path / "runs", Experiment.model_validate(body))
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
-        found = await client.get(f"/v1/experiments/{folder.name}")
-        assert (found.json()["state"], found.json()["step"]) == ("interrupted", "unknown")
+        answer = await client.get(f"/v1/experiments/{folder.name}")
+        assert (answer.json()["state"], answer.json()["step"]) == ("interrupted", "unknown")
         folder.write_text("load.json", "{}")
-        found = await client.get(f"/v1/experiments/{folder.name}")
-        assert (found.json()["state"], found.json()["step"]) == ("done", "load")
+        answer = await client.get(f"/v1/experiments/{folder.name}")
+        assert (answer.json()["state"], answer.json()["step"]) == ("done", "load")
 
 
 async def test_a_loaded_collection_is_done_until_a_query_of_it_was_answered(
@@ -151,12 +151,12 @@ async def test_a_loaded_collection_is_done_until_a_query_of_it_was_answered(
     folder = RunFolder.create(tmp_path / "runs", Experiment.model_validate(body))
     folder.write_text("ingest.json", "{}")
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
-        found = (await client.get(f"/v1/experiments/{folder.name}")).json()
-        assert (found["state"], found["step"]) == ("done", "ingest")
+        state = (await client.get(f"/v1/experiments/{folder.name}")).json()
+        assert (state["state"], state["step"]) == ("done", "ingest")
         folder.answers("bm25").parent.mkdir()
         folder.answers("bm25").touch()
-        found = (await client.get(f"/v1/experiments/{folder.name}")).json()
-        assert (found["state"], found["step"]) == ("interrupted", "unknown")
+        state = (await client.get(f"/v1/experiments/{folder.name}")).json()
+        assert (state["state"], state["step"]) == ("interrupted", "unknown")
 
 
 async def test_a_run_that_a_command_measures_is_running(body: dict[str, object], tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_a_run_that_a_command_measures_is_running(body: dict[str, object],
         with measuring(runs) as lock:
             for name in (run, f"ingest of {run}"):
                 lock.name(name)
-                states.append([(await client.get(f"/v1/experiments/{one}")).json()["state"] for one in (run, other)])
+                states.append([(await client.get(f"/v1/experiments/{name}")).json()["state"] for name in (run, other)])
             page = await client.get(f"/runs/{run}")
         (runs / ".measurement.lock").write_text(run)  # as a killed process leaves it
         after = (await client.get(f"/v1/experiments/{run}")).json()["state"]
@@ -187,7 +187,7 @@ async def test_all_experiments_are_listed_the_newest_first(body: dict[str, objec
         (tmp_path / "runs" / "elsewhere").mkdir()
         (tmp_path / "runs" / "elsewhere" / "experiment.json").write_text("{}")
         listed = (await client.get("/v1/experiments")).json()["experiments"]
-    assert [(one["id"], one["state"]) for one in listed] == [(run, "done") for run in reversed(runs)]
+    assert [(state["id"], state["state"]) for state in listed] == [(run, "done") for run in reversed(runs)]
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ async def test_runs_over_several_datasets_are_listed_reported_and_compared(
         (tmp_path / "runs" / suite / "shop" / "state.json").unlink()
         (tmp_path / "runs" / suite / "suite.json").touch()
         listed = (await client.get("/v1/experiments")).json()["experiments"]
-        assert {one["id"]: one["state"] for one in listed} == {run: "done", f"{suite}/shop": "done"}
+        assert {state["id"]: state["state"] for state in listed} == {run: "done", f"{suite}/shop": "done"}
         assert (await client.get(f"/v1/experiments/{suite}/shop")).json()["state"] == "done"
         report = await client.get(f"/v1/experiments/{suite}/shop/report")
         assert report.json()["pipelines"]["bm25"]["queries"] == 4

@@ -28,7 +28,6 @@ def unsendable(evaluator: Evaluator, tmp_path: Path) -> None:
         ("run", "demo"),
         ("ingest", "demo"),
         ("datasets", "check", "SHOP"),
-        ("datasets", "stats", "SHOP"),
         ("load", "demo", "--rate", "1", "--seconds", "1"),
     ],
 )
@@ -46,11 +45,11 @@ def test_a_run_without_it_is_valid_and_says_of_how_many_queries_its_figures_are(
 ) -> None:
     done = evaluator("run", "demo", "--skip-unsendable", "--top", "5")
     report = json.loads((tmp_path / "runs" / "latest" / "report.json").read_text())
-    lost = [one for one in report["pipelines"].values() if one["errors"]]
+    lost = [figures for figures in report["pipelines"].values() if figures["errors"]]
     assert not lost, done.output
     assert any(LEFT_OUT in warning for warning in report["warnings"])
     assert report["counts"]["judged_queries"] == 3
-    assert all(one.query.strip() for one in stub.searches)
+    assert all(search.query.strip() for search in stub.searches)
     for words in (("compare", "latest"), ("analyse", "latest")):
         assert LEFT_OUT in " ".join(evaluator(*words).output.split())
 
@@ -74,4 +73,4 @@ def test_a_query_that_is_too_long_for_a_pipeline_is_refused_by_both_names_before
     done = evaluator("run", str(tmp_path / "wide.yaml"), PIPELINES="")
     assert done.exit_code == 1
     assert "pipeline wide: query 'q1' cannot be sent" in done.stderr
-    assert [one.query for one in stub.searches] == ["can this pipeline run"]
+    assert [search.query for search in stub.searches] == ["can this pipeline run"]

@@ -1,8 +1,7 @@
 """Builds the figures of sets and pipelines as an analysis holds them."""
 
 from evaluator.analyses.analysing import length_distribution
-from evaluator.analyses.analysis_report import LengthDistribution, RankingFigures, SetAnalysis
-from evaluator.datasets.measured_statistics import MeasuredStatistics
+from evaluator.analyses.analysis_report import LengthDistribution, RankingFigures, SetAnalysis, SetStatistics
 
 
 def ranking_figures(ndcg: float | None, capped: float | None = 0.5, depth: int = 100) -> RankingFigures:
@@ -31,7 +30,7 @@ def analysed_set(name: str, part_of: str | None = None, **ndcg: float | None) ->
         directory=f"../{name}",
         split="test",
         dataset_sha256={},
-        statistics=MeasuredStatistics(
+        statistics=SetStatistics(
             documents=90, queries=60, judged_a_query=1, relevant_a_query=1, query_words=2, document_words=3.5
         ),
         warnings=(),

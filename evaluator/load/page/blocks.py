@@ -73,7 +73,7 @@ def _points(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
 
 
 def figure_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
-    """Yields a row a point, the best pipelines, and what else the points have: ratios, repeats, costs.
+    """Yields one row per point, the best pipelines, and what else the points have: ratios, repeats, costs.
 
     A point whose times are not valid is marked, and so is each of its times.
     """

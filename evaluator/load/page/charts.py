@@ -131,7 +131,7 @@ def stages_chart(report: LoadReport) -> str | None:
 
 
 def path_rows(report: LoadReport) -> list[list[str]]:
-    """Returns a header and what the chart shows, a piece a row."""
+    """Returns a header, and one row per piece of the chart."""
     header = ["pipeline", "traffic", *PIECES]
     return [header, *([bar.group, bar.name, *row] for bar in _bars(report) for row in piece_rows(bar))]
 

@@ -17,7 +17,6 @@ from evaluator.load.page.charts import (
     stages_chart,
 )
 from evaluator.load.page.tables import load_warnings, measured_point_rows, overview_rows
-from evaluator.load.points.best_under import best_rows
 from evaluator.load.points.figures import percentiles_ms, read_hlog
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.machine.process_costs import process_rows
@@ -116,8 +115,6 @@ def _capacities(report: LoadReport, charts: Collection[str]) -> Iterator[Block]:
 def _points(report: LoadReport, charts: Collection[str]) -> Iterator[Block]:
     yield from figure_blocks(report, charts)
     yield Prose(COUNTED)
-    if rows := best_rows(report.points, report.quality_differences, report.plan.rates):
-        yield from _titled("The best pipeline under a bound (nDCG@10)", "", rows)
     yield Heading("Percentiles (ms)")
     yield from percentile_blocks(report, charts)
     stages = [[*_names(point), *row] for point in report.points for row in stage_rows(point.stages_ms, point.gap_ms)]
@@ -136,8 +133,7 @@ def _titled(title: str, words: str, rows: Sequence[Sequence[str]]) -> Iterator[B
     """Yields a table with its heading and its words, where it has a row."""
     if len(rows) > 1:
         yield Heading(title)
-        if words:
-            yield Prose(words)
+        yield Prose(words)
         yield _table(rows)
 
 

@@ -23,7 +23,7 @@ TIMES = ("p50", "p95", "p99")  # of the figures that are repeated
 
 
 def load_rows(report: LoadReport) -> list[list[str]]:
-    """Returns the header and a row a point. `degraded`: share of the answers in time; `re-ranked`: of candidates."""
+    """Returns a header and one row per point. `degraded`: share of the answers in time; `re-ranked`: of candidates."""
     return [list(HEADER), *(_row(point) for point in report.points)]
 
 
@@ -110,7 +110,7 @@ def repeat_rows(report: LoadReport) -> list[list[str]]:
 
 
 def cost_rows(report: LoadReport) -> list[list[str]]:
-    """Returns a header, and CPU milliseconds a request, a row a point; no row without a cost."""
+    """Returns a header, and CPU milliseconds per request, one row per point with a cost."""
     names = process_names(point.cost for point in report.points if point.cost is not None)
     head = ["pipeline", "rate", "CPU ms a request", *names, "requests", "lost"]
     points = report.points if names else ()
@@ -133,7 +133,7 @@ def overview_rows(capacities: Sequence[CapacityReport]) -> list[list[str]]:
 
 
 def measured_point_rows(report: LoadReport) -> list[list[str]]:
-    """Returns a header, and how the generators and the machine did, a row a point."""
+    """Returns a header, and figures of generators and machine, one row per point."""
     rows = [list(MEASURED_HEADER)]
     for point in report.points:
         lag, machine = point.generators.send_lag_p99_ms, joined_conditions(point.conditions)

@@ -31,11 +31,10 @@ from evaluator.metrics.quality import Grades
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Interval
 from services.contracts.base import Count, Wire
 
-# As --find-capacity bounds the share of requests lost or degraded (capacity/search.py).
+# As --find-capacity bounds the share of requests lost or degraded (evaluator/load/capacity.py).
 MOST_DEGRADED = 0.01
 BoundOutcome = Literal["kept", "exceeded", "cannot tell"]
 BestOutcome = Literal["best", "none", "cannot tell"]
-BOUNDS_MS = (50, 100, 250, 500, 1_000)
 RESAMPLES = 1_999
 
 
@@ -145,7 +144,7 @@ def best_under(
 
 
 def best_under_rows(best: BestUnder) -> list[list[str]]:
-    """Returns a header and a row a pipeline."""
+    """Returns a header and one row per pipeline."""
     rows = [["pipeline", "nDCG@10", "p99 ms", "95 % interval", "degraded", f"p99 <= {best.bound_ms:g} ms"]]
     for judged in best.pipelines:
         interval = "–" if judged.p99_interval is None else "{:.1f} to {:.1f}".format(*judged.p99_interval)
@@ -203,22 +202,3 @@ def best_at(
         if point.traffic == f"{rate:g}"  # not what only this pipeline got, as a multiple of its capacity
     ]
     return best_under(judged, rate, bound_ms, told_apart(differences, f"{rate:g}"))
-
-
-def best_rows(
-    points: Sequence[LoadPointReport], differences: Sequence[QualityDifference], rates: Sequence[float]
-) -> list[list[str]]:
-    """Returns a header, and a row a rate with the best pipeline under each bound; [] without a rate."""
-    header = ["rate", *(f"p99 ≤ {bound:,} ms" for bound in BOUNDS_MS)]
-    rows = [
-        [f"{rate:g}/s", *(_words(best_at(points, differences, rate, bound)) for bound in BOUNDS_MS)] for rate in rates
-    ]
-    return [header, *rows] if rows else []
-
-
-def _words(named: BestUnder) -> str:
-    if named.best is None:
-        return named.outcome
-    figures = {judged.pipeline: judged.ndcg_at_10 for judged in named.pipelines}
-    close = f", not told apart from {', '.join(named.not_told_apart)}" if named.not_told_apart else ""
-    return f"{named.best} ({figures[named.best]:.4f}){close}"

@@ -53,7 +53,7 @@ class LoadPercentiles(Wire):
 
 
 class RequestCounts(Wire):
-    """What became of the requests of a point. Every request is in `answered`, `late`, `failed` or `dropped`."""
+    """Outcomes of the requests of a point. Every request is in `answered`, `late`, `failed` or `dropped`."""
 
     requests: Count
     answered: Count  # in time, degraded ones too
@@ -92,7 +92,7 @@ def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
 
 
 def request_counts(samples: Sequence[LoadSample]) -> RequestCounts:
-    """Counts what became of the requests."""
+    """Counts requests by outcome."""
     outcomes = Counter(sample.outcome for sample in samples)
     answered = [sample for sample in samples if sample.outcome == "answered"]
     degradations = Counter(f"{item.stage}: {item.reason}" for sample in answered for item in sample.degraded)
@@ -169,15 +169,15 @@ class AnswerQuality(Wire):
 
 
 def answer_quality(
-    judgments: Grades, samples: Sequence[LoadSample], reranks: Mapping[str, int], asked: int
+    judgments: Grades, samples: Sequence[LoadSample], reranks: Mapping[str, int], depth: int
 ) -> AnswerQuality:
-    """Returns the quality. `reranks`: candidates that the pipeline re-ranks, by stage; `asked`: hits a request."""
+    """Returns the quality. `reranks`: candidates that the pipeline re-ranks, by stage; `depth`: hits of a request."""
     in_time = [sample for sample in samples if sample.outcome == "answered"]
     reranked = in_time if reranks else []
     return AnswerQuality(
         ndcg_at_10=mean_ndcg(judgments, samples),
         degraded_share=sum(bool(sample.degraded) for sample in in_time) / max(1, len(in_time)),
-        reranked=mean_scored([candidates_scored(sample.degraded, sample.hits, reranks, asked) for sample in reranked]),
+        reranked=mean_scored([candidates_scored(sample.degraded, sample.hits, reranks, depth) for sample in reranked]),
         reranked_share=math.fsum(share_scored(sample.degraded, reranks) for sample in reranked) / len(reranked)
         if reranked
         else None,
@@ -211,19 +211,19 @@ def request_values(judgments: Grades, samples: Sequence[LoadSample]) -> list[flo
     return [values[names[key]] or 0.0 for key in shown]
 
 
-def candidates_scored(degraded: Sequence[Degradation], hits: int, reranks: Mapping[str, int], asked: int) -> int | None:
+def candidates_scored(degraded: Sequence[Degradation], hits: int, reranks: Mapping[str, int], depth: int) -> int | None:
     """Returns the candidates that all rerank stages scored; None where the answer does not show it.
 
-    `hits`: of the answer, of `asked`. `reranks`: the most candidates of each stage. A degradation names the number.
-    Otherwise every candidate was scored, and the answer shows them all where it has fewer hits than were asked for, or
-    where no more than its hits may be re-ranked.
+    `hits`: of the answer, at most `depth`. `reranks`: the most candidates of a stage. A degradation names the number.
+    Otherwise every candidate was scored, and the answer shows them all where it has fewer hits than `depth`, or where
+    no more than its hits may be re-ranked.
     """
-    flagged = {one.stage: one.done for one in degraded}
+    flagged = {degradation.stage: degradation.done for degradation in degraded}
     total = 0
     for stage, top in reranks.items():
         if stage in flagged:
             total += flagged[stage]
-        elif top <= hits or hits < asked:
+        elif top <= hits or hits < depth:
             total += min(top, hits)
         else:
             return None
@@ -232,7 +232,9 @@ def candidates_scored(degraded: Sequence[Degradation], hits: int, reranks: Mappi
 
 def share_scored(degraded: Sequence[Degradation], reranks: Mapping[str, int]) -> float:
     """Returns the share of their candidates that the rerank stages scored, as a mean over the stages."""
-    shares = {one.stage: one.done / one.of if one.of else 1.0 for one in degraded}
+    shares = {
+        degradation.stage: degradation.done / degradation.of if degradation.of else 1.0 for degradation in degraded
+    }
     return sum(shares.get(stage, 1.0) for stage in reranks) / len(reranks)
 
 

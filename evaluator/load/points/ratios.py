@@ -199,7 +199,7 @@ class SpeedVerdict(Wire):
     sentence: str
 
     @property
-    def told(self) -> bool:
+    def decided(self) -> bool:
         """Whether there is a judgment of every percentile."""
         return bool(self.ratios) and all(ratio.outcome != "cannot tell" for ratio in self.ratios)
 

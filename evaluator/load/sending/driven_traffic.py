@@ -97,8 +97,8 @@ class SampleFiles:
         self._drives += 1
 
     @contextmanager
-    def telling(self, missing: str = "load.json") -> Iterator[None]:
-        """Says what is there, and the file that is not, when the block ends with an error or an interruption."""
+    def reporting(self, missing: str = "load.json") -> Iterator[None]:
+        """Prints which files are complete, and which is missing, when the block ends with an error."""
         whole = False
         try:
             yield
@@ -125,7 +125,7 @@ async def driven_traffic(
     turns = balanced_turns(len(arms), ready.seed)
     count = slice_count(ready.plan, len(arms))
     total = len(kinds) * len(arms) * count * ready.plan.repeat
-    with files.telling(), progress("Load", total, "drive" if total == 1 else "drives") as advance:
+    with files.reporting(), progress("Load", total, "drive" if total == 1 else "drives") as advance:
         for repeat in range(ready.plan.repeat):
             if repeat and beside.between is not None:
                 await beside.between()

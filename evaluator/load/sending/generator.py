@@ -80,7 +80,7 @@ async def reached(url: str) -> str:
     """
     parts = urlsplit(url)
     host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-    assert host is not None  # whoever made the task has checked the URL
+    assert host is not None  # the URL was checked when the task was made
     with contextlib.suppress(OSError):
         async with asyncio.timeout(CONNECT_S):
             _, writer = await asyncio.open_connection(host, port)
@@ -101,7 +101,7 @@ class _Itimerspec(ctypes.Structure):
 class PreciseClock:
     """Counts seconds since a moment of the monotonic clock, which all processes of a machine share.
 
-    Wakes a task with microseconds of delay: event loops round their timers to milliseconds. Owns a timer of the kernel
+    Wakes a task with microseconds of delay: event loops round their timers to milliseconds. Uses a timer of the kernel
     (timerfd_create(2), Linux). One task at a time may wait.
     """
 

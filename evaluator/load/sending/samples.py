@@ -1,6 +1,6 @@
-"""Owns `load/<pipeline>-<rate>.jsonl`, every request of a point, and `<pipeline>-search.jsonl`. Sends nothing.
+"""Reads and writes the requests of a point, `load/<pipeline>-<rate>.jsonl`, or a search, `<pipeline>-search.jsonl`.
 
-A line each, in planned order; those of a search for the capacity look by look.
+One line per request, in planned order; those of a search for the capacity look by look.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ class LoadSample(AnswerRecord):
 
     @property
     def outcome(self) -> SampleOutcome:
-        """What became of the request, in one word."""
+        """The outcome of the request, in one word."""
         if self.error is None:
             return "late" if self.late else "answered"
         return "dropped" if self.error == DROPPED else "failed"

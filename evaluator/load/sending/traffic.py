@@ -1,4 +1,4 @@
-"""Plans the traffic of a load, drawn from a seed: kinds, slices, requests, and in words how much that is. Pure."""
+"""Plans the traffic of a load from a seed: kinds, slices and requests; describes its amount. Pure."""
 
 import itertools
 import math
@@ -48,7 +48,7 @@ def slice_count(plan: LoadPlan, arms: int) -> int:
 
 
 class PlannedRequest(NamedTuple):
-    """A request before it is sent: seconds since the start, and what is asked."""
+    """A request before it is sent: seconds since the start, pipeline and query."""
 
     at_s: float
     pipeline: str
@@ -59,11 +59,11 @@ class PlannedSlice(NamedTuple):
     """A slice of an open loop: planned seconds and queries, the same for every pipeline, warm-up among them."""
 
     warmup_s: float
-    asked: list[tuple[float, str]]
+    queries: list[tuple[float, str]]
 
     def through(self, pipeline: str) -> list[PlannedRequest]:
         """Returns the requests of a pipeline."""
-        return [PlannedRequest(at_s, pipeline, query) for at_s, query in self.asked]
+        return [PlannedRequest(at_s, pipeline, query) for at_s, query in self.queries]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def open_requests(
 
 
 def closed_requests(target: LoadTarget, pipeline: str, plan: LoadPlan, seed: int, part: str) -> list[PlannedRequest]:
-    """Draws the queries of a closed loop, which decides itself when they are sent. `part`: as of `open_requests`."""
+    """Draws the queries of a closed loop, which are sent when answers arrive. `part`: as of `open_requests`."""
     queries = drawn_queries(target.queries, plan.draw, seed, f"{part} queries")
     return [PlannedRequest(0.0, pipeline, query) for query in itertools.islice(queries, CLOSED_LOOP_DRAWS)]
 

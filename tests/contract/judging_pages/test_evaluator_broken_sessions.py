@@ -29,8 +29,8 @@ def session(path: str, runs: Path) -> Path:
 
 def exported_from(session: Path) -> Path:
     """Returns the only qrels that were measured by."""
-    (found,) = session.glob("judgments-*.qrels")
-    return found
+    (exported,) = session.glob("judgments-*.qrels")
+    return exported
 
 
 async def pressed(client: httpx.AsyncClient, run: str, session: str) -> httpx.Response:
@@ -83,8 +83,8 @@ async def test_a_file_that_is_no_judges_is_named_with_what_to_do_and_judging_goe
         await pressed(client, run, session.name),
     ]
     listed, pair = await client.get("/judge"), await judged(client, path, "0")
-    assert [(one.status_code, said in one.text) for one in answers] == [(409, True)] * 2, answers[0].text
-    assert all("move the file out of the folder" in one.text for one in answers)
+    assert [(answer.status_code, said in answer.text) for answer in answers] == [(409, True)] * 2, answers[0].text
+    assert all("move the file out of the folder" in answer.text for answer in answers)
     assert listed.status_code == 200
     assert "ann: 3 graded" in pair.text
 
@@ -95,8 +95,8 @@ async def test_a_session_whose_judges_folder_is_gone_says_so_in_place_of_no_grad
     shutil.rmtree(session / "judges")
     answers = [await client.get(f"/judge/{session.name}"), await client.get(path)]
     listed = await client.get("/judge")
-    assert [(one.status_code, "0 graded" in one.text) for one in answers] == [(409, False)] * 2
-    assert all("an empty one begins the judging anew" in one.text for one in (*answers, listed))
+    assert [(answer.status_code, "0 graded" in answer.text) for answer in answers] == [(409, False)] * 2
+    assert all("an empty one begins the judging anew" in answer.text for answer in (*answers, listed))
     assert "nobody yet" not in listed.text
     (session / "judges").mkdir()
     assert "0 graded" in (await client.get(path)).text

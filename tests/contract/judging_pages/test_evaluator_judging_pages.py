@@ -142,9 +142,9 @@ async def test_a_judge_who_goes_on_or_grades_again_keeps_the_order(client: httpx
     await judged(client, path.replace("ann", "bob").replace("impact", "pool"), *"23" * 9)
     page = await judged(client, path)
     session = await client.get(re.findall(r'href="(/judge/[^"]+)">(?i:the session)<', page.text)[0])
-    links = [html.unescape(one) for one in re.findall(r'href="(/judge/[^"]+judge=ann[^"]*)"', session.text)]
-    ways_on, again = [one for one in links if "query=" not in one], [one for one in links if "query=" in one]
-    assert [one.rpartition("=")[2] for one in ways_on] == ["pool", "impact"]
+    links = [html.unescape(link) for link in re.findall(r'href="(/judge/[^"]+judge=ann[^"]*)"', session.text)]
+    ways_on, again = [link for link in links if "query=" not in link], [link for link in links if "query=" in link]
+    assert [link.rpartition("=")[2] for link in ways_on] == ["pool", "impact"]
     assert again
     assert hidden(await client.get(again[0]))["order"] == "impact"
     assert 'value="impact" checked' in session.text

@@ -65,9 +65,9 @@ async def test_a_form_that_is_sent_again_leads_to_the_session_that_it_has_made(
     with held_back(slow):
         sent = await asyncio.gather(*(client.post("/judge", data=fields) for _ in range(2)))
         by_another = await client.post("/judge", data={**fields, "judge": "bob"})
-    first, second, third = [await followed(client, one) for one in (*sent, by_another)]
+    first, second, third = [await followed(client, answer) for answer in (*sent, by_another)]
     after = await followed(client, await client.post("/judge", data=fields))
-    paths = [one.headers["location"] for one in (first, second, after)]
+    paths = [answer.headers["location"] for answer in (first, second, after)]
     assert paths == [paths[0]] * 3
     assert third.headers["location"] == paths[0].replace("judge=ann", "judge=bob")
     assert sessions_of(runs) == [session_of(paths[0])]

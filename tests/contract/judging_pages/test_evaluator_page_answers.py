@@ -50,7 +50,7 @@ async def test_head_answers_as_get_does_without_the_page(run: str, runs: Path) -
         paths = ["/", "/new", f"/runs/{run}", f"/progress/{run}", "/pages/style.css"]
         paths += [f"/compare?runs={run}", "/judge", f"/judge/{session}", path]
         paths += [f"/measure/{run}", "/runs/none"]
-        answers = [(await client.get(one), await client.head(one)) for one in paths]
+        answers = [(await client.get(address), await client.head(address)) for address in paths]
     kept = ("content-type", "content-length", "location", "content-security-policy")
     for by_get, by_head in answers:
         assert by_head.status_code == by_get.status_code, by_get.url

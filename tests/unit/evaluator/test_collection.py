@@ -1,33 +1,16 @@
 """The collection of our own is whole, judged, and as hard as its README says."""
 
-import datetime
 import json
 import re
 from collections import Counter
-from typing import NamedTuple
 
 import pytest
 
+from evaluator.datasets.reader import Dataset, read_dataset
+from services.contracts.documents import Document
 from tests.support.processes import ROOT
 
 FOLDER = ROOT / "evaluator" / "collections" / "bicycle-workshop"
-
-
-class Document(NamedTuple):
-    id: str
-    title: str
-    text: str
-    metadata: dict[str, str | int]
-
-
-class Query(NamedTuple):
-    id: str
-    text: str
-    kind: str
-
-
-def lines(name: str) -> list[str]:
-    return (FOLDER / name).read_text(encoding="utf-8").splitlines()
 
 
 def words(text: str) -> list[str]:
@@ -63,84 +46,60 @@ def content(text: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def documents() -> list[Document]:
-    parsed = map(json.loads, lines("corpus.jsonl"))
-    return [Document(item["_id"], item["title"], item["text"], item["metadata"]) for item in parsed]
+def dataset() -> Dataset:
+    """Read in strict mode, which refuses ids, judgments and fields that do not fit together."""
+    return read_dataset(FOLDER, strict=True)
 
 
 @pytest.fixture(scope="module")
-def queries() -> list[Query]:
-    parsed = map(json.loads, lines("queries.jsonl"))
-    return [Query(item["_id"], item["text"], item["metadata"]["kind"]) for item in parsed]
+def documents(dataset: Dataset) -> list[Document]:
+    return list(dataset.documents())
 
 
 @pytest.fixture(scope="module")
-def judgments() -> dict[str, dict[str, int]]:
-    judged: dict[str, dict[str, int]] = {}
-    for line in lines("qrels/test.tsv")[1:]:
-        query, document, grade = line.split("\t")
-        assert document not in judged.setdefault(query, {}), f"{query} {document} is judged twice"
-        judged[query][document] = int(grade)
-    return judged
+def kinds() -> dict[str, str]:
+    parsed = map(json.loads, (FOLDER / "queries.jsonl").read_text(encoding="utf-8").splitlines())
+    return {query["_id"]: query["metadata"]["kind"] for query in parsed}
 
 
-def test_there_are_fifteen_queries_of_each_of_four_kinds(queries: list[Query]) -> None:
-    assert len({query.id for query in queries}) == 60
-    assert Counter(query.kind for query in queries) == {
-        "keyword": 15,
-        "question": 15,
-        "paraphrase": 15,
-        "identifier": 15,
-    }
+def test_fifteen_queries_of_each_of_four_kinds_are_judged_from_nought_to_two(
+    dataset: Dataset, kinds: dict[str, str]
+) -> None:
+    assert Counter(kinds.values()) == {"keyword": 15, "question": 15, "paraphrase": 15, "identifier": 15}
+    assert dataset.judgments.keys() == dataset.queries.keys() == kinds.keys()
+    assert {grade for judged in dataset.judgments.values() for grade in judged.values()} == {0, 1, 2}
+    assert all(2 in judged.values() for judged in dataset.judgments.values())
 
 
-def test_every_text_is_there_and_short(documents: list[Document], queries: list[Query]) -> None:
-    assert all(document.title.strip() and document.text.strip() for document in documents)
-    assert all(query.text.strip() for query in queries)
-    assert max(len(document.text) for document in documents) <= 1200
-    assert all(40 <= len(document.text.split()) <= 140 for document in documents)
-
-
-def test_every_document_can_be_filtered_by_keyword_and_date_and_jobs_by_minutes(documents: list[Document]) -> None:
+def test_every_document_is_short_and_can_be_filtered_by_keyword_and_date_and_jobs_by_minutes(
+    dataset: Dataset, documents: list[Document]
+) -> None:
+    assert dataset.schema == {"area": "keyword", "minutes": "number", "revised": "date"}
     for document in documents:
-        assert set(document.metadata) <= {"area", "minutes", "revised"}
-        assert isinstance(document.metadata["area"], str)
-        assert datetime.date.fromisoformat(str(document.metadata["revised"])).year >= 2019
-        assert int(document.metadata.get("minutes", 1)) > 0
+        assert {"area", "revised"} <= document.metadata.keys()
+        assert document.title.strip()
+        assert len(document.text) <= 1200
+        assert 40 <= len(document.text.split()) <= 140
     assert 100 < sum("minutes" in document.metadata for document in documents) < len(documents)
 
 
-def test_every_judgment_names_a_query_and_a_document_that_exist(
-    documents: list[Document], queries: list[Query], judgments: dict[str, dict[str, int]]
-) -> None:
-    assert set(judgments) == {query.id for query in queries}
-    assert {document for judged in judgments.values() for document in judged} <= {item.id for item in documents}
-
-
-def test_grades_are_nought_to_two_and_every_query_has_an_answer(judgments: dict[str, dict[str, int]]) -> None:
-    assert {grade for judged in judgments.values() for grade in judged.values()} == {0, 1, 2}
-    assert all(2 in judged.values() for judged in judgments.values())
-
-
 def test_paraphrases_share_no_content_word_with_what_answers_them(
-    documents: list[Document], queries: list[Query], judgments: dict[str, dict[str, int]]
+    dataset: Dataset, documents: list[Document], kinds: dict[str, str]
 ) -> None:
     known = {document.id: content(f"{document.title} {document.text}") for document in documents}
     shared = {
-        (query.id, document): content(query.text) & known[document]
-        for query in queries
-        if query.kind == "paraphrase"
-        for document, grade in judgments[query.id].items()
+        (query, document): content(text) & known[document]
+        for query, text in dataset.queries.items()
+        if kinds[query] == "paraphrase"
+        for document, grade in dataset.judgments[query].items()
         if grade == 2
     }
     assert {pair: common for pair, common in shared.items() if common} == {}
 
 
-def test_the_readme_states_the_counts_of_the_files(
-    documents: list[Document], queries: list[Query], judgments: dict[str, dict[str, int]]
-) -> None:
+def test_the_readme_states_the_counts_of_the_files(dataset: Dataset) -> None:
     readme = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
-    grades = Counter(grade for judged in judgments.values() for grade in judged.values())
+    grades = Counter(grade for judged in dataset.judgments.values() for grade in judged.values())
     shares = f"({grades[2]} of grade 2, {grades[1]} of 1, {grades[0]} of 0)"
-    assert f" {len(documents)} documents of " in readme
-    assert f" {len(queries)} queries and {grades.total()} judgments {shares}." in readme
+    assert f" {dataset.counts.documents} documents of " in readme
+    assert f" {len(dataset.queries)} queries and {grades.total()} judgments {shares}." in readme

@@ -10,7 +10,7 @@ def test_a_listener_is_told_of_the_beginning_and_of_every_advance() -> None:
     with following(told.append), progress("Ranking", 4, "queries") as advance:
         advance(1)
         advance(2, 1)
-    assert [(one.part, one.done, one.total, one.unit, one.lost) for one in told] == [
+    assert [(progress.part, progress.done, progress.total, progress.unit, progress.lost) for progress in told] == [
         ("Ranking", 0, 4, "queries", 0),
         ("Ranking", 1, 4, "queries", 0),
         ("Ranking", 3, 4, "queries", 1),

@@ -62,11 +62,15 @@ def odd_run(names: Sequence[str]) -> Iterator[tuple[Path, RunFolder]]:
         dataset = Path(directory) / "odd"
         (dataset / "qrels").mkdir(parents=True)
         for name in ("corpus", "queries"):
-            lines = (json.dumps({"_id": one, "text": f"{name} {at}"}) for at, one in enumerate(names))
+            lines = (json.dumps({"_id": identity, "text": f"{name} {at}"}) for at, identity in enumerate(names))
             (dataset / f"{name}.jsonl").write_text("\n".join(lines))
-        positives = {one: {names[at - 1]: 2, names[at - 2]: 0} for at, one in enumerate(names)}
-        (dataset / "qrels" / "test.json").write_text(json.dumps(positives))
-        rankings = {one: [names[at - step] for step in (2, 1, 3)] for at, one in enumerate(names)}
+        judgments = (
+            json.dumps({"query-id": name, "corpus-id": names[at - step], "score": grade})
+            for at, name in enumerate(names)
+            for step, grade in ((1, 2), (2, 0))
+        )
+        (dataset / "qrels" / "test.jsonl").write_text("\n".join(judgments))
+        rankings = {name: [names[at - step] for step in (2, 1, 3)] for at, name in enumerate(names)}
         run = Path(directory) / "arm.trec"
         text = "".join(run_lines(query, ranking, "arm") for query, ranking in rankings.items())
         run.write_text(text, encoding="utf-8", newline="")
@@ -116,11 +120,11 @@ def test_what_judges_graded_is_read_as_judgments_of_the_same_documents(suffix: s
 
 @settings(deadline=None)
 @given(ids, st.lists(ids, unique=True, max_size=4))
-def test_lines_of_answers_requests_and_candidates_are_read_back(query: str, found: list[str]) -> None:
-    ranking = tuple((one, float(-at)) for at, one in enumerate(found))
+def test_lines_of_answers_requests_and_candidates_are_read_back(query: str, names: list[str]) -> None:
+    ranking = tuple((document, float(-at)) for at, document in enumerate(names))
     answer = AnswerRecord(query=query, phase="measured", hits=len(ranking), ranking=ranking)
     sample = LoadSample(**dict(answer), number=0, pipeline="arm", planned_s=0.5, counted_ms=3.0)
-    candidates = QueryCandidates(query=query, arms={"arm": ArmCandidates(hits=tuple(found))})
+    candidates = QueryCandidates(query=query, arms={"arm": ArmCandidates(hits=tuple(names))})
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "lines.jsonl"
         path.write_text(answer.line * 2, encoding="utf-8")

@@ -43,5 +43,5 @@ async def test_a_cancelled_caller_ends_when_its_thread_has_ended(cancellations: 
 
 def test_no_step_computes_in_a_thread_that_a_cancellation_would_leave_behind() -> None:
     sources = Path(evaluator.__file__).parent.rglob("*.py")
-    found = {path.name for path in sources if re.search(r"to_thread|run_in_executor", path.read_text("utf-8"))}
-    assert {name for name in found if not name.endswith("routes.py")} == NO_STEPS | {"progress.py"}
+    files = {path.name for path in sources if re.search(r"to_thread|run_in_executor", path.read_text("utf-8"))}
+    assert {name for name in files if not name.endswith("routes.py")} == NO_STEPS | {"progress.py"}

@@ -77,7 +77,7 @@ def test_ms_marco_is_shown_and_in_no_mean() -> None:
 
 
 def test_the_printed_figures_of_the_paper_give_its_counts_and_neither_average_gives_its_11_percent() -> None:
-    names = sorted({one.part_of or one.name for one in CATALOGUE.sets.values()})
+    names = sorted({known.part_of or known.name for known in CATALOGUE.sets.values()})
     printed = {name: figures_on(name) for name in names}
     rows = rows_of(
         *(

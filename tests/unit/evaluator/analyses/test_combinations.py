@@ -67,9 +67,9 @@ def test_every_pair_has_the_p_that_compare_gives_it_in_a_family_of_all() -> None
         shared = [query for query in QUERIES if None not in (figures[first][query], figures[second][query])]
         values = [[float(figures[name][query] or 0.0) for query in shared] for name in (first, second)]
         scored.append(ScoredPair(first, second, *values))
-    for found, wanted in zip(pairs, compare_pairs(scored, "nDCG@10", 7), strict=True):
-        assert found.p_holm == wanted.p_holm
-        assert found.queries == wanted.queries
-        assert found.difference == pytest.approx(abs(wanted.difference))
-        assert {found.better, found.worse} == {wanted.first, wanted.second}
-        assert (found.better == wanted.second) == (wanted.difference > 0)
+    for pair, wanted in zip(pairs, compare_pairs(scored, "nDCG@10", 7), strict=True):
+        assert pair.p_holm == wanted.p_holm
+        assert pair.queries == wanted.queries
+        assert pair.difference == pytest.approx(abs(wanted.difference))
+        assert {pair.better, pair.worse} == {wanted.first, wanted.second}
+        assert (pair.better == wanted.second) == (wanted.difference > 0)

@@ -23,7 +23,7 @@ def corpus(tmp_path: Path) -> Path:
         {"_id": "d3", "title": "", "text": "two  words"},
     ]
     path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in documents))
+    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
     return path
 
 
@@ -35,16 +35,16 @@ def textbook(first: dict[str, int], second: dict[str, int]) -> float:
 
 def test_a_hand_worked_pair_has_its_similarity() -> None:
     # Shares 1/2, 1/2 and 1/4, 3/4: minima 1/4 + 1/2, maxima 1/2 + 3/4.
-    found = weighted_jaccard(vocabulary_of({"chain": 1, "wheel": 1}), vocabulary_of({"chain": 1, "wheel": 3}))
-    assert found == pytest.approx(0.75 / 1.25)
+    similarity = weighted_jaccard(vocabulary_of({"chain": 1, "wheel": 1}), vocabulary_of({"chain": 1, "wheel": 3}))
+    assert similarity == pytest.approx(0.75 / 1.25)
 
 
 @given(words, words)
 def test_the_similarity_is_that_of_the_formula_and_has_no_order(first: dict[str, int], second: dict[str, int]) -> None:
-    one, other = vocabulary_of(first), vocabulary_of(second)
-    assert weighted_jaccard(one, other) == pytest.approx(textbook(first, second))
-    assert weighted_jaccard(one, other) == weighted_jaccard(other, one)
-    assert weighted_jaccard(one, one) == pytest.approx(1.0)
+    vocabulary, other = vocabulary_of(first), vocabulary_of(second)
+    assert weighted_jaccard(vocabulary, other) == pytest.approx(textbook(first, second))
+    assert weighted_jaccard(vocabulary, other) == weighted_jaccard(other, vocabulary)
+    assert weighted_jaccard(vocabulary, vocabulary) == pytest.approx(1.0)
 
 
 def test_corpora_without_a_common_word_have_none() -> None:
@@ -52,12 +52,12 @@ def test_corpora_without_a_common_word_have_none() -> None:
 
 
 def test_one_pass_counts_documents_words_and_chosen_lengths(corpus: Path) -> None:
-    found = count_corpus_words(corpus, sha256(corpus), {"d2", "d3", "elsewhere"})
-    assert (found.documents, found.words) == (3, 9)
-    assert found.lengths == {"d2": 0, "d3": 2}
+    counted = count_corpus_words(corpus, sha256(corpus), {"d2", "d3", "elsewhere"})
+    assert (counted.documents, counted.words) == (3, 9)
+    assert counted.lengths == {"d2": 0, "d3": 2}
     # chain three times and a twice, without case and punctuation.
     assert weighted_jaccard(
-        found.vocabulary,
+        counted.vocabulary,
         vocabulary_of({"chain": 3, "a": 2, "and": 1, "sprocket": 1, "two": 1, "words": 1}),
     ) == pytest.approx(1.0)
 

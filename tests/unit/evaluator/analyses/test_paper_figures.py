@@ -16,9 +16,9 @@ CATALOGUE = load_catalogue()
 
 
 def drawn(*sets: SetAnalysis) -> dict[str, PaperFigure]:
-    pipelines = tuple(dict.fromkeys(name for one in sets for name in one.pipelines))
+    pipelines = tuple(dict.fromkeys(name for analysed in sets for name in analysed.pipelines))
     rows = set_rows(sets, CATALOGUE)
-    names = [one.name for one in sets]
+    names = [analysed.name for analysed in sets]
     analysis = Analysis(
         baseline="bm25",
         pipelines=pipelines,
@@ -70,6 +70,6 @@ def test_one_set_has_no_overlap_and_one_pipeline_no_difference() -> None:
 
 
 def test_lengths_that_are_all_the_same_and_none_at_all_are_drawn() -> None:
-    one = analysed_set("shop", bm25=0.4, dense=0.3)
-    one = one.model_copy(update={"lengths": {"bm25": lengths(7, 7, 7), "dense": lengths()}})
-    assert "no document" in texts(drawn(one)["figures-4-5-lengths-shop"].svg)
+    analysed = analysed_set("shop", bm25=0.4, dense=0.3)
+    analysed = analysed.model_copy(update={"lengths": {"bm25": lengths(7, 7, 7), "dense": lengths()}})
+    assert "no document" in texts(drawn(analysed)["figures-4-5-lengths-shop"].svg)

@@ -17,14 +17,14 @@ NOT_SERVED = {"sparta", "dense-genq"}
 
 
 def analysis(cpu_ms: float | None = 40.0, *, times_hold: bool = True) -> Analysis:
-    one = analysed_set("shop", part_of=None, **{"bm25": 0.4, "dense-bge": 0.5, "splade": 0.3})
+    analysed = analysed_set("shop", part_of=None, **{"bm25": 0.4, "dense-bge": 0.5, "splade": 0.3})
     served = ServedFigures(p50_ms=5.0, p95_ms=9.0, times_hold=times_hold, cpu_ms=cpu_ms, index_bytes=None)
     models = {"bm25": (), "dense-bge": ("bge-small-en-v1.5",), "splade": ("splade-tiny-msmarco",)}
     figures = {
-        name: found.model_copy(update={"served": served, "models": models[name]})
-        for name, found in one.pipelines.items()
+        name: figures.model_copy(update={"served": served, "models": models[name]})
+        for name, figures in analysed.pipelines.items()
     }
-    one = one.model_copy(
+    analysed = analysed.model_copy(
         update={
             "pipelines": figures,
             "pairs": (
@@ -37,9 +37,9 @@ def analysis(cpu_ms: float | None = 40.0, *, times_hold: bool = True) -> Analysi
     return Analysis(
         baseline="bm25",
         pipelines=tuple(figures),
-        sets=(one,),
+        sets=(analysed,),
         common_sets=("shop",),
-        summaries=summarise(set_rows([one], load_catalogue()), tuple(figures), "bm25"),
+        summaries=summarise(set_rows([analysed], load_catalogue()), tuple(figures), "bm25"),
         overlaps=(),
         systems=published_systems(),
         published={"shop": {"paper-tas-b": {"nDCG@10": "0.643"}}},
@@ -48,13 +48,13 @@ def analysis(cpu_ms: float | None = 40.0, *, times_hold: bool = True) -> Analysi
 
 
 def tables(*, times_hold: bool = True) -> dict[str, FigureTable]:
-    found = analysis(times_hold=times_hold)
-    return {one.name: one for one in paper_tables(found, set_rows(found.sets, load_catalogue()))}
+    analysed = analysis(times_hold=times_hold)
+    return {table.name: table for table in paper_tables(analysed, set_rows(analysed.sets, load_catalogue()))}
 
 
 def test_the_ten_systems_are_known_with_their_published_figures_and_pipelines_that_ship() -> None:
-    assert [one.system for one in paper_systems()] == NAMES
-    assert {one.published for one in paper_systems()} <= published_systems().keys()
+    assert [system.system for system in paper_systems()] == NAMES
+    assert {system.published for system in paper_systems()} <= published_systems().keys()
     shipped = {path.stem for path in GatewaySettings().pipelines.glob("*.yaml")}
     assert set(paper_pipelines()) - shipped <= NOT_SERVED
 
@@ -98,7 +98,7 @@ def test_pipelines_stand_in_the_order_of_the_paper_and_others_behind() -> None:
 
 
 def test_times_that_do_not_hold_are_marked_with_one_reason_a_set() -> None:
-    found = tables(times_hold=False)
-    assert {row[2:4] for row in found["table-3-served"].rows} == {("5.0?", "9.0?")}
-    assert len(found["table-3-served"].why_missing) == 1
-    assert {row[6:8] for row in found["systems-side-by-side"].rows if row[2] is not None} == {("5.0?", "9.0?")}
+    marked = tables(times_hold=False)
+    assert {row[2:4] for row in marked["table-3-served"].rows} == {("5.0?", "9.0?")}
+    assert len(marked["table-3-served"].why_missing) == 1
+    assert {row[6:8] for row in marked["systems-side-by-side"].rows if row[2] is not None} == {("5.0?", "9.0?")}

@@ -22,7 +22,7 @@ TOP = 2
 
 def given(ids: str, scored: str | None = None) -> StageCandidates:
     """A stage that gave these documents, a letter each, best first; `scored`: those that its model scored."""
-    ranking = tuple(Scored(one, float(-rank)) for rank, one in enumerate(ids))
+    ranking = tuple(Scored(identity, float(-rank)) for rank, identity in enumerate(ids))
     if scored is None:
         return StageCandidates(ranking=ranking)
     return StageCandidates(ranking=ranking, model_scores=dict.fromkeys(scored, 1.0), weight=1.0)

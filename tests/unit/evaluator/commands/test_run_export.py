@@ -22,7 +22,7 @@ def written_run(tmp_path: Path, ids: list[str], qrels: str = "") -> RunFolder:
     directory = tmp_path / "odd"
     (directory / "qrels").mkdir(parents=True)
     for name in ("corpus", "queries"):
-        lines = (json.dumps({"_id": one, "text": f"{name} {at}"}) for at, one in enumerate(ids))
+        lines = (json.dumps({"_id": identity, "text": f"{name} {at}"}) for at, identity in enumerate(ids))
         (directory / f"{name}.jsonl").write_text("\n".join(lines))
     positives = "".join(f"{query}\t{ids[(at + 2) % len(ids)]}\t1\n" for at, query in enumerate(ids))
     (directory / "qrels" / "test.tsv").write_text(qrels or positives, encoding="utf-8", newline="")
@@ -38,9 +38,9 @@ def trec_eval(exported: Exported) -> dict[str, float]:
         judgments = pytrec_eval.parse_qrel(file)
     with exported.runs[0].open(encoding="utf-8", newline="\n") as file:
         run = pytrec_eval.parse_run(file)
-    found = pytrec_eval.RelevanceEvaluator(judgments, {"ndcg_cut.10", "map", "recall.100", "P.10"}).evaluate(run)
+    measured = pytrec_eval.RelevanceEvaluator(judgments, {"ndcg_cut.10", "map", "recall.100", "P.10"}).evaluate(run)
     names = {"ndcg_cut_10": "nDCG@10", "map": "MAP", "recall_100": "Recall@100", "P_10": "P@10"}
-    return {our: sum(one[their] for one in found.values()) / len(judgments) for their, our in names.items()}
+    return {our: sum(figures[their] for figures in measured.values()) / len(judgments) for their, our in names.items()}
 
 
 @pytest.mark.parametrize("ids", [["a", "b", "c%20", "d"], IDS], ids=["plain", "odd"])

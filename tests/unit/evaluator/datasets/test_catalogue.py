@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from evaluator.datasets.catalogue import CataloguedSet, load_catalogue
-from evaluator.datasets.measured_statistics import measure_statistics, statistics_rows
-from evaluator.datasets.reader import read_dataset
-from tests.support.archives import SMALL_SET
 
 SETS = load_catalogue().sets
 
@@ -20,16 +17,16 @@ def record(name: str) -> dict[str, dict[str, dict[str, object]]]:
     assert package is not None
     assert package.origin is not None
     content = (Path(package.origin).parent / "etc" / f"{name}.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, dict[str, object]]] = json.loads(content)
-    return found
+    records: dict[str, dict[str, dict[str, object]]] = json.loads(content)
+    return records
 
 
 DOWNLOADS, METADATA = record("downloads")["beir"], record("metadata")
 
 
 def test_the_19_sets_and_the_12_forums_are_there() -> None:
-    assert sum(found.part_of is None for found in SETS.values()) == 19
-    assert [found.part_of for found in SETS.values() if found.part_of] == ["cqadupstack"] * 12
+    assert sum(known.part_of is None for known in SETS.values()) == 19
+    assert [known.part_of for known in SETS.values() if known.part_of] == ["cqadupstack"] * 12
 
 
 def test_each_archive_is_the_one_that_ir_datasets_records() -> None:
@@ -40,10 +37,10 @@ def test_each_archive_is_the_one_that_ir_datasets_records() -> None:
             assert str(recorded["url"]).endswith(f"/{known.name}.zip")
 
 
-def judged(found: CataloguedSet) -> tuple[int, int, dict[str, int]] | None:
+def judged(known: CataloguedSet) -> tuple[int, int, dict[str, int]] | None:
     """Returns documents, queries and judgments by grade as ir_datasets counts them."""
-    key = found.archive.ir_datasets if found.archive else found.name
-    for name in (f"beir/{key}/{found.split}", f"beir/{key}"):
+    key = known.archive.ir_datasets if known.archive else known.name
+    for name in (f"beir/{key}/{known.split}", f"beir/{key}"):
         counts = METADATA.get(name, {})
         if "qrels" in counts:
             documents = METADATA[str(counts["docs"]["_ref"])]["docs"] if "_ref" in counts["docs"] else counts["docs"]
@@ -56,7 +53,7 @@ def judged(found: CataloguedSet) -> tuple[int, int, dict[str, int]] | None:
     return None
 
 
-COUNTED = [(found, counts) for found in SETS.values() if (counts := judged(found)) is not None]
+COUNTED = [(known, counts) for known in SETS.values() if (counts := judged(known)) is not None]
 
 
 def test_the_statistics_are_those_that_ir_datasets_counts() -> None:
@@ -74,15 +71,3 @@ def test_the_forums_add_up_to_cqadupstack() -> None:
     whole = SETS["cqadupstack"].statistics
     assert sum(forum.statistics.documents for forum in forums) == whole.documents
     assert sum(forum.statistics.queries for forum in forums) == whole.queries
-
-
-def test_statistics_count_relevant_and_judged_documents_apart(tmp_path: Path) -> None:
-    for name, content in {**SMALL_SET, "qrels/test.tsv": "q1\td1\t1\nq1\td2\t0\n"}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(content)
-    measured = measure_statistics(read_dataset(tmp_path))
-    assert (measured.judged_a_query, measured.relevant_a_query) == (2.0, 1.0)
-    assert (measured.query_words, measured.document_words) == (1.0, 2.5)
-    rows = statistics_rows(measured, SETS["scifact"].statistics)
-    assert rows[1] == ["documents", "2", "5183", "-5181"]
-    assert rows[3] == ["judged a query", "2.0", "–", "–"]

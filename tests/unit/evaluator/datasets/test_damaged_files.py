@@ -11,7 +11,9 @@ from evaluator.errors import DatasetError
 from tests.support.gateway_stub import write_shop
 
 SEED, CASES = 20_261_123, 120
-JSON = b'{"q1": {"d1": 2, "d2": 1}, "q2": {"d4": 1.0}}'
+JSON = b"".join(
+    b'{"query-id": "q%d", "corpus-id": "d%d", "score": %d}\n' % numbers for numbers in ((1, 1, 2), (1, 2, 1), (2, 4, 1))
+)
 TOPICS = b"<top>\n<num> Number: q1\n<title> red bell\n</top>\n<top>\n<num> Number: q2\n<title> oil chain\n</top>\n"
 XML = b'<topics><topic number="q1"><query>red bell</query></topic><topic number="q2"><title>o</title></topic></topics>'
 LINES = b"q1 0 d1 1\nq2 0 d4 1\n"
@@ -54,7 +56,7 @@ def outcome(shop: Path) -> str:
 
 @pytest.mark.parametrize(
     "replaced",
-    [{}, {"qrels/test.tsv": ("qrels/test.json", JSON)},
+    [{}, {"qrels/test.tsv": ("qrels/test.jsonl", JSON)},
      {"queries.jsonl": ("topics.txt", TOPICS), "qrels/test.tsv": ("qrels/test.qrels", LINES)},
      {"queries.jsonl": ("topics.xml", XML), "qrels/test.tsv": ("qrels/test.txt", LINES)}],
     ids=["BEIR", "JSON judgments", "TREC topics", "XML topics"],

@@ -30,9 +30,9 @@ def read(name: str, content: str) -> list[list[str]]:
         path = Path(folder, name)
         path.write_bytes(content.encode())
         notes = ReadingNotes()
-        found = [list(cells.values()) for _, cells in table_rows(path, notes)]
+        rows = [list(cells.values()) for _, cells in table_rows(path, notes)]
         notes.expect_nothing_wrong()
-        return found
+        return rows
 
 
 def as_spreadsheets_write(rows: Sequence[Sequence[str]], separator: str) -> str:
@@ -59,9 +59,9 @@ def test_the_separator_of_a_csv_file_is_found(rows: list[list[str]], separator: 
 @given(rows=tables('ab "'))
 def test_every_line_of_a_tsv_file_without_enclosed_cells_is_a_row(rows: list[list[str]]) -> None:
     lines = ["\t".join(cells) for cells in [HEADER[: len(rows[0])], *rows]]
-    found = read("a.tsv", "\n".join(lines))
-    assert [len(cells) for cells in found] == [len(cells) for cells in rows]
-    for given_cells, cells in zip(rows, found, strict=True):
+    read_rows = read("a.tsv", "\n".join(lines))
+    assert [len(cells) for cells in read_rows] == [len(cells) for cells in rows]
+    for given_cells, cells in zip(rows, read_rows, strict=True):
         for written, cell in zip(given_cells, cells, strict=True):
             assert cell in (written, written[1:-1].replace('""', '"'))
 

@@ -98,7 +98,6 @@ def test_negative_judgments_are_counted_once_each_and_repeated_ones_as_duplicate
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("test.json", '{"q1": {"d1": 1, " d2 ": 0}, "q2": {"d4": 2.0}}'),
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": 1}\n'
                        '{"query-id": "q1", "corpus-id": "d2", "score": 0}\n'
                        '{"query-id": "q2", "corpus-id": "d4", "score": 2, "split": "test"}\n'),
@@ -108,25 +107,18 @@ def test_negative_judgments_are_counted_once_each_and_repeated_ones_as_duplicate
         ("test.txt", "q1\tQ0\td1\t1\nq1\tQ0\td2\t0\nq2\tQ0\td4\t2\n"),
     ],
 )  # fmt: skip
-def test_judgments_may_be_json_or_trecs(shop: Path, name: str, lines: str) -> None:
+def test_judgments_may_be_lines_of_json_or_trecs(shop: Path, name: str, lines: str) -> None:
     assert judged(shop, lines, name) == {"q1": {"d1": 1, "d2": 0}, "q2": {"d4": 2}}
 
 
 @pytest.mark.parametrize(
     ("name", "lines", "message"),
     [
-        ("test.json", '{"q1": {"d1": 1, "d1": 2}}', r"test\.json: q1: q1 d1 was judged 1 above"),
-        ("test.json", '{"q1": {"d1": 0.5}}', r"the grade '0\.5'"),
-        ("test.json", '{"q1": {"d1": 1e300}}', r"the grade '1e300'"),
-        ("test.json", '{"q1": {"d1": "l"}}', r"the grade 'l'"),
-        ("test.json", '{"q1": {"d1": true}}', r"test\.json: q1: .*grade"),
-        ("test.json", '{"q1": ["d1"]}', r"test\.json: q1: not a JSON object"),
-        ("test.json", '{"q1": {"\\ud800": 1}}', r"test\.json: q1: an id "),
-        ("test.json", '{"\\ud800": {"d1": 1}}', r"test\.json: \\ud800: an id "),
         ("test.jsonl", '{"\\ud800": 1}', r"test\.jsonl:1: .*\\ud800"),
-        ("test.json", "{", r"test\.json: not JSON"),
+        ("test.jsonl", "{", r"test\.jsonl:1: not JSON"),
+        ("test.jsonl", '{"query-id": "\\ud800", "corpus-id": "d1", "score": 1}', r"test\.jsonl:1: .*lone surrogate"),
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1"}', r"test\.jsonl:1: .*corpus-id, query-id, score"),
-        ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": "l"}', r"test\.jsonl:1: the grade 'l'"),
+        ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": true}', r"test\.jsonl:1: the grade 'True'"),
         ("test.jsonl", "[]", r"test\.jsonl:1: not a JSON object"),
         ("test.qrels", "q1 0 d1 1\nq1 d1\n", r"test\.qrels:2: columns: 2"),
         ("test.tsv", "q1\t\t1\n", r"test\.tsv:1: an empty id"),

@@ -84,7 +84,7 @@ UNSENDABLE_TEXTS = [
 def test_a_query_that_no_request_can_carry_is_refused_by_its_id(tmp_path: Path, text: str) -> None:
     path = tmp_path / "queries.jsonl"
     path.write_text(
-        "".join(json.dumps({"_id": one, "text": found}) + "\n" for one, found in [("q1", "x"), ("q2", text)])
+        "".join(json.dumps({"_id": identity, "text": query}) + "\n" for identity, query in [("q1", "x"), ("q2", text)])
     )
     with pytest.raises(DatasetError, match=r"queries\.jsonl:2: query 'q2': .*1 of 2 queries .*--skip-unsendable"):
         read_queries(path)

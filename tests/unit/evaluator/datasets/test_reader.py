@@ -13,14 +13,12 @@ from evaluator.datasets.corpus import (
     MOST_DOCUMENT_VALUES,
     MOST_METADATA_KEYS,
 )
-from evaluator.datasets.metadata_schema import sendable_metadata
 from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import MOST_LINE_BYTES
 from evaluator.errors import DatasetError
 from services.chassis.requests import json_route
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.documents import Document
 from tests.support.gateway_stub import write_shop
 from tests.support.processes import ROOT
 
@@ -161,16 +159,14 @@ def test_the_bounds_of_a_document_are_within_those_of_a_body() -> None:
 @pytest.mark.parametrize(("file", "character"), [("corpus.jsonl", "\\ud800"), ("queries.jsonl", "\\u0000")])
 def test_an_id_that_no_file_can_carry_is_a_sentence(shop: Path, file: str, character: str) -> None:
     append(shop / file, f'{{"_id": "a{character}b", "text": "x"}}\n')
-    with pytest.raises(
-        DatasetError, match=rf"{file}:\d: _id: 'a.*b' has control characters or lone surrogates"
-    ) as said:
+    with pytest.raises(DatasetError, match=rf"{file}:\d: _id: 'a.*b' has .*control character or lone") as said:
         read_dataset(shop)
     assert str(said.value).isascii()
 
 
 def test_every_file_may_be_packed_and_its_hash_is_that_of_the_packed_file(shop: Path) -> None:
     plain = read_dataset(shop)
-    packed = {}
+    documents, packed = list(plain.documents()), {}
     for path in (shop / "corpus.jsonl", shop / "queries.jsonl", shop / "qrels" / "test.tsv"):
         content = gzip.compress(path.read_bytes())
         path.with_name(f"{path.name}.gz").write_bytes(content)
@@ -179,15 +175,7 @@ def test_every_file_may_be_packed_and_its_hash_is_that_of_the_packed_file(shop: 
     dataset = read_dataset(shop)
     assert (dataset.counts, dataset.judgments, dataset.queries) == (plain.counts, plain.judgments, plain.queries)
     assert dataset.hashes == packed
-    assert list(dataset.documents()) == list(plain_documents(shop))
-
-
-def plain_documents(shop: Path) -> list[Document]:
-    return [
-        Document(id=value["_id"], title=value.get("title", ""), text=value.get("text", ""),
-                 metadata=sendable_metadata(value.get("metadata"))[0])
-        for value in map(json.loads, gzip.decompress((shop / "corpus.jsonl.gz").read_bytes()).splitlines())
-    ]  # fmt: skip
+    assert list(dataset.documents()) == documents
 
 
 def test_a_file_without_line_breaks_is_refused_before_it_fills_the_memory(shop: Path) -> None:
@@ -223,7 +211,7 @@ def test_a_schema_is_inferred_from_the_values_and_where_they_differ_fields_are_k
         ("corpus.jsonl", "[1]\n", r"corpus\.jsonl:7: not a JSON object"),
         ("corpus.jsonl", '{"text": "no id"}\n', r"corpus\.jsonl:7: _id"),
         ("corpus.jsonl", '{"_id": "d1"}\n', r"corpus\.jsonl:7: .*'d1'"),
-        ("corpus.jsonl", '{"_id": "a\\tb"}\n', r"corpus\.jsonl:7: _id: a tab"),
+        ("corpus.jsonl", '{"_id": "a\\tb"}\n', r"corpus\.jsonl:7: _id: .* a tab"),
         ("corpus.jsonl", '{"_id": "x", "text": 5}\n', r"corpus\.jsonl:7: text"),
         ("corpus.jsonl", '{"_id": " "}\n', r"corpus\.jsonl:7: _id"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}\n', r"queries\.jsonl:6: .*'q1'"),

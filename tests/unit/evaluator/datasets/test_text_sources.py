@@ -48,8 +48,8 @@ def title_and_text(folder: Path, content: str) -> tuple[object, object]:
     ],
 )
 def test_front_matter_is_read_as_its_language_and_is_no_text(tmp_path: Path, front: str, title: str) -> None:
-    found = title_and_text(tmp_path, f"{front}# Heading\n\nBody.\n")
-    assert found == (title, "Body." if title == "Heading" else "Heading\n\nBody.")
+    document = title_and_text(tmp_path, f"{front}# Heading\n\nBody.\n")
+    assert document == (title, "Body." if title == "Heading" else "Heading\n\nBody.")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,9 @@ def test_named_keys_of_front_matter_are_metadata_as_written_and_others_are_named
     }  # fmt: skip
     assert not notes
     made, notes = read(tmp_path, {"a.markdown": yaml + "# One\n\nA.\n\n# Two\n\nB."}, "tags", by_heading=True)
-    assert [made[one]["metadata"] for one in ("a.markdown#one", "a.markdown#two")] == [{"tags": ["tea", "007"]}] * 2
+    assert [made[identity]["metadata"] for identity in ("a.markdown#one", "a.markdown#two")] == [
+        {"tags": ["tea", "007"]}
+    ] * 2
     assert f"date created of {tmp_path}" in notes
 
 

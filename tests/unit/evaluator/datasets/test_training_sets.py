@@ -45,7 +45,7 @@ async def report_on(directory: Path, dataset: str, model: str) -> Report:
 
 async def test_a_report_marks_the_pipelines_whose_model_saw_the_dataset(tmp_path: Path) -> None:
     report = await report_on(tmp_path, "nq", MINILM)
-    tables = {one.name: one.rows for one in tables_of(report_blocks(report))}
+    tables = {table.name: table.rows for table in tables_of(report_blocks(report))}
     assert [row[0] for row in tables["pipelines"][1:]] == ["bm25", "hybrid (trained on this set)"]
     assert tables["models"][1:] == [[MINILM, "hybrid", trained_on(MINILM), "yes"]]
 

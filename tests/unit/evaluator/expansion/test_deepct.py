@@ -48,11 +48,11 @@ def test_words_without_any_weight_keep_their_counts(weights: dict[int, float]) -
 )
 def test_the_words_are_those_of_the_lexical_service(text: str) -> None:
     words = WordFrequencies(model="toy@0123456789ab", words=word_frequencies(text, {}, pieces))
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for word, times in words.frequencies():
         for term in words_of(word, "english"):
-            found[term] += times
-    assert found == {term: 10 * count for term, count in Counter(words_of(text, "english")).items()}
+            counts[term] += times
+    assert counts == {term: 10 * count for term, count in Counter(words_of(text, "english")).items()}
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def write(path: Path, corpus: Sequence[Document] = CORPUS, model: str = MODEL) -
     """Returns how many documents were done before."""
     with continued_file(path, corpus, {"deepct": model}, BATCH) as file:
         for batch in batches_of(iter(corpus[file.done :]), BATCH):
-            file.write((one.id, made(one, model)) for one in batch)
+            file.write((document.id, made(document, model)) for document in batch)
         return file.done
 
 
@@ -57,15 +57,15 @@ def test_a_file_of_another_model_or_corpus_is_not_continued(path: Path) -> None:
 
 def test_documents_get_the_expansions_of_all_files(path: Path, tmp_path: Path) -> None:
     queries = tmp_path / "doc2query.jsonl"
-    lines = [{"_id": one.id, "doc2query": {"model": OTHER, "queries": [one.text]}} for one in CORPUS]
+    lines = [{"_id": document.id, "doc2query": {"model": OTHER, "queries": [document.text]}} for document in CORPUS]
     queries.write_text("\n".join(map(json.dumps, lines)))
     assert declared_models([path, queries]) == {"deepct": MODEL, "doc2query": OTHER}
-    found = list(expanded(CORPUS, [path, queries]))
-    assert [one.model_copy(update={"expansions": None}) for one in found] == CORPUS
-    for one in found:
-        assert one.expansions is not None
-        assert one.expansions.models == {"deepct": MODEL, "doc2query": OTHER}
-        assert one.expansions.deepct == made(one).deepct
+    documents = list(expanded(CORPUS, [path, queries]))
+    assert [document.model_copy(update={"expansions": None}) for document in documents] == CORPUS
+    for document in documents:
+        assert document.expansions is not None
+        assert document.expansions.models == {"deepct": MODEL, "doc2query": OTHER}
+        assert document.expansions.deepct == made(document).deepct
 
 
 def test_a_file_of_another_corpus_is_refused_where_it_differs(path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import experiment_path
 from evaluator.experiments.suite import experiments_of, read_plan
-from evaluator.service.form_experiment import bundled_experiments
+from evaluator.service.page_routes import bundled_experiments
 from tests.support.simulated_runs import write_collection
 
 ON_PUBLIC_SETS = [("scifact", "scifact"), ("scifact-load", "scifact"), ("nfcorpus", "nfcorpus")]

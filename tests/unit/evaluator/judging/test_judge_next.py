@@ -37,7 +37,7 @@ def simulated_collection(seed: int, queries: int) -> SimulatedCollection:
     """
     dice = np.random.default_rng(seed)
     qualities = {"first": QUALITY, "second": QUALITY + dice.uniform(-SPREAD, SPREAD), "older": QUALITY}
-    found: dict[str, Lists] = {name: {} for name in qualities}
+    rankings: dict[str, Lists] = {name: {} for name in qualities}
     truth: Known = {}
     for number in range(queries):
         query, names = f"q{number}", [f"d{at}" for at in range(CANDIDATES)]
@@ -46,9 +46,9 @@ def simulated_collection(seed: int, queries: int) -> SimulatedCollection:
         truth[query] = dict(zip(names, grades.tolist(), strict=True))
         for name, quality in qualities.items():
             scores = quality * grades + shared + dice.normal(0.0, 1.0, CANDIDATES)
-            found[name][query] = tuple(names[at] for at in np.argsort(-scores)[:TOP])
-    judged = {query: {name: truth[query][name] for name in found["older"][query]} for query in truth}
-    return SimulatedCollection(found["first"], found["second"], judged, truth)
+            rankings[name][query] = tuple(names[at] for at in np.argsort(-scores)[:TOP])
+    judged = {query: {name: truth[query][name] for name in rankings["older"][query]} for query in truth}
+    return SimulatedCollection(rankings["first"], rankings["second"], judged, truth)
 
 
 def judge_next(first: Lists, second: Lists, judged: Known) -> tuple[JudgeNext, tuple[PooledPair, ...]]:
@@ -87,7 +87,9 @@ def test_the_order_is_that_of_the_changes_computed_one_by_one() -> None:
     weights = []
     for pair in following.order(graded):
         changed = [{**grades, pair.query: {**grades[pair.query], pair.document: grade}} for grade in (1, 2, 3)]
-        weights.append(max(abs(difference(collection.first, collection.second, one) - before) for one in changed))
+        weights.append(
+            max(abs(difference(collection.first, collection.second, grades_then) - before) for grades_then in changed)
+        )
     assert len(weights) == len(pairs) - 10
     assert weights == pytest.approx(sorted(weights, reverse=True))
 

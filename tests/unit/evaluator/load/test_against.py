@@ -43,26 +43,26 @@ def test_a_stack_is_hardly_ever_slower_than_itself() -> None:
 
 @pytest.mark.parametrize("slowdown", [0.5, 1.0, 1.02, 2.0])
 def test_the_sentence_has_one_grammar(slowdown: float) -> None:
-    found = judge_speed("old", "new", simulated_pairs(7, slowdown), 0.05, 7)
+    verdict = judge_speed("old", "new", simulated_pairs(7, slowdown), 0.05, 7)
     assert re.fullmatch(
-        rf"new against old: {CLAUSE}(; {CLAUSE})* \(intervals: {SHARE} each, 95 % together\)\.", found.sentence
+        rf"new against old: {CLAUSE}(; {CLAUSE})* \(intervals: {SHARE} each, 95 % together\)\.", verdict.sentence
     )
 
 
 def test_equal_slices_are_no_slower_and_small_slowdowns_are_within_the_margin() -> None:
     even = [SlicePair([10.0, 20.0, 30.0] * 100, [10.0, 20.0, 30.0] * 100)] * LEAST_PAIRS
-    assert {one.outcome for one in judge_speed("old", "new", even, 0.05, 1).ratios} == {"no slower"}
+    assert {ratio.outcome for ratio in judge_speed("old", "new", even, 0.05, 1).ratios} == {"no slower"}
     later = [SlicePair([10.0, 20.0, 30.0] * 100, [10.3, 20.6, 30.9] * 100)] * LEAST_PAIRS
-    found = judge_speed("old", "new", later, 0.05, 1)
-    assert {one.outcome for one in found.ratios} == {"slower"}
-    assert not found.slower
+    verdict = judge_speed("old", "new", later, 0.05, 1)
+    assert {ratio.outcome for ratio in verdict.ratios} == {"slower"}
+    assert not verdict.slower
 
 
 def test_few_pairs_are_not_judged_and_few_requests_have_no_p99() -> None:
     few = simulated_pairs(1, 2.0)[: LEAST_PAIRS - 1]
     assert "cannot tell (7 pairs of slices, at least 8 are needed)" in judge_speed("old", "new", few, 0.05, 1).sentence
     short = [SlicePair(pair.first_ms[:20], pair.second_ms[:20]) for pair in simulated_pairs(1)]
-    assert [one.percentile for one in judge_speed("old", "new", short, 0.05, 1).ratios] == ["p50", "p95"]
+    assert [ratio.percentile for ratio in judge_speed("old", "new", short, 0.05, 1).ratios] == ["p50", "p95"]
 
 
 def driven(number: int, latency_ms: float, foreign: float = 0.0, lag_ms: float = 0.1, hit: str = "d1") -> LoadedPoint:
@@ -83,22 +83,22 @@ def test_pairs_of_a_busy_machine_are_left_out_and_too_many_of_them_leave_no_verd
             DrivenPair(driven(at, 10.0), driven(at, 100.0 if at < busy else 10.0, foreign=0.3 if at < busy else 0.0))
             for at in range(12)
         ]
-        found = against_point(STACKS, pairs, JUDGMENTS, {})
-        assert found.left_out == busy
-        assert found.timing_valid == (left > 0)
-        if found.speed is None:
-            assert found.timing_faults == ("the machine was busy in 6 of 12 pairs of slices (8 must be left)",)
+        point = against_point(STACKS, pairs, JUDGMENTS, {})
+        assert point.left_out == busy
+        assert point.timing_valid == (left > 0)
+        if point.speed is None:
+            assert point.timing_faults == ("the machine was busy in 6 of 12 pairs of slices (8 must be left)",)
         else:
-            assert (found.speed.pairs, found.speed.slower) == (left, False)
+            assert (point.speed.pairs, point.speed.slower) == (left, False)
 
 
 def test_late_generators_leave_no_verdict_of_times_and_quality_stays() -> None:
     pairs = [DrivenPair(driven(at, 10.0), driven(at, 10.0, lag_ms=4.0, hit="d2")) for at in range(12)]
-    found = against_point(STACKS, pairs, JUDGMENTS, {})
-    assert found.speed is None
-    assert "http://new: 1 % of the requests left 4.0 ms or more" in found.timing_faults[0]
-    assert found.quality is not None
-    assert found.quality.sentence.startswith("http://new is worse than http://old: nDCG@10 -1.0000")
+    point = against_point(STACKS, pairs, JUDGMENTS, {})
+    assert point.speed is None
+    assert "http://new: 1 % of the requests left 4.0 ms or more" in point.timing_faults[0]
+    assert point.quality is not None
+    assert point.quality.sentence.startswith("http://new is worse than http://old: nDCG@10 -1.0000")
 
 
 def test_a_comparison_in_which_nothing_was_judged_cannot_tell() -> None:
@@ -110,18 +110,18 @@ def test_a_comparison_in_which_nothing_was_judged_cannot_tell() -> None:
     report = AgainstReport(plan=plan, seed=1, baseline="old", judged="new", margin=0.05, points=points)
     assert [point.timing_valid for point in points] == [True, False]
     assert "the machine was busy in 12 of 12 pairs" in points[1].timing_faults[0]
-    assert (report.timing_valid, report.told, report.slower) == (False, False, False)
+    assert (report.timing_valid, report.decided, report.slower) == (False, False, False)
 
 
 def test_a_percentile_that_cannot_be_told_leaves_the_comparison_untold() -> None:
     pairs = [DrivenPair(driven(at, 10.0 + 20 * (at % 2)), driven(at, 30.0 - 20 * (at % 2))) for at in range(12)]
     point = against_point(STACKS, pairs, JUDGMENTS, {})
     assert point.speed is not None
-    assert {one.outcome for one in point.speed.ratios} == {"cannot tell"}
+    assert {ratio.outcome for ratio in point.speed.ratios} == {"cannot tell"}
     report = AgainstReport(
         plan=LoadPlan(rates=(20.0,)), seed=1, baseline="old", judged="new", margin=0.05, points=(point,)
     )
-    assert (report.told, report.slower) == (False, False)
+    assert (report.decided, report.slower) == (False, False)
 
 
 def test_a_comparison_tells_whose_cores_it_used_and_what_it_does_not_judge() -> None:
@@ -129,10 +129,10 @@ def test_a_comparison_tells_whose_cores_it_used_and_what_it_does_not_judge() -> 
     plan, urls = LoadPlan(rates=(20.0,), best_under_ms=250), ("http://127.0.0.1:1", "http://127.0.0.1:2")
     experiment = Experiment(name="small", dataset="shop", pipelines=("bm25",), gates=Gates(errors=0), load=plan)
     said = list(against_remarks(experiment, urls, [point]))
-    assert [one.partition(" ")[0] for one in said] == ["the", "gates", "best_under_ms", "that"]
+    assert [remark.partition(" ")[0] for remark in said] == ["the", "gates", "best_under_ms", "that"]
     assert said[0] == "the generators share the 2 cores of this machine with the system under test"
     bare = experiment.model_copy(update={"gates": None, "load": LoadPlan(rates=(20.0,)), "caches": True})
-    assert [one.partition(",")[0] for one in against_remarks(bare, urls, [point])][1:] == ["caches were on"]
+    assert [remark.partition(",")[0] for remark in against_remarks(bare, urls, [point])][1:] == ["caches were on"]
     report = AgainstReport(
         plan=plan, seed=1, baseline="old", judged="new", margin=0.05, points=(point,), remarks=tuple(said)
     )

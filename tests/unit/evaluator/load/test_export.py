@@ -41,8 +41,8 @@ def test_the_queries_are_those_of_the_seed_as_many_as_the_rate_needs(traffic: Ex
 def test_every_request_has_a_target(traffic: ExportedTraffic) -> None:
     lines = exported_files(traffic)["bm25-12.5.targets.jsonl"].splitlines()
     targets = [json.loads(line) for line in lines]
-    assert [base64.b64decode(one["body"]) for one in targets] == sent(traffic)
-    assert {(one["method"], one["url"]) for one in targets} == {("POST", target().url)}
+    assert [base64.b64decode(line["body"]) for line in targets] == sent(traffic)
+    assert {(line["method"], line["url"]) for line in targets} == {("POST", target().url)}
     assert targets[0]["header"]["x-deadline-ms"] == ["1500"]
     assert targets[0]["header"]["cache-control"] == ["no-store"]
 

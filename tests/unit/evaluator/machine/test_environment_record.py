@@ -30,12 +30,12 @@ def put_nvidia_smi(script: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 def test_every_gpu_is_named_with_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = "echo 'NVIDIA A100-SXM4-80GB, 81920'; echo 'NVIDIA GB10, [N/A]'"
     put_nvidia_smi(f'[ "$*" = "{ASKED}" ] || exit 9; {answer}', tmp_path, monkeypatch)
-    found = describe_machine()
-    assert found.gpus == (
+    machine = describe_machine()
+    assert machine.gpus == (
         Gpu(name="NVIDIA A100-SXM4-80GB", memory_mib=81_920),
         Gpu(name="NVIDIA GB10", memory_mib=None),
     )
-    assert found.in_words.endswith(", GPU NVIDIA A100-SXM4-80GB (81920 MiB), GPU NVIDIA GB10")
+    assert machine.in_words.endswith(", GPU NVIDIA A100-SXM4-80GB (81920 MiB), GPU NVIDIA GB10")
 
 
 @pytest.mark.parametrize("script", ["echo 'NVIDIA A100, 81920'; exit 9", "exec /bin/sleep 60", "echo 'No devices'"])
@@ -55,9 +55,9 @@ def test_the_least_limit_of_the_cgroups_is_recorded(
     write(counters.cgroups / "pod" / "run" / "cpu.max", "max 100000\n")
     write(counters.cgroups / "pod" / "cpu.max", "150000 100000\n")
     write(counters.cgroups / "cpu.max", "200000 100000\n")
-    found = describe_machine(2, counters)
-    assert found.cpu_limit == 1.5
-    assert found.in_words == f"{found.cpu}, 2 cores, CPU limit 1.5 cores"
+    machine = describe_machine(2, counters)
+    assert machine.cpu_limit == 1.5
+    assert machine.in_words == f"{machine.cpu}, 2 cores, CPU limit 1.5 cores"
 
 
 @pytest.mark.parametrize("groups", ["4:cpu:/a\n", "0::/\n"])

@@ -39,9 +39,9 @@ def during(
 
 
 def test_the_time_of_this_process_of_the_service_and_of_its_children_is_not_foreign(machine: CountedMachine) -> None:
-    found = during(machine, own=0.3, service=0.5, other=0.15)
-    assert found.foreign == pytest.approx(0.15, abs=1e-3)
-    assert (found.seconds, found.cores) == (100.0, 2)
+    conditions = during(machine, own=0.3, service=0.5, other=0.15)
+    assert conditions.foreign == pytest.approx(0.15, abs=1e-3)
+    assert (conditions.seconds, conditions.cores) == (100.0, 2)
 
 
 def test_nothing_counts_as_foreign_where_nobody_knows_the_processes_of_the_service(machine: CountedMachine) -> None:
@@ -64,20 +64,20 @@ def test_foreign_time_is_not_told_once_a_measured_process_has_ended(machine: Cou
 
 
 def test_steal_and_throttling_are_shares_of_what_the_kernel_counts(machine: CountedMachine) -> None:
-    found = during(machine, steal=0.05, throttled=0.25)
-    assert found.steal == pytest.approx(0.05, abs=1e-3)
-    assert found.throttled == 0.25
-    assert found.foreign == 0.0
+    conditions = during(machine, steal=0.05, throttled=0.25)
+    assert conditions.steal == pytest.approx(0.05, abs=1e-3)
+    assert conditions.throttled == 0.25
+    assert conditions.foreign == 0.0
 
 
 def test_what_the_machine_does_not_tell_is_null_and_no_fault(machine: CountedMachine) -> None:
     machine.forget_everything()
     before = read_conditions((), machine.counters)
-    found = conditions_between(before, read_conditions((), machine.counters))
-    assert found.model_dump(exclude={"seconds", "cores", "windows", "busy_windows"}) == dict.fromkeys(
+    conditions = conditions_between(before, read_conditions((), machine.counters))
+    assert conditions.model_dump(exclude={"seconds", "cores", "windows", "busy_windows"}) == dict.fromkeys(
         ("foreign", "steal", "throttled")
     )
-    assert not list(condition_faults(found))
+    assert not list(condition_faults(conditions))
 
 
 def test_a_cgroup_of_version_2_counts_with_every_group_above_it(machine: CountedMachine) -> None:
@@ -138,8 +138,8 @@ def measured_minutes(machine: CountedMachine, busy: dict[str, float], busy_windo
     meter = ConditionsMeter((SERVICE,), machine.counters)
     for window in range(60):
         machine.pass_time(5.0, service=0.5, **(busy if 30 <= window < 30 + busy_windows else {}))
-        found = meter.read()
-    return list(window_faults(found))
+        conditions = meter.read()
+    return list(window_faults(conditions))
 
 
 @pytest.mark.parametrize("counter", BUSY)

@@ -1,5 +1,7 @@
 """What processes and pipelines cost: readings of three dialects, differences, and a whole run over real sockets."""
 
+import json
+import ssl
 import time
 from pathlib import Path
 
@@ -25,7 +27,9 @@ from evaluator.steps.pipeline_costs import CostReport, index_bytes
 from services.chassis.instruments import Instruments
 from services.contracts.collections import CollectionDeclaration, CollectionState, VectorState
 from services.contracts.pipelines import Pipeline
+from tests.support.certificates import Certificates
 from tests.support.gateway_stub import GatewayStub
+from tests.support.recorded_requests import recording
 from tests.support.served import served
 from tests.support.small_runs import planned
 
@@ -52,17 +56,17 @@ def test_what_names_no_process_is_refused(text: str) -> None:
 
 
 def test_our_services_tell_cpu_and_memory() -> None:
-    found = parse_exposition(Instruments().exposition().decode())
-    assert found.cpu_s is not None
-    assert found.cpu_s > 0
-    assert (found.memory_bytes or 0) > 10_000_000
-    assert found.reason is None
-    assert found.started_s is not None
-    assert 0 < time.time() - found.started_s < 3_600 * 24
+    reading = parse_exposition(Instruments().exposition().decode())
+    assert reading.cpu_s is not None
+    assert reading.cpu_s > 0
+    assert (reading.memory_bytes or 0) > 10_000_000
+    assert reading.reason is None
+    assert reading.started_s is not None
+    assert 0 < time.time() - reading.started_s < 3_600 * 24
 
 
 def test_a_qdrant_server_tells_its_memory_and_says_that_cpu_is_missing() -> None:
-    assert parse_exposition(QDRANT) == ProcessReading(None, 183_500_800, "it does not tell its CPU time")
+    assert parse_exposition(QDRANT) == ProcessReading(None, 183_500_800, "it does not report its CPU time")
 
 
 def test_cpu_is_the_difference_and_memory_the_second_reading() -> None:
@@ -113,12 +117,12 @@ async def test_statistics_of_elasticsearch_and_failures_are_read() -> None:
     with served(app) as url:
         named = {"elasticsearch": url, "broken": f"{url}/broken", "absent": f"{url}/no", "down": "http://127.0.0.1:9"}
         async with process_reader(named) as read:
-            found = await read()
-    assert found["elasticsearch"] == ProcessReading(61.25, 1_223_741_824, started_s=1_700_000_000.0)
-    assert found["broken"].reason == "its statistics cannot be read"
-    assert found["absent"].reason == "HTTP 404"
-    assert found["down"].reason
-    assert found["down"].cpu_s is None
+            readings = await read()
+    assert readings["elasticsearch"] == ProcessReading(61.25, 1_223_741_824, started_s=1_700_000_000.0)
+    assert readings["broken"].reason == "its statistics cannot be read"
+    assert readings["absent"].reason == "HTTP 404"
+    assert readings["down"].reason
+    assert readings["down"].cpu_s is None
 
 
 async def test_a_run_reports_what_each_pipeline_costs_and_a_later_one_without_processes_nothing(tmp_path: Path) -> None:
@@ -157,3 +161,44 @@ def test_the_index_of_a_pipeline_is_that_of_its_retrieves_and_the_texts_that_it_
     assert index_bytes(late, stored, {**sizes, "late_interaction": 300}) == 320
     assert index_bytes(plain, backends, {"dense": None}) is None
     assert index_bytes(None, backends, sizes) is None
+
+
+async def test_an_elasticsearch_is_asked_with_its_own_key_and_authority_and_a_service_with_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stack, engine = Certificates(tmp_path, "stack"), Certificates(tmp_path, "engine")
+    contexts = []
+    for made in (stack, engine):
+        pair = made.issue()
+        contexts.append(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        contexts[-1].load_cert_chain(pair.cert, pair.key)
+    monkeypatch.setenv("GATEWAY_API_KEY", "rs_key")
+    monkeypatch.setenv("STACK_CA_FILE", str(stack.ca_file))
+    monkeypatch.setenv("ELASTICSEARCH_CA_FILE", str(engine.ca_file))
+    (tmp_path / "key").write_text("c2VjcmV0")
+    monkeypatch.setenv("ELASTICSEARCH_API_KEY_FILE", str(tmp_path / "key"))
+    async with (
+        recording(context=contexts[0]) as service,
+        recording(body=json.loads(NODES), context=contexts[1]) as elasticsearch,
+    ):
+        processes = {"dense": service.url, "elasticsearch": elasticsearch.url, "stranger": elasticsearch.url}
+        async with process_reader(processes) as read:
+            readings = await read()
+    assert readings["elasticsearch"].cpu_s == 61.25
+    assert elasticsearch.authorizations() == {"ApiKey c2VjcmV0"}
+    assert service.authorizations() == {None}
+    assert "certificate verify failed" in (readings["stranger"].reason or "")
+
+
+async def test_the_key_of_an_elasticsearch_is_not_sent_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELASTICSEARCH_API_KEY", "c2VjcmV0")
+    with pytest.raises(EvaluationError, match="ELASTICSEARCH_API_KEY"):
+        async with process_reader({"elasticsearch": "http://elasticsearch:9200"}):
+            pass
+
+
+async def test_an_authority_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ELASTICSEARCH_CA_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(EvaluationError, match=r"^ELASTICSEARCH_CA_FILE: .*none\.pem"):
+        async with process_reader({"elasticsearch": "https://elasticsearch:9200"}):
+            pass

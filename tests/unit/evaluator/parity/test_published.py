@@ -36,9 +36,9 @@ def test_every_system_with_a_figure_has_a_title_and_each_has_figures_of_catalogu
 
 
 def test_figures_come_with_the_settings_and_the_source_that_made_them() -> None:
-    found = published_figures("anserini-flat", "scifact")
-    assert found.figures == {"nDCG@10": "0.6789", "Recall@100": "0.9253"}
-    assert (found.documented["k1"], found.documented["b"], found.documented["fields"]) == ("0.9", "0.4", "flat")
+    figures = published_figures("anserini-flat", "scifact")
+    assert figures.figures == {"nDCG@10": "0.6789", "Recall@100": "0.9253"}
+    assert (figures.documented["k1"], figures.documented["b"], figures.documented["fields"]) == ("0.9", "0.4", "flat")
     assert published_figures("beir", "nfcorpus").documented["k1"] == "1.5"
     assert published_figures("beir", "scifact").documented["k1"] == "1.2"
     assert "beir-cellar" in published_figures("beir", "scifact").source

@@ -45,7 +45,7 @@ def test_a_point_is_measured_as_its_own_answers_are() -> None:
     ]
     values = measured(answers, judgments, 31, "nDCG@5")
     for point in range(30):
-        own = {one.query: one.answer(point) or () for one in answers}
+        own = {answer.query: answer.answer(point) or () for answer in answers}
         expected = measure(judgments, own, list(judgments), ["nDCG@5"])["nDCG@5"]
         assert values[point].tolist() == list(expected.values())
     assert np.isnan(values[30]).all()

@@ -14,7 +14,9 @@ RERANK = {"kind": "rerank", "top": 30, "weight": 0.3, "on_failure": "skip"}
 
 
 def varied(*pipelines: Sequence[Mapping[str, object]]) -> list[VariedPipeline]:
-    named = {f"p{at}": Pipeline.model_validate({"name": f"p{at}", "stages": one}) for at, one in enumerate(pipelines)}
+    named = {
+        f"p{at}": Pipeline.model_validate({"name": f"p{at}", "stages": stages}) for at, stages in enumerate(pipelines)
+    }
     return varied_pipelines(named, 10)
 
 

@@ -40,13 +40,13 @@ def candidates(seed: int) -> QueryCandidates:
     names = [f"d{number:02}" for number in range(50)]
     legs = {
         name: StageCandidates(
-            ranking=ranked(Scored(one, dice.choice([0.5, 1.5, 2.0, 3.5])) for one in dice.sample(names, 30)),
+            ranking=ranked(Scored(name, dice.choice([0.5, 1.5, 2.0, 3.5])) for name in dice.sample(names, 30)),
             least_score=floor,
         )
         for name, floor in FLOORS.items()
     }
     scores = {
-        name: ModelScores(weight=0.4, scores={one: dice.choice([0.1, 0.7, 2.0]) for one in names})
+        name: ModelScores(weight=0.4, scores={document: dice.choice([0.1, 0.7, 2.0]) for document in names})
         for name in ("reranker", "reranker-passages64-0")
     }
     return QueryCandidates(query=f"q{seed}", arms={}, legs=legs, scores=scores)
@@ -55,20 +55,23 @@ def candidates(seed: int) -> QueryCandidates:
 def alone(given: QueryCandidates, pipeline: Pipeline) -> tuple[str, ...]:
     """What a pipeline answers, stage after stage, with whole rankings and nothing shared."""
     ranking = _sourced(given, pipeline.identified.source.stage)
-    for one in pipeline.identified.later:
-        if isinstance(one.stage, Cut):
-            ranking = ranking[: one.stage.top]
+    for stage in pipeline.identified.later:
+        if isinstance(stage.stage, Cut):
+            ranking = ranking[: stage.stage.top]
         else:
-            model = given.scores["reranker-passages64-0" if getattr(one.stage, "passages", None) else "reranker"]
-            head = {hit.id: model.scores[hit.id] for hit in ranking[: one.stage.top]}
-            ranking = reranked(one.stage, Mixture(ranking, head), model.weight)
+            model = given.scores["reranker-passages64-0" if getattr(stage.stage, "passages", None) else "reranker"]
+            head = {hit.id: model.scores[hit.id] for hit in ranking[: stage.stage.top]}
+            ranking = reranked(stage.stage, Mixture(ranking, head), model.weight)
     return tuple(hit.id for hit in ranking[:TOP])
 
 
 def _sourced(given: QueryCandidates, stage: SourceStage) -> Ranking:
     if isinstance(stage, Retrieve):
         return given.legs[stage.backend].ranking[: stage.top]
-    legs = [Leg(_sourced(given, one), 0.0 if isinstance(one, Fuse) else FLOORS[one.backend]) for one in stage.inputs]
+    legs = [
+        Leg(_sourced(given, source), 0.0 if isinstance(source, Fuse) else FLOORS[source.backend])
+        for source in stage.inputs
+    ]
     return fused(stage, AlignedLegs(legs))
 
 
@@ -76,7 +79,7 @@ def _sourced(given: QueryCandidates, stage: SourceStage) -> Ranking:
 def test_many_pipelines_at_once_answer_as_each_alone(seed: int) -> None:
     given = candidates(seed)
     answers = replayed(given, PIPELINES, TOP)
-    assert [answers.answer(at) for at in range(len(PIPELINES))] == [alone(given, one) for one in PIPELINES]
+    assert [answers.answer(at) for at in range(len(PIPELINES))] == [alone(given, pipeline) for pipeline in PIPELINES]
     assert len(set(answers.distinct)) == len(answers.distinct)
 
 
@@ -84,8 +87,10 @@ def test_pipelines_that_need_what_was_not_collected_are_left_out() -> None:
     given = candidates(1)
     given.scores["reranker"].scores.pop(given.legs["lexical"].ranking[4].id)
     stages = (LEGS["lexical"], {"kind": "retrieve", "backend": "sparse"}, RRF)
-    asked = [[one, *later] for one in stages for later in ([], [{"kind": "rerank", "top": 4}], [{"kind": "rerank"}])]
-    pipelines = [Pipeline.model_validate({"name": "p", "stages": one}) for one in asked]
+    asked = [
+        [source, *later] for source in stages for later in ([], [{"kind": "rerank", "top": 4}], [{"kind": "rerank"}])
+    ]
+    pipelines = [Pipeline.model_validate({"name": "p", "stages": stages}) for stages in asked]
     numbers = replayed(given, pipelines, TOP).numbers
     assert [number is not None for number in numbers[:6]] == [True, True, False, False, False, False]
     assert numbers[8] is None
@@ -95,6 +100,6 @@ def test_a_fusion_by_least_scores_is_left_out_where_a_leg_has_none() -> None:
     given = candidates(1)
     legs = {**given.legs, "dense": given.legs["dense"].model_copy(update={"least_score": None})}
     by_least = {**Z_SCORES, "normalisation": "theoretical-min"}
-    pipelines = [Pipeline.model_validate({"name": "p", "stages": [one]}) for one in (by_least, MIN_MAX)]
+    pipelines = [Pipeline.model_validate({"name": "p", "stages": [source]}) for source in (by_least, MIN_MAX)]
     for one, answered in ((given, True), (given.model_copy(update={"legs": legs}), False)):
         assert [number is not None for number in replayed(one, pipelines, TOP).numbers] == [answered, True]

@@ -22,7 +22,9 @@ RERANK = {"kind": "rerank", "id": "rerank", "top": 20, "weight": 0.4, "on_failur
 def report(lost: int = 0, arms: Mapping[str, float] | None = None) -> ReplayReport:
     """Of two pipelines on ten queries: the one that re-ranks is better, but `lost` of its answers are not known."""
     stages = {"bm25": [LEG], "reranked": [{**LEG, "on_failure": "skip"}, RERANK]}
-    varied = [VariedPipeline(arm, Pipeline.model_validate({"name": arm, "stages": one})) for arm, one in stages.items()]
+    varied = [
+        VariedPipeline(arm, Pipeline.model_validate({"name": arm, "stages": listed})) for arm, listed in stages.items()
+    ]
     values = np.array([[0.4] * 10, [np.nan] * lost + [0.6] * (10 - lost)])
     points, left_out, choice = tried_points(varied, values, seed=1)
     assert choice is not None
@@ -41,22 +43,22 @@ def report(lost: int = 0, arms: Mapping[str, float] | None = None) -> ReplayRepo
     )
 
 
-def markdown(found: ReplayReport) -> str:
-    return render_step_markdown(replay_page(found))
+def markdown(tuned: ReplayReport) -> str:
+    return render_step_markdown(replay_page(tuned))
 
 
 def test_the_winner_keeps_its_re_ranker_with_all_settings() -> None:
-    found = report()
-    winner = Pipeline.model_validate(yaml.safe_load(winner_yaml(found)))
-    assert winner.stages == found.choice.pipeline.stages
+    tuned = report()
+    winner = Pipeline.model_validate(yaml.safe_load(winner_yaml(tuned)))
+    assert winner.stages == tuned.choice.pipeline.stages
     assert winner.stages[1].model_dump() == {**RERANK, "backend": "reranker"}
 
 
 def test_pipelines_that_are_left_out_are_counted_and_the_choice_is_said_to_be_of_the_rest() -> None:
     rest = "scores or legs that were not collected. The choice is among the rest."
-    one = report(lost=1)
-    two = one.model_copy(update={"left_out": {**one.left_out, "another": 1}})
-    assert f"1 pipeline is left out: it needs {rest}" in markdown(one)
+    tuned = report(lost=1)
+    two = tuned.model_copy(update={"left_out": {**tuned.left_out, "another": 1}})
+    assert f"1 pipeline is left out: it needs {rest}" in markdown(tuned)
     assert f"2 pipelines are left out: they need {rest}" in markdown(two)
     assert "left out" not in markdown(report())
 
@@ -74,7 +76,7 @@ def test_a_pipeline_of_the_run_that_is_better_than_the_choice_is_named() -> None
 
 
 def test_the_gain_of_each_pipeline_and_the_honest_estimate_stand_in_tables() -> None:
-    tables = {one.name: one.rows for one in tables_of(replay_page(report(arms={"lost": 0.1})).blocks)}
+    tables = {table.name: table.rows for table in tables_of(replay_page(report(arms={"lost": 0.1})).blocks)}
     assert tables["tuned"][1:] == [
         ["bm25 (run)", "0.4000"],
         ["bm25: lexical 50", "0.4000"],
@@ -91,5 +93,5 @@ def test_the_gain_of_each_pipeline_and_the_honest_estimate_stand_in_tables() -> 
 def test_the_winner_is_a_block_of_code_that_its_own_lines_do_not_end() -> None:
     listing = Listing("yaml", "a pipeline", "name: x\n```\n````\n")
     assert list(markdown_parts([listing])) == ["`````yaml\nname: x\n```\n````\n`````"]
-    found = report()
-    assert f"```yaml\n{winner_yaml(found)}```" in markdown(found)
+    tuned = report()
+    assert f"```yaml\n{winner_yaml(tuned)}```" in markdown(tuned)

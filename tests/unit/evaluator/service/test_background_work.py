@@ -63,5 +63,5 @@ async def test_an_error_reaches_everyone_who_waits_for_the_work() -> None:
     waiting = [asyncio.create_task(work.whole("key")) for _ in range(2)]
     await asyncio.sleep(0)
     may_end.set()
-    found = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(one) for one in found] == [ZeroDivisionError] * 2
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error) for error in errors] == [ZeroDivisionError] * 2

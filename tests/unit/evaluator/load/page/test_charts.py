@@ -2,10 +2,8 @@
 
 import pytest
 
-from evaluator.load.load_report import LoadReport
 from evaluator.load.page.charts import drawn_share, rates_chart, spectrum_chart, stages_chart
 from evaluator.load.page.load_page import render_load_page
-from evaluator.load.points.best_under import QualityDifference, best_rows
 from evaluator.load.points.point_report import LoadPointReport
 from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import texts
@@ -13,10 +11,6 @@ from tests.support.svg_reading import texts
 
 def closed(point: LoadPointReport) -> LoadPointReport:
     return point.model_copy(update={"loop": "closed", "rate": None, "in_flight": 8})
-
-
-def best_of(report: LoadReport) -> list[list[str]]:
-    return best_rows(report.points, report.quality_differences, report.plan.rates)
 
 
 def test_the_chart_of_rates_names_each_pipeline_and_says_which_times_are_missing_or_do_not_hold() -> None:
@@ -58,7 +52,7 @@ def test_the_page_names_what_is_not_valid_before_the_figures_and_lists_request_i
     assert page.index("hybrid at 20/s: times marked with ?, because other processes") < page.index("| pipeline")
     assert "hybrid at 20/s: 3 requests failed (timeout 3)" in page
     assert "(load/rates.svg)" in page
-    assert all(str(one.request_id) in page for one in point.slowest[:5])
+    assert all(str(answer.request_id) in page for answer in point.slowest[:5])
 
 
 @pytest.mark.parametrize(("high", "ticks"), [(60, {"5", "10", "20", "50"}), (40_000, {"10", "1,000"})])
@@ -75,27 +69,5 @@ def test_the_charts_of_nine_pipelines_at_ten_rates_take_less_than_half_a_megabyt
 
     points = [at_rate(rate, f"pipeline-{number}") for number in range(9) for rate in range(10, 110, 10)]
     report, spectrum = load_report(*points), [(1 - 0.01 ** (at / 160), 20.0 + at) for at in range(161)]
-    drawn = spectrum_chart("10/s", points[::10], {one.pipeline: spectrum for one in points[::10]})
+    drawn = spectrum_chart("10/s", points[::10], {point.pipeline: spectrum for point in points[::10]})
     assert sum([len(rates_chart(report) or ""), len(stages_chart(report) or ""), *[len(drawn)] * 10]) < 500_000
-
-
-def test_the_best_pipeline_under_each_bound_is_listed_for_every_rate() -> None:
-    fast, good = load_point("bm25", 10, 8.0, lost=0), load_point("hybrid", 10, 90.0)
-    worse = fast.model_copy(update={"quality": fast.quality.model_copy(update={"ndcg_at_10": 0.5})})
-    differing = QualityDifference(
-        traffic="10", first="bm25", second="hybrid", difference=0.5, interval=(0.4, 0.6), queries=50
-    )
-    told = load_report(worse, good).model_copy(update={"quality_differences": (differing,)})
-    row = ["10/s", *["bm25 (0.5000)"] * 2, "cannot tell", *["hybrid (1.0000)"] * 2]
-    assert best_of(told)[1] == row
-    row[-2:] = ["hybrid (1.0000), not told apart from bm25"] * 2
-    assert best_of(load_report(worse, good))[1] == row
-
-
-def test_a_rate_at_which_every_pipeline_is_too_slow_has_no_best_one() -> None:
-    assert best_of(load_report(load_point(mean_ms=5_000.0)))[1] == ["20/s", *["none"] * 5]
-
-
-def test_a_better_pipeline_without_p99_leaves_the_best_one_open() -> None:
-    lossy, unknown = load_point("bm25", mean_ms=8.0, lost=5), load_point(foreign=0.4)
-    assert best_of(load_report(lossy, unknown))[1][1:] == ["cannot tell"] * 5

@@ -31,7 +31,7 @@ def judged(
 
 def found(*pipelines: PipelineUnderBound) -> BestUnder:
     """Judges pipelines whose nDCG@10 is told apart."""
-    names = [one.pipeline for one in pipelines]
+    names = [judged.pipeline for judged in pipelines]
     return best_under(pipelines, 10, BOUND, [frozenset(pair) for pair in combinations(names, 2)])
 
 
@@ -39,7 +39,7 @@ def test_the_pipeline_with_the_highest_quality_among_those_in_time_is_the_best()
     best = found(judged("bm25", 0.5, 20), judged("hybrid", 0.7, 90), judged("hybrid-rerank", 0.8, 900))
     assert (best.outcome, best.best) == ("best", "hybrid")
     assert best.sentence == "hybrid has the highest nDCG@10 with p99 <= 250 ms at 10/s: 0.7000, p99 90.0 ms."
-    assert [one.outcome for one in best.pipelines] == ["exceeded", "kept", "kept"]
+    assert [pipeline.outcome for pipeline in best.pipelines] == ["exceeded", "kept", "kept"]
 
 
 def test_none_is_an_answer() -> None:
@@ -101,15 +101,15 @@ def test_a_difference_is_told_where_its_interval_over_queries_excludes_0() -> No
     }
     # Each is lost on other queries.
     samples["c"] = [
-        one.model_copy(update={"error": "timeout"}) if number % 10 == 0 else one
-        for number, one in enumerate(samples["a"])
+        sample.model_copy(update={"error": "timeout"}) if number % 10 == 0 else sample
+        for number, sample in enumerate(samples["a"])
     ]
     samples["a"] = [
-        one.model_copy(update={"error": "timeout"}) if number % 10 == 5 else one
-        for number, one in enumerate(samples["a"])
+        sample.model_copy(update={"error": "timeout"}) if number % 10 == 5 else sample
+        for number, sample in enumerate(samples["a"])
     ]
     differing = list(quality_differences("20", samples, judgments, 1))
-    assert [(one.first, one.second, one.queries) for one in differing] == [
+    assert [(pair.first, pair.second, pair.queries) for pair in differing] == [
         ("a", "b", 40),
         ("a", "c", 40),
         ("b", "c", 40),

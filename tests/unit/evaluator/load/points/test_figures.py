@@ -9,12 +9,14 @@ import pytrec_eval
 
 from evaluator.load.points.figures import (
     answer_quality,
+    candidates_scored,
     histogram_of,
     load_percentiles,
     mean_ndcg,
     percentiles_ms,
     read_hlog,
     request_counts,
+    share_scored,
     write_hlog,
 )
 from evaluator.runs.latency import percentile, percentile_interval
@@ -54,11 +56,11 @@ def test_a_log_read_back_and_merged_has_the_percentiles_of_all_values(tmp_path: 
     ("count", "p99", "p99_9"), [(661, False, False), (662, True, False), (6_999, True, False), (7_000, True, True)]
 )
 def test_a_tail_is_told_only_from_enough_samples(count: int, p99: bool, p99_9: bool) -> None:
-    found = load_percentiles(times(count))
-    assert (found.p99.unchecked_ms is not None, found.p99_9.unchecked_ms is not None) == (p99, p99_9)
-    assert found.n == count
-    assert found.without_tail().p99.unchecked_ms is None
-    assert found.without_tail().p50 == found.p50
+    percentiles = load_percentiles(times(count))
+    assert (percentiles.p99.unchecked_ms is not None, percentiles.p99_9.unchecked_ms is not None) == (p99, p99_9)
+    assert percentiles.n == count
+    assert percentiles.without_tail().p99.unchecked_ms is None
+    assert percentiles.without_tail().p50 == percentiles.p50
 
 
 def test_at_most_one_request_in_a_hundred_exceeds_p99() -> None:
@@ -89,16 +91,16 @@ def test_ndcg_over_requests_equals_trec_evals_with_late_lost_and_dropped_as_empt
         samples.append(
             load_sample(number, dice.choice(sorted(judgments)), ids=() if "error" in given else ids, **given)
         )
-    requests = {f"{one.number}": one for one in samples}
+    requests = {f"{sample.number}": sample for sample in samples}
     run = {
-        name: {document: float(10 - at) for at, document in enumerate(one.ids[:10])}
-        if one.outcome == "answered"
+        name: {document: float(10 - at) for at, document in enumerate(sample.ids[:10])}
+        if sample.outcome == "answered"
         else {}
-        for name, one in requests.items()
+        for name, sample in requests.items()
     }
-    qrels = {name: judgments[one.query] for name, one in requests.items()}
-    found = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10"}).evaluate(run)
-    theirs = sum(found.get(name, {}).get("ndcg_cut_10", 0.0) for name in requests) / len(requests)
+    qrels = {name: judgments[sample.query] for name, sample in requests.items()}
+    measured = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10"}).evaluate(run)
+    theirs = sum(measured.get(name, {}).get("ndcg_cut_10", 0.0) for name in requests) / len(requests)
     ours = mean_ndcg(judgments, samples)
     assert ours == pytest.approx(theirs, abs=1e-9)
     assert 0 < theirs < 1
@@ -111,10 +113,10 @@ def test_degraded_answers_count_as_they_are_with_their_share_and_the_candidates_
         load_sample(2, latency_ms=None),
         load_sample(3, ids=("d1",), late=True, latency_ms=10_100.0),
     ]
-    found = answer_quality({"q": {"d1": 1}}, samples, {"rerank": 100}, 10)
-    assert found.ndcg_at_10 == pytest.approx(0.5)
-    assert found.degraded_share == 0.5
-    assert found.reranked_share == pytest.approx(0.6)
+    quality = answer_quality({"q": {"d1": 1}}, samples, {"rerank": 100}, 10)
+    assert quality.ndcg_at_10 == pytest.approx(0.5)
+    assert quality.degraded_share == 0.5
+    assert quality.reranked_share == pytest.approx(0.6)
 
 
 def test_no_more_candidates_count_as_reranked_than_were_found() -> None:
@@ -123,14 +125,14 @@ def test_no_more_candidates_count_as_reranked_than_were_found() -> None:
         load_sample(1),
         load_sample(2, ids=("d1", "d2"), degraded=(FLAGGED,)),
     ]
-    found = answer_quality({"q": {"d1": 1}}, samples, {"rerank": 100}, 10)
-    assert found.reranked == pytest.approx((2 + 0 + 20) / 3)
+    quality = answer_quality({"q": {"d1": 1}}, samples, {"rerank": 100}, 10)
+    assert quality.reranked == pytest.approx((2 + 0 + 20) / 3)
 
 
 def test_answers_that_hide_their_candidates_leave_the_number_open() -> None:
     samples = [load_sample(0, ids=DOCUMENTS[:10]), load_sample(1, ids=DOCUMENTS[:10], degraded=(FLAGGED,))]
-    found = answer_quality({"q": {"d1": 1}}, samples, {"rerank": 100}, 10)
-    assert (found.reranked, found.reranked_share) == (None, pytest.approx(0.6))
+    quality = answer_quality({"q": {"d1": 1}}, samples, {"rerank": 100}, 10)
+    assert (quality.reranked, quality.reranked_share) == (None, pytest.approx(0.6))
 
 
 def test_every_request_is_counted_once() -> None:
@@ -141,7 +143,26 @@ def test_every_request_is_counted_once() -> None:
         load_sample(3, ids=("d1",), late=True, latency_ms=10_100.0),
         load_sample(4, latency_ms=None, error="overloaded"),
     ]
-    found = request_counts(samples)
-    assert (found.answered, found.late, found.failed, found.dropped) == (1, 1, 2, 1)
-    assert found.errors_by_kind == {"timeout": 1, "overloaded": 1}
-    assert found.requests == 5
+    counts = request_counts(samples)
+    assert (counts.answered, counts.late, counts.failed, counts.dropped) == (1, 1, 2, 1)
+    assert counts.errors_by_kind == {"timeout": 1, "overloaded": 1}
+    assert counts.requests == 5
+
+
+@pytest.mark.parametrize(
+    ("hits", "depth", "done", "number", "share"),
+    [
+        (1_000, 1_000, None, 100, 1.0),
+        (0, 1_000, None, 0, 1.0),  # nothing to re-rank is no degradation
+        (40, 1_000, None, 40, 1.0),  # all hits are shown, so that there were no more candidates
+        (10, 10, None, None, 1.0),  # up to 100 candidates for the 10 hits that were asked for
+        (10, 10, 37, 37, 0.37),
+        (1_000, 1_000, 0, 0, 0.0),
+    ],
+)
+def test_candidates_are_counted_where_the_answer_tells_them(
+    hits: int, depth: int, done: int | None, number: int | None, share: float
+) -> None:
+    degraded = () if done is None else (FLAGGED.model_copy(update={"done": done}),)
+    assert candidates_scored(degraded, hits, {"rerank": 100}, depth) == number
+    assert share_scored(degraded, {"rerank": 100}) == pytest.approx(share)

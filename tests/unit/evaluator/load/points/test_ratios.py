@@ -23,14 +23,14 @@ def width(interval: tuple[float, float] | None) -> float:
 
 def test_the_interval_of_a_ratio_holds_the_true_one_and_is_narrower_than_without_pairs() -> None:
     samples = {"bm25": slices(requests(2)), "slower": slices(requests(3, factor=1.15))}
-    found = {one.percentile: one for one in percentile_ratios("20", samples, seed=1)}
-    assert found["p50"].ratio == pytest.approx(1.15, rel=0.05)
-    assert found["p50"].interval is not None
-    assert found["p50"].interval[0] < 1.15 < found["p50"].interval[1]
-    assert found["p50"].interval[0] > 1.05
+    paired = {ratio.percentile: ratio for ratio in percentile_ratios("20", samples, seed=1)}
+    assert paired["p50"].ratio == pytest.approx(1.15, rel=0.05)
+    assert paired["p50"].interval is not None
+    assert paired["p50"].interval[0] < 1.15 < paired["p50"].interval[1]
+    assert paired["p50"].interval[0] > 1.05
     samples["slower"] = slices(random.Random(4).sample(requests(3, factor=1.15), 600))
-    apart = {one.percentile: one for one in percentile_ratios("20", samples, seed=1)}
-    assert width(found["p50"].interval) < width(apart["p50"].interval)
+    apart = {ratio.percentile: ratio for ratio in percentile_ratios("20", samples, seed=1)}
+    assert width(paired["p50"].interval) < width(apart["p50"].interval)
 
 
 def test_slices_that_differ_as_a_whole_widen_the_interval_of_two_equal_pipelines() -> None:
@@ -51,20 +51,20 @@ def test_slices_that_differ_as_a_whole_widen_the_interval_of_two_equal_pipelines
 
 def test_fewer_than_eight_slices_give_a_ratio_without_an_interval() -> None:
     few = percentile_ratios("20", {"a": slices(requests(2), 7), "b": slices(requests(3), 7)}, seed=1)
-    assert [one.interval for one in few] == [None, None]
+    assert [ratio.interval for ratio in few] == [None, None]
     assert few[0].ratio == pytest.approx(1.0, rel=0.05)
 
 
 def test_ratios_with_a_pipeline_of_doubtful_times_say_so() -> None:
     samples = {name: slices(requests(seed)) for seed, name in enumerate("abc")}
-    found = percentile_ratios("20", samples, seed=1, doubtful={"b"})
-    assert {(one.first, one.second) for one in found if one.timing_valid} == {("a", "c")}
+    ratios = percentile_ratios("20", samples, seed=1, doubtful={"b"})
+    assert {(ratio.first, ratio.second) for ratio in ratios if ratio.timing_valid} == {("a", "c")}
 
 
 def test_every_two_pipelines_with_the_same_requests_are_compared() -> None:
     samples = {name: slices(requests(seed)) for seed, name in enumerate("abc")}
     samples["fewer"] = slices(requests(5, count=500))
-    pairs = {(one.first, one.second) for one in percentile_ratios("20", samples, seed=1)}
+    pairs = {(ratio.first, ratio.second) for ratio in percentile_ratios("20", samples, seed=1)}
     assert pairs == {("a", "b"), ("a", "c"), ("b", "c")}
     assert percentile_ratios("20", {"a": [requests(2, count=19)], "b": [requests(3, count=19)]}, seed=1) == ()
 
@@ -72,9 +72,9 @@ def test_every_two_pipelines_with_the_same_requests_are_compared() -> None:
 @pytest.mark.parametrize(("repeats", "confidence"), [(2, 0.5), (5, 0.9375)])
 def test_few_repeats_show_their_least_and_greatest_value_with_its_confidence(repeats: int, confidence: float) -> None:
     values = [10.0, 12.0, 11.0, 30.0, 10.5][:repeats]
-    found = repeated_figure(values)
-    assert found.interval == (min(values), max(values))
-    assert found.confidence == confidence
+    figure = repeated_figure(values)
+    assert figure.interval == (min(values), max(values))
+    assert figure.confidence == confidence
 
 
 @pytest.mark.parametrize("repeats", [6, 40])
@@ -82,7 +82,7 @@ def test_the_interval_of_a_repeated_figure_holds_the_true_median_in_95_of_100_ru
     dice = random.Random(repeats)
     inside = 0
     for _ in range(300):
-        found = repeated_figure([dice.expovariate(1.0) for _ in range(repeats)])
-        inside += found.interval[0] <= math.log(2) <= found.interval[1]
-    assert found.confidence >= 0.95
+        figure = repeated_figure([dice.expovariate(1.0) for _ in range(repeats)])
+        inside += figure.interval[0] <= math.log(2) <= figure.interval[1]
+    assert figure.confidence >= 0.95
     assert inside / 300 >= 0.93

@@ -68,7 +68,7 @@ def slices(rate: float, count: int = 8, draw: QueryDraw = "uniform", repeat: int
 
 
 def measured(planned: list[PlannedSlice]) -> list[str]:
-    return [query for part in planned for at_s, query in part.asked if at_s >= part.warmup_s]
+    return [query for part in planned for at_s, query in part.queries if at_s >= part.warmup_s]
 
 
 @pytest.mark.parametrize("draw", ["uniform", "zipf"])
@@ -80,14 +80,14 @@ def test_a_higher_rate_begins_with_the_queries_of_a_lower_one_however_it_is_cut(
 
 def test_times_differ_by_rate_and_slice_and_queries_by_repeat() -> None:
     planned = slices(20)
-    assert len({tuple(at_s for at_s, _ in part.asked) for part in (*planned, *slices(5))}) == 16
+    assert len({tuple(at_s for at_s, _ in part.queries) for part in (*planned, *slices(5))}) == 16
     assert measured(planned) != measured(slices(20, repeat=1))
 
 
 def test_the_first_slice_alone_has_the_warm_up_and_its_queries_are_of_a_draw_of_their_own() -> None:
     planned = slices(20)
     assert [part.warmup_s for part in planned] == [5.0, *[0.0] * 7]
-    warmup = [query for at_s, query in planned[0].asked if at_s < 5]
+    warmup = [query for at_s, query in planned[0].queries if at_s < 5]
     assert len(warmup) == pytest.approx(100, rel=0.5)
     assert warmup != measured(planned)[: len(warmup)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.datasets.known_items import known_items
+from evaluator.datasets.questions import known_items
 
 # Sentences that can be a query, by the script; a document of each has them one after the other.
 DOCUMENTS: dict[str, tuple[str, ...]] = {
@@ -69,4 +69,4 @@ def test_what_is_no_sentence_of_its_own_is_no_question(case: str, tmp_path: Path
 
 def test_a_sentence_of_two_documents_is_no_question(tmp_path: Path) -> None:
     path = corpus(tmp_path, "今天天气很好！自行车的刹车片需要更换。", "今天天气很好！")
-    assert [one.sentence for one in known_items(path, 9, 7)] == ["自行车的刹车片需要更换。"]
+    assert [item.sentence for item in known_items(path, 9, 7)] == ["自行车的刹车片需要更换。"]
