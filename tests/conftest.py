@@ -11,6 +11,7 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
+from retrieval_client import exchange
 from services.storage import edge_disk_space
 from tests.support import secured
 from tests.support.keys import Keys, made_keys
@@ -28,6 +29,9 @@ prepare_routes_once()
 
 # What each opened directory of Edge reserves is written with zeros: 32 MB take 12 ms, and the tests open hundreds.
 edge_disk_space.RESERVE_BYTES = edge_disk_space.MB
+
+# Before a client sends a call again: they grow from the first one on.
+exchange.FIRST_PAUSE_S = 0.02
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,8 @@
-"""The walkthrough docs/apps/markdown_folder.py, run as a user runs it, over a gateway with real services."""
+"""The walkthrough docs/apps/markdown_folder.py over a gateway with real services: its main(), and its process."""
 
 import asyncio
 import contextlib
+import io
 import os
 import runpy
 import sys
@@ -50,10 +51,23 @@ async def started(gateway: str, folder: Path, *options: str) -> asyncio.subproce
     )
 
 
+async def ended(gateway: str, folder: Path) -> tuple[int, str]:
+    """Makes one pass in this process. Returns its status, and what it wrote."""
+    output = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output)
+    ):  # fmt: skip
+        patch.setattr(sys, "argv", ["markdown_folder.py", str(folder), "notes", "--url", gateway])
+        try:
+            await asyncio.to_thread(APP["main"])
+        except SystemExit as refused:
+            return 1, f"{output.getvalue()}{refused.code}"
+    return 0, output.getvalue()
+
+
 async def one_pass(gateway: str, folder: Path) -> str:
-    process = await started(gateway, folder)
-    output = (await process.communicate())[0].decode()
-    assert process.returncode == 0, output
+    status, output = await ended(gateway, folder)
+    assert status == 0, output
     return output.strip()
 
 
@@ -119,9 +133,8 @@ def test_a_chunk_is_no_longer_than_a_model_reads_in_every_script(folder: Path, t
 
 async def test_a_folder_without_markdown_changes_nothing(gateway: str, folder: Path, notes: AsyncClient) -> None:
     await one_pass(gateway, folder)
-    process = await started(gateway, folder / "absent")
-    assert b"nothing is changed" in (await process.communicate())[0]
-    assert process.returncode == 1
+    status, output = await ended(gateway, folder / "absent")
+    assert (status, "nothing is changed" in output) == (1, True)
     assert len(await stored(notes)) == 4
 
 
@@ -160,13 +173,12 @@ async def test_what_cannot_be_read_is_told_and_stays_in_the_collection(
 ) -> None:
     await one_pass(gateway, folder)
     names = broken(folder)
-    process = await started(gateway, folder)
-    *told, last = (await process.communicate())[0].decode().splitlines()
-    assert (process.returncode, last) == (0, "sent 1, deleted 0")
+    *told, last = (await one_pass(gateway, folder)).splitlines()
+    assert last == "sent 1, deleted 0"
     assert sorted(line.split(": ")[0] for line in told) == sorted(f"skipped {name}" for name in names)
     assert set(await stored(notes)) > {"README.md#0", "deep/CHANGELOG.md#2", "ARCHITECTURE.md/README.md#0"}
     (folder / "deep" / "CHANGELOG.md").unlink()
-    assert b"sent 0, deleted 3\n" in (await (await started(gateway, folder)).communicate())[0]
+    assert "sent 0, deleted 3" in await one_pass(gateway, folder)
 
 
 async def test_a_folder_that_cannot_be_listed_stays_in_the_collection(
@@ -176,9 +188,9 @@ async def test_a_folder_that_cannot_be_listed_stays_in_the_collection(
     (folder / "deep").chmod(0)
     if os.access(folder / "deep", os.R_OK):
         pytest.skip("root lists every folder")
-    output = (await (await started(gateway, folder)).communicate())[0]
+    output = await one_pass(gateway, folder)
     (folder / "deep").chmod(0o700)
-    assert (output.count(b"\n"), b"sent 0, deleted 0\n" in output) == (2, True)
+    assert (output.count("\n"), output.endswith("sent 0, deleted 0")) == (1, True)
 
 
 async def test_control_characters_do_not_send_a_file_again(gateway: str, folder: Path, notes: AsyncClient) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from retrieval_client import AsyncClient, Client, RetrievalError, calls, loading
 from retrieval_client.answers import PublishJob
 from retrieval_client.loading import BackendLoad, LoadReport
-from tests.support.client_subjects import ClientKind, Subject, subject
+from tests.support.client_subjects import AtOnce, ClientKind, Subject, subject
 from tests.support.real_stack import RealStack, real_stack
 
 BUSY = {"type": "urn:problem:overloaded", "title": "Overloaded", "status": 429, "detail": "Wait.", "request_id": "r"}
@@ -168,7 +168,7 @@ async def test_a_gateway_with_room_for_one_write_refuses_batches_of_two_loads_an
 ) -> None:
     async with (
         real_stack(tmp_path, max_in_flight=1, max_waiting=0) as stack,
-        subject(kind, stack.into_gateway, deadline_ms=60_000) as client,
+        subject(kind, AtOnce(stack.into_gateway), deadline_ms=60_000) as client,
     ):
         await client.call("begin", "shop", build="b")
         halves = [[*numbered(1_000)][start::2] for start in (0, 1)]

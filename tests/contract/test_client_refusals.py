@@ -99,7 +99,10 @@ async def answer_late(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_call_ends_at_its_deadline_though_its_answer_goes_on_arriving(kind: ClientKind) -> None:
+async def test_a_call_ends_at_its_deadline_though_its_answer_goes_on_arriving(
+    kind: ClientKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "GRACE_S", 0.3)
     async with slow_server(drip) as (url, _):
         began = time.monotonic()
         with pytest.raises(RetrievalError, match=rf"{url}/v1/collections: .+ after \d\.\d s") as late:
@@ -111,6 +114,7 @@ async def test_a_call_ends_at_its_deadline_though_its_answer_goes_on_arriving(ki
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_wait_for_a_connection_is_of_the_deadline(kind: ClientKind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(clients, "GRACE_S", 0.3)
     async with slow_server(answer_late) as (url, deadlines):
         client = client_of(kind, url, 10_000)
         await asyncio.gather(client.call("collections"), client.call("collections"))

@@ -8,7 +8,7 @@ import pytest
 
 from retrieval_client import RetrievalError
 from retrieval_client.answers import CollectionBegun, Published
-from tests.support.client_subjects import ClientKind, Subject, subject
+from tests.support.client_subjects import AtOnce, ClientKind, Subject, subject
 from tests.support.real_stack import RealStack, numbered, real_stack
 
 
@@ -37,7 +37,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[RealStack]:
 
 @pytest.fixture
 def way(stack: RealStack) -> LostAnswers:
-    return LostAnswers(stack.into_gateway)
+    return LostAnswers(AtOnce(stack.into_gateway))
 
 
 @pytest.fixture(params=["blocking", "awaiting"])

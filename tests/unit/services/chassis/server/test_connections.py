@@ -16,7 +16,7 @@ from tests.support.certificates import Certificates
 from tests.support.chassis_app import small_app
 from tests.support.served import bounded, port_of
 
-SHORT = ConnectionBounds(head_s=0.5, idle_s=1.2, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
+SHORT = ConnectionBounds(head_s=0.5, idle_s=0.8, unread_grace_s=0.5, unread_bytes_s=100_000_000, linger_s=0.5)
 
 
 Connect = Callable[[int], AbstractContextManager[list[Caller]]]
@@ -104,7 +104,7 @@ def test_an_idle_connection_is_kept_and_closed_in_the_end(connect: Connect) -> N
     with connect(1) as (caller,):
         caller.send(LIVEZ)
         assert caller.answer()[0] == 200
-        time.sleep(0.7)
+        time.sleep(0.4)
         caller.send(LIVEZ)
         assert caller.answer()[0] == 200
         assert caller.received() == b""
@@ -118,7 +118,7 @@ def test_a_slow_head_on_a_kept_connection_is_ended_too(connect: Connect) -> None
         for letter in LIVEZ * 3:
             caller.send(bytes([letter]))
             time.sleep(0.05)
-            if time.monotonic() - started > 1.5:
+            if time.monotonic() - started > 0.9:
                 break
         assert caller.received().startswith(b"HTTP/1.1 408 ")
 
@@ -156,7 +156,7 @@ def test_an_answer_that_is_read_slowly_enough_arrives_whole(serve: Serve, more: 
     slow = ConnectionBounds(idle_s=0.5, unread_grace_s=0.5, unread_bytes_s=2_000_000)
     with serve(slow) as (_, connect), connect(1) as (caller,):
         caller.send(b"GET /large HTTP/1.1\r\nHost: a\r\n" + more + b"\r\n")
-        time.sleep(1.5)
+        time.sleep(0.8)
         assert len(caller.received()) > 20_000_000
 
 
