@@ -23,14 +23,10 @@ MOST_WORDS = {
     "CHANGELOG.md": 1_500,
     "clients/python/README.md": 500,
     "CONTRIBUTING.md": 800,
-    "DECISIONS.md": 4_500,
+    "DECISIONS.md": 3_600,
     "README.md": 900,
-    "evaluator/README.md": 1_500,
     "gateway/README.md": 1_300,
-    "docs/robustness.md": 1_420,
-    "docs/threat-model.md": 1_800,
-    "services/reranker/README.md": 1_150,
-    "services/lexical/README.md": 1_100,
+    "docs/threat-model.md": 1_600,
 }
 MOST_WORDS_OF_ANOTHER = 1_000
 # Lines of the house, which only fall: a feature pays with what it deletes.
@@ -43,7 +39,7 @@ MOST_LINES_OF_ALL = {
 }
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.
-MOST_WORDS_OF_ALL = 32_000
+MOST_WORDS_OF_ALL = 30_000
 
 
 def name(path: Path) -> str:
@@ -140,7 +136,7 @@ def test_a_room_of_the_evaluator_has_at_most_600_words() -> None:
     assert {name(room): words(room) for room in ROOMS if words(room) > MOST_WORDS_OF_A_ROOM} == {}
 
 
-def test_all_documents_together_have_at_most_32000_words() -> None:
+def test_all_documents_together_have_at_most_30000_words() -> None:
     assert 0 < sum(map(words, WRITTEN)) <= MOST_WORDS_OF_ALL
 
 
