@@ -2,13 +2,14 @@
 
 import asyncio
 import itertools
-import json
 import random
 import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+import httpx
 
 from tests.soak import fault_proxy, wire
 from tests.soak.disks import fill_disk, free_disk, is_small_disk
@@ -124,16 +125,16 @@ class ProxiedStack:
         headers = {"x-deadline-ms": str(DEADLINE_MS)}
         try:
             reply = await wire.ask(self.gateway.port, "POST", "/v1/collections/demo/search", body, headers, 30)
-        except (OSError, TimeoutError):
+        except (httpx.TransportError, TimeoutError):
             return Answer(0, time.monotonic() - started, (), False)
-        value = json.loads(reply.body)
-        degraded = tuple(f"{one['stage']}: {one['reason']}" for one in value.get("degraded", ()))
-        same = reply.status == 200 and value["hits"] == self.whole.get(query, value["hits"])
+        value = reply.json()
+        degraded = tuple(f"{stage['stage']}: {stage['reason']}" for stage in value.get("degraded", ()))
+        same = reply.status_code == 200 and value["hits"] == self.whole.get(query, value["hits"])
         if query not in self.whole:
-            assert reply.status == 200, value
+            assert reply.status_code == 200, value
             assert not degraded, value
             self.whole[query] = value["hits"]
-        return Answer(reply.status, time.monotonic() - started, degraded, same and not degraded)
+        return Answer(reply.status_code, time.monotonic() - started, degraded, same and not degraded)
 
     async def _ask_for(self, seconds: float) -> list[Answer]:
         answers: list[Answer] = []
@@ -153,9 +154,9 @@ class ProxiedStack:
         batch = {"documents": [{"id": "written", "text": f"zzz{time.monotonic_ns()}"}]}
         try:
             reply = await wire.ask(self.gateway.port, "POST", "/v1/collections/spare/documents", batch)
-        except (OSError, TimeoutError):
+        except (httpx.TransportError, TimeoutError):
             return "no answer"
-        return "complete" if reply.status == 200 and b'"complete":true' in reply.body else "refused"
+        return "complete" if reply.status_code == 200 and reply.json()["complete"] else "refused"
 
     async def measure(self, fault: str, backend: str, seconds: float) -> FaultOutcome:
         """Applies a fault, queries, lifts it, and queries until answers are complete again."""

@@ -61,7 +61,7 @@ async def run(seed: int, size: int = 10_000) -> Outcome:
                 died.append(f"{service} ended; its log: {stack.log(service).read_text()[-500:]}")
                 continue
             growth[service] = vitals.rss_mib(process.pid) - before
-            assert (await wire.ask(process.port, "GET", "/livez")).status == 200
+            assert (await wire.ask(process.port, "GET", "/livez")).status_code == 200
     return _outcome(seed, ended, growth, died)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import random
 import tempfile
 from collections import Counter
@@ -18,8 +17,8 @@ from tests.soak.fault_proxy import JITTER_S
 from tests.soak.kill_writers import (
     COMMON_IDS,
     CORPUS,
-    DECLARED,
     LOADED,
+    METADATA,
     OWN_IDS,
     REBUILT,
     REBUILT_IDS,
@@ -31,7 +30,7 @@ from tests.soak.kill_writers import (
     rebuilt,
 )
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import LoadedStack, build_of
+from tests.soak.stack import LoadedStack, load
 from tests.support.processes import ALL_FAMILIES, STORING, VECTORS, gateway, started
 
 CALM_AFTER = 10  # kills of each
@@ -176,41 +175,37 @@ class Kills:
     async def _digest(self, family: str, live: str) -> str:
         """Returns a service's digest of ids and contents of a generation."""
         answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/finish")
-        assert answer.status == 200, answer.body
-        return str(json.loads(answer.body)["digest"])
+        return str(answer.raise_for_status().json()["digest"])
 
     async def _live(self, collection: str) -> str | None:
         view = await wire.ask(self.stack.port("gateway"), "GET", f"/v1/collections/{collection}")
-        assert view.status == 200, view.body
-        live = json.loads(view.body)["live"]
+        live = view.raise_for_status().json()["live"]
         return str(live) if live else None
 
     async def _texts(self, live: str, ids: Sequence[str]) -> dict[str, int]:
         """Returns versions by id in the lexical service; -1 for a text of no version of the id."""
         path = f"/v1/collections/{live}/documents/get"
         answer = await wire.ask(self.stack.port("lexical"), "POST", path, {"ids": ids})
-        assert answer.status == 200, answer.body
-        found = {}
-        for one in json.loads(answer.body)["documents"]:
-            version = int(one["title"].removeprefix("v"))
-            whole = Document.model_validate(document(one["id"], version)).content_hash
-            found[one["id"]] = version if Document.model_validate(one).content_hash == whole else -1
-        return found
+        versions = {}
+        for held in map(Document.model_validate, answer.raise_for_status().json()["documents"]):
+            version = int((held.title or "").removeprefix("v"))
+            written = Document.model_validate(document(held.id, version))
+            versions[held.id] = version if held.content_hash == written.content_hash else -1
+        return versions
 
     async def _vector(self, family: str, live: str, identity: str, versions: set[int]) -> int:
         """Returns the version whose vector a service holds; 0: no vector, -1: of no version in question."""
         own = {"all": [{"field": "own", "op": "eq", "value": identity}]}
-        found = DELETED
+        held = DELETED
         for version in sorted(versions - {DELETED, -1}, reverse=True) or [1]:
             text = passage(identity, version)
-            asked = {"query": text, "top": 1, "exact": True, "filter": own}
-            answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/search", asked)
-            assert answer.status == 200, answer.body
-            for hit in json.loads(answer.body)["hits"]:
+            search = {"query": text, "top": 1, "exact": True, "filter": own}
+            answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/search", search)
+            for hit in answer.raise_for_status().json()["hits"]:
                 if hit["score"] > SAME_VECTOR * own_score(family, text):
                     return version
-                found = -1
-        return found
+                held = -1
+        return held
 
 
 async def run(seed: int, size: int = 50) -> Outcome:
@@ -243,8 +238,9 @@ async def _running(seed: int) -> AsyncIterator[LoadedStack]:
                 processes[one] = gateway(urls)
                 processes[one].start(stack.log(one))
                 await processes[one].ready()
-            await _published(stack, SHARED, [document("x", 1)])
-            await _published(stack, REBUILT, [document(rebuilt(number), 1) for number in range(REBUILT_IDS)])
+            whole = [document(rebuilt(number), 1) for number in range(REBUILT_IDS)]
+            for collection, batch in ((SHARED, [document("x", 1)]), (REBUILT, whole)):
+                await load(stack.port("gateway"), collection, batch, STORING, METADATA)
             for family in STORING:
                 await proxies[family].put("jitter")
             try:
@@ -252,16 +248,6 @@ async def _running(seed: int) -> AsyncIterator[LoadedStack]:
             finally:
                 for proxy in proxies.values():
                     await proxy.close()
-
-
-async def _published(stack: LoadedStack, collection: str, batch: Sequence[Mapping[str, object]]) -> None:
-    at, port = f"/v1/collections/{collection}", stack.port("gateway")
-    begun = await wire.ask(port, "PUT", at, DECLARED)
-    assert begun.status == 200, begun.body
-    build = build_of(begun)
-    for path, body in ((f"{at}/documents", {"documents": batch, **build}), (f"{at}/publish", build or None)):
-        answer = await wire.ask(port, "POST", path, body)
-        assert answer.status == 200, answer.body
 
 
 def _outcome(seed: int, kills: Kills) -> Outcome:

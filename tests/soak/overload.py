@@ -294,7 +294,7 @@ async def _driven(
 
 
 async def _told(stack: LoadedStack) -> Told:
-    metrics = (await wire.ask(stack.port("gateway"), "GET", "/metrics")).body.decode()
+    metrics = (await wire.ask(stack.port("gateway"), "GET", "/metrics")).text
     buckets = dict(re.findall(r'^http_refusal_seconds_bucket\{le="([^"]+)"\} (\S+)$', metrics, re.MULTILINE))
     opened = re.findall(r'^breakers_opened_total\{backend="([^"]+)"\} (\S+)$', metrics, re.MULTILINE)
     assert opened, "this gateway does not count its breakers"
