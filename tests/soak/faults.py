@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tests.soak import fault_proxy, wire
+from tests.soak import wire
 from tests.soak.disks import fill_disk, free_disk, is_small_disk
 from tests.soak.fault_proxy import LATENCY_S, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
@@ -83,11 +83,14 @@ class FaultOutcome:
 
     @property
     def late_ms(self) -> float:
-        return (max(one.seconds for one in self.answers) - DEADLINE_MS / 1000) * 1000
+        return (max(answer.seconds for answer in self.answers) - DEADLINE_MS / 1000) * 1000
 
     @property
     def unflagged(self) -> int:
-        return sum(not one.status or (one.status == 200 and not one.degraded and not one.whole) for one in self.answers)
+        return sum(
+            not answer.status or (answer.status == 200 and not answer.degraded and not answer.whole)
+            for answer in self.answers
+        )
 
     @property
     def wrong(self) -> str:
@@ -96,13 +99,13 @@ class FaultOutcome:
             f"{self.unflagged} unflagged" if self.unflagged else "",
             f"back after {self.back_s:.1f} s" if self.back_s > BACK_WITHIN_S else "",
             "degraded by a field that it need not know"
-            if self.fault == "unknown field" and any(one.degraded for one in self.answers)
+            if self.fault == "unknown field" and any(answer.degraded for answer in self.answers)
             else "",
             "degraded although it answers in time"
-            if self.fault == "slow" and any(one.degraded for one in self.answers)
+            if self.fault == "slow" and any(answer.degraded for answer in self.answers)
             else "",
             "searches degraded by a store that reads"
-            if self.fault in STORE and any(not one.whole for one in self.answers)
+            if self.fault in STORE and any(not answer.whole for answer in self.answers)
             else "",
             f"{self.unsaid} writes called complete" if self.unsaid else "",
         ]
@@ -227,19 +230,19 @@ class ProxiedStack:
 @asynccontextmanager
 async def _proxied_stack(seed: int) -> AsyncIterator[ProxiedStack]:
     async with loaded_stack(seed, small_disks=True, families=ALL_FAMILIES) as stack:
-        proxies = {name: await fault_proxy.opened(stack.port(name)) for name in ALL_FAMILIES}
-        proxied = gateway({name: one.url for name, one in proxies.items()})
+        proxies = {name: await FaultProxy(stack.port(name)).open() for name in ALL_FAMILIES}
+        proxied = gateway({name: proxy.url for name, proxy in proxies.items()})
         stack.processes["proxied gateway"] = proxied  # ended with the others
         proxied.start(stack.log("proxied gateway"))
         try:
             await proxied.ready()
             rng = random.Random(seed)
             queries = tuple(" ".join(rng.choices(WORDS, k=3)) for _ in range(5))
-            asked = ProxiedStack(stack, proxied, proxies, queries)
+            proxied_stack = ProxiedStack(stack, proxied, proxies, queries)
             await load(proxied.port, "spare", [{"id": "written", "text": "zzz"}], STORING)
             for query in queries:
-                await asked.ask(query)
-            yield asked
+                await proxied_stack.ask(query)
+            yield proxied_stack
         finally:
             for proxy in proxies.values():
                 await proxy.close()
@@ -267,7 +270,7 @@ async def run(seed: int, size: int = len(MATRIX)) -> Outcome:
 def _outcome(seed: int, cells: list[FaultOutcome]) -> Outcome:
     rows = []
     for cell in cells:
-        said = sorted({one for answer in cell.answers for one in answer.degraded})
+        said = sorted({stage for answer in cell.answers for stage in answer.degraded})
         statuses = sorted({answer.status for answer in cell.answers})
         flagged = sum(bool(answer.degraded) for answer in cell.answers)
         rows.append((

@@ -37,13 +37,14 @@ class Caller:
 
     async def ask(self, method: str, path: str, body: object) -> httpx.Response | None:
         """Returns the answer, or None."""
+        call = f"{method} {path.rpartition('/')[2]}".strip()
         try:
             answer = await wire.ask(self._port, method, self._at + path, body, {"x-deadline-ms": "10000"}, 15)
         except (httpx.TransportError, TimeoutError) as error:
-            self.refusals[f"{method} {path.rpartition('/')[2]} {type(error).__name__}".replace("  ", " ")] += 1
+            self.refusals[f"{call} {type(error).__name__}"] += 1
             return None
         if answer.status_code != 200:
-            self.refusals[f"{method} {path.rpartition('/')[2]} {answer.status_code}".replace("  ", " ")] += 1
+            self.refusals[f"{call} {answer.status_code}"] += 1
         return answer
 
     async def until_complete(self, path: str, body: object, rng: random.Random) -> None:

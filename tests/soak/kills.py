@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.contracts.documents import Document
-from tests.soak import fault_proxy, wire
+from tests.soak import wire
 from tests.soak.acknowledged import DELETED, Ledger, document, own_score, passage
-from tests.soak.fault_proxy import JITTER_S
+from tests.soak.fault_proxy import JITTER_S, FaultProxy
 from tests.soak.kill_writers import (
     COMMON_IDS,
     CORPUS,
@@ -82,8 +82,8 @@ class Kills:
             Rebuilder(f"{name}-{self.killed.total()}", caller, random.Random(self.rng.random()), resting)
             for name, caller in zip("ab", callers[1::2], strict=True)
         ]
-        work = [*(one.work() for one in writers), *(one.work() for one in rebuilders)]
-        tasks = [asyncio.create_task(one) for one in work]
+        work = [*(writer.work() for writer in writers), *(rebuilder.work() for rebuilder in rebuilders)]
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
         for victim in victims:
             await self._kill(victim)
         self.loader.kill()
@@ -104,10 +104,10 @@ class Kills:
             built = await asyncio.gather(*(rebuilder.build() for rebuilder in rebuilders))
             duels = {version for version in built if version is not None}
         self.refusals += sum((caller.refusals for caller in callers), Counter())
-        self.builds += sum(one.acknowledged for one in rebuilders)
+        self.builds += sum(rebuilder.acknowledged for rebuilder in rebuilders)
         at = f"after {self.killed.total()} kills (seed {self.seed})"
-        self.broken += [f"{at}: {line}" for one in rebuilders for line in one.lacking]
-        self.lacking += sum(len(one.lacking) for one in rebuilders)
+        self.broken += [f"{at}: {line}" for rebuilder in rebuilders for line in rebuilder.lacking]
+        self.lacking += sum(len(rebuilder.lacking) for rebuilder in rebuilders)
         if late:
             what = f"{len(late)} writers got no batch through within {RECOVERED_WITHIN_S:.0f} s"
             self.broken.append(f"{at}: {what}: {dict(self.refusals)}")
@@ -138,11 +138,11 @@ class Kills:
         loaded = {f"l-{number}": {self.loader.round} for number in range(CORPUS)}
         # Where no build was acknowledged, whoever's version: but every id, and all services the same of each.
         whole = dict.fromkeys((rebuilt(number) for number in range(REBUILT_IDS)), built or None)
-        found = [
+        counts = [
             await self._compared(at, collection, wanted)
             for collection, wanted in ((SHARED, shared), (LOADED, loaded), (REBUILT, whole))
         ]
-        lost, differing = (sum(column) for column in zip(*found, strict=True))
+        lost, differing = (sum(column) for column in zip(*counts, strict=True))
         compared = len(shared) + len(loaded) + len(whole)
         self.checks.append((self.killed.total(), acknowledged, compared, lost, differing))
 
@@ -157,16 +157,16 @@ class Kills:
         for identity, admissible in wanted.items():
             held = texts.get(identity, DELETED)
             versions = {held} - {DELETED, -1} if admissible is None else admissible
-            vectors = {one: await self._vector(one, live, identity, versions | {held}) for one in VECTORS}
+            vectors = {family: await self._vector(family, live, identity, versions | {held}) for family in VECTORS}
             if held in versions and set(vectors.values()) == {held}:
                 continue
             wrong = held not in versions or not versions.issuperset(vectors.values())
             lost += wrong
             differing += not wrong
-            last = [one.version for one in self.ledger.writes.get(identity, ())][-4:]
+            last = [write.version for write in self.ledger.writes.get(identity, ())][-4:]
             what = f"lexical {held}, {vectors}, may be {sorted(versions)}, written {last}"
             self.broken.append(f"{at}: {live} {identity}: {what}")
-        digests = [await self._digest(one, live) for one in STORING]
+        digests = [await self._digest(family, live) for family in STORING]
         if not lost and not differing and len(set(digests)) > 1:
             differing += 1
             self.broken.append(f"{at}: {live}: digests {digests}")
@@ -231,13 +231,13 @@ async def _running(seed: int) -> AsyncIterator[LoadedStack]:
         directory = Path(name)
         async with started(directory, families=ALL_FAMILIES) as processes:
             stack = LoadedStack(processes, directory)
-            proxies = {one: await fault_proxy.opened(stack.port(one), f"{seed} {one}") for one in ALL_FAMILIES}
-            urls = {one: proxy.url for one, proxy in proxies.items()}
+            proxies = {name: await FaultProxy(stack.port(name), f"{seed} {name}").open() for name in ALL_FAMILIES}
+            urls = {family: proxy.url for family, proxy in proxies.items()}
             processes["gateway"].kill()
-            for one in ("gateway", "second gateway"):
-                processes[one] = gateway(urls)
-                processes[one].start(stack.log(one))
-                await processes[one].ready()
+            for process in ("gateway", "second gateway"):
+                processes[process] = gateway(urls)
+                processes[process].start(stack.log(process))
+                await processes[process].ready()
             whole = [document(rebuilt(number), 1) for number in range(REBUILT_IDS)]
             for collection, batch in ((SHARED, [document("x", 1)]), (REBUILT, whole)):
                 await load(stack.port("gateway"), collection, batch, STORING, METADATA)
