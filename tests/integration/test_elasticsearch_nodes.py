@@ -28,9 +28,7 @@ from tests.support.lexical_notes import (
     NOTES,
     documents,
     filled,
-    rankings_of,
     request_for,
-    tied_documents,
 )
 
 # Three servers start at once.
@@ -137,19 +135,6 @@ async def test_queries_are_spread_over_all_copies_and_a_repeated_one_stays_on_it
     assert len(spread) == 6
     assert all(spread[copy] > before[copy] for copy in spread)
     assert sorted(repeated[copy] - spread[copy] for copy in spread) == [0, 0, 0, 10, 10, 10]
-
-
-async def test_three_shards_on_three_nodes_rank_and_score_as_one_does(url: str) -> None:
-    rankings = {}
-    for shards in (1, 3):
-        settings = LexicalSettings(
-            engine="elasticsearch", elasticsearch_url=url, index_prefix="ranks-", shards=shards, replicas=1
-        )
-        engine = open_engine(settings)
-        generation = await filled(engine, tied_documents(), generation=f"notes@{shards}")
-        rankings[shards] = await rankings_of(engine, generation)
-        await engine.close()
-    assert rankings[3] == rankings[1]
 
 
 async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_back(

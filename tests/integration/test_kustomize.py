@@ -1,6 +1,7 @@
 """What kustomize makes of k8s/: every object is valid, hardened, and finds what it refers to."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -87,11 +88,6 @@ def example_secrets(overlay: str) -> Mapping[str, Mapping[str, str]]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_object_is_what_the_api_server_takes(objects: list[Yaml], release: str) -> None:
     assert [problem for item in objects if (problem := schema_problem(item, release)) is not None] == []
-
-
-def test_no_two_objects_have_the_same_name(objects: list[Yaml]) -> None:
-    names = [name_of(item) for item in objects]
-    assert len(names) == len(set(names))
 
 
 def test_an_overlay_keeps_to_one_namespace_of_its_own(overlay: list[Yaml]) -> None:
@@ -395,3 +391,41 @@ def test_every_rule_names_its_ports_and_every_way_in_but_to_the_gateway_its_call
             for rule in policy["spec"].get(way, []):
                 assert rule["ports"], name_of(policy)
                 assert rule.get(peers) or (policy["metadata"]["name"], way) == ("gateway", "ingress")
+
+
+def with_component(folder: Path, overlay: str, name: str) -> list[Yaml]:
+    """What is rolled out of the overlay with this component."""
+    folders = (OVERLAYS[overlay], ROOT / "k8s" / "components" / name)
+    resource, component = (os.path.relpath(one, folder.resolve()) for one in folders)
+    content = {"namespace": f"retrieval-{overlay}", "resources": [resource], "components": [component]}
+    (folder / "kustomization.yaml").write_text(json.dumps(content))
+    return built(folder)
+
+
+@pytest.mark.parametrize("overlay", ["dev", "prod"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_component_turns_a_service_on_and_changes_nothing_else(tmp_path: Path, overlay: str, system: str) -> None:
+    changed = [item for item in with_component(tmp_path, overlay, system) if item not in rendered(overlay)]
+    assert [name_of(item) for item in changed] == [f"Deployment/{system}"]
+    assert "replicas" not in changed[0]["spec"]
+
+
+def test_dense_vectors_go_to_elasticsearch_by_a_component(tmp_path: Path) -> None:
+    objects = with_component(tmp_path, "prod", "dense-elasticsearch")
+    of_name = {pods.name: pods for pods in pods_of(objects)}
+    dense, lexical = (config(objects, of_name[name]) for name in ("dense", "lexical"))
+    assert (dense["DENSE_STORE"], dense["DENSE_PREFIX"]) == (
+        "elasticsearch",
+        f"{lexical['LEXICAL_INDEX_PREFIX']}dense.",
+    )
+    shared = {name for name in lexical if name.startswith("ELASTICSEARCH_")}
+    assert {name: dense[name] for name in shared} == {name: lexical[name] for name in shared}
+    secrets = {name for name, _ in of_name["dense"].references("secret")}
+    assert {"elasticsearch-client", "elasticsearch-tls"} <= secrets
+    policies = of_kind(objects, "NetworkPolicy")
+    callers = {
+        name
+        for name, pods in of_name.items()
+        if may_connect(policies, Peer(pods.labels), of_name["elasticsearch"], 9200)
+    }
+    assert callers - {"elasticsearch"} == {"dense", "lexical"}

@@ -197,27 +197,18 @@ async def test_writing_to_an_index_that_was_just_removed_does_not_bring_it_back(
     engine: LexicalEngine, opener: ElasticsearchOpener
 ) -> None:
     await filled(engine, documents(NOTES))
+    await engine.build("notes@1")  # remembered
     await opener.client.indices.delete(index=f"{opener.settings.index_prefix}notes@1")  # as another replica would
     for call in (
         engine.index("notes@1", documents({"n9": "new"})),
-        engine.delete("notes@1", ["n1"]),
+        engine.delete("notes@1", ["n1"], 1_000),
         engine.get("notes@1", ["n1"]),
         engine.search("notes@1", request_for("brake")),
     ):
         with pytest.raises(UnknownCollection):
             await call
-    assert await engine.states() == ()
-
-
-async def test_a_late_delete_makes_no_index_and_the_generation_can_be_begun_again(
-    engine: LexicalEngine, opener: ElasticsearchOpener
-) -> None:
-    await filled(engine, documents(NOTES))
-    await engine.build("notes@1")  # remembered
-    await opener.client.indices.delete(index=f"{opener.settings.index_prefix}notes@1")
-    with pytest.raises(UnknownCollection):
-        await engine.delete("notes@1", ["n1"], 1_000)
     assert (await opener.client.indices.get(index=f"{opener.settings.index_prefix}*")).body == {}
+    assert await engine.states() == ()
     assert await filled(engine, documents(NOTES)) == "notes@1"
 
 
