@@ -88,7 +88,7 @@ def sentences(document: str) -> Iterator[str]:
 
 
 def long_sentences(document: str) -> list[str]:
-    return [found for found in sentences(document) if len(found.split()) > MOST_WORDS_OF_A_SENTENCE]
+    return [sentence for sentence in sentences(document) if len(sentence.split()) > MOST_WORDS_OF_A_SENTENCE]
 
 
 @pytest.mark.parametrize(("folder", "most"), MOST_MODULES_OF_A_ROOT.items())
@@ -102,8 +102,8 @@ def test_a_folder_has_at_most_25_modules() -> None:
 
 
 def test_no_module_is_longer_than_500_lines() -> None:
-    found = [module for folder in (*PRODUCT, "tests") for module in (ROOT / folder).rglob("*.py")]
-    lines = {name(module): len(module.read_text(encoding="utf-8").splitlines()) for module in found}
+    every_module = [module for folder in (*PRODUCT, "tests") for module in (ROOT / folder).rglob("*.py")]
+    lines = {name(module): len(module.read_text(encoding="utf-8").splitlines()) for module in every_module}
     assert {module: count for module, count in lines.items() if count > MOST_LINES} == {}
 
 

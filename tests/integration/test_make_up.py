@@ -85,9 +85,9 @@ def test_qdrant_without_its_address_is_one_sentence(clone: Clone) -> None:
 
 def test_elasticsearch_without_java_is_one_sentence(clone: Clone, tmp_path: Path) -> None:
     for tool in ("git", "sh", "openssl"):
-        found = shutil.which(tool)
-        assert found is not None
-        (tmp_path / tool).symlink_to(found)
+        program = shutil.which(tool)
+        assert program is not None
+        (tmp_path / tool).symlink_to(program)
     refused = clone.local("up", LEXICAL="elasticsearch", ELASTICSEARCH_URL="", PATH=str(tmp_path), JAVA_HOME="")
     assert refused.returncode == 1
     assert "JDK" in refused.stderr
@@ -179,8 +179,8 @@ def test_a_second_stack_stands_beside_the_first_with_another_model_and_another_e
         (clone.gateway, "all-MiniLM-L6-v2", "qdrant-edge"),
         (gateway, "hashing", "elasticsearch"),
     ):
-        told: Any = fetched(urllib.request.Request(f"{url}/v1/collections/demo"))
-        held = {one["backend"]: one["generations"][0] for one in told["backends"]}
+        collection: Any = fetched(urllib.request.Request(f"{url}/v1/collections/demo"))
+        held = {backend["backend"]: backend["generations"][0] for backend in collection["backends"]}
         assert (held["dense"]["stamp"]["model"], held["lexical"]["engine"].split()[0]) == (model, lexical)
     removal = urllib.request.Request(f"{gateway}/v1/collections/demo", method="DELETE")  # the server may be lasting
     fetched(removal, timeout_s=60)
