@@ -27,7 +27,7 @@ from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.secure import SETTINGS, make_certificate
 from deploy.elasticsearch.server import say
-from tests.support.elasticsearch_server import running_elasticsearch, temporary_server
+from tests.support.elasticsearch_server import temporary_server
 
 # A start takes about ten seconds on a quiet machine, and ours is shared.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -83,13 +83,6 @@ async def test_a_nearly_full_disk_does_not_block_the_server(server: Endpoint) ->
     async with AsyncElasticsearch(server.url) as client:
         settings = await client.cluster.get_settings(include_defaults=True, flat_settings=True)
     assert settings["defaults"]["cluster.routing.allocation.disk.threshold_enabled"] == "false"
-
-
-def test_a_server_named_by_the_environment_is_used_and_none_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ELASTICSEARCH_URL", "http://elsewhere:9200/")
-    monkeypatch.setenv("PATH", "")  # starting one would need Java
-    with running_elasticsearch() as url:
-        assert url == "http://elsewhere:9200"
 
 
 def test_a_second_install_is_instant_and_silent(server: Endpoint) -> None:
