@@ -27,7 +27,7 @@ async def test_a_process_speaks_tls_and_refuses_callers_without_the_token(tmp_pa
                 assert (await nobody.post("/v1/score", json=asked)).status_code == 401
             async with one.client(timeout_s=10.0) as client:
                 assert (await client.post("/v1/score", json=asked)).status_code == 200
-            assert (await wire.ask(one.port, "POST", "/v1/score", asked)).status == 200
+            assert (await wire.ask(one.port, "POST", "/v1/score", asked)).status_code == 200
             with secured.turned_off(), pytest.raises(httpx.HTTPError):
                 async with httpx.AsyncClient(trust_env=False) as plain:
                     await plain.get(f"http://127.0.0.1:{one.port}/livez")

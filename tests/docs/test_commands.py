@@ -48,7 +48,7 @@ def test_a_documented_command_names_its_interpreter(document: Path) -> None:
 
 
 def test_a_printed_command_names_its_interpreter() -> None:
-    found = {
+    commands = {
         (str(module.relative_to(ROOT)), command)
         for folder in FOLDERS
         for module in (ROOT / folder).rglob("*.py")
@@ -56,7 +56,7 @@ def test_a_printed_command_names_its_interpreter() -> None:
         for text in printed(module)
         for command in OF_AN_UNKNOWN_PYTHON.findall(text)
     }
-    assert found == set()
+    assert commands == set()
 
 
 @pytest.mark.parametrize(

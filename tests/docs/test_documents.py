@@ -59,8 +59,8 @@ def test_the_example_lists_no_setting_that_does_not_exist() -> None:
 
 def test_every_target_is_documented_and_every_documented_target_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):.*## ", text("Makefile"), re.MULTILINE))
-    told = text("README.md") + text("CONTRIBUTING.md")
-    assert {target for target in targets if f"make {target}" not in told} == set()
+    documented = text("README.md") + text("CONTRIBUTING.md")
+    assert {target for target in targets if f"make {target}" not in documented} == set()
     for document in DOCUMENTS:
         named = set(re.findall(r"`make ([a-z-]+)", document.read_text(encoding="utf-8")))
         assert named <= targets, document
@@ -143,5 +143,5 @@ def test_no_text_of_a_public_collection_is_in_the_repository() -> None:
     )
     for corpus in datasets.glob("*/corpus.jsonl"):
         for line in corpus.read_text(encoding="utf-8").splitlines()[::97]:
-            found = re.search(r'"text": "(.{80})', line)
-            assert found is None or found[1] not in ours, corpus
+            match = re.search(r'"text": "(.{80})', line)
+            assert match is None or match[1] not in ours, corpus

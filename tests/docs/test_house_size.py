@@ -23,14 +23,10 @@ MOST_WORDS = {
     "CHANGELOG.md": 1_500,
     "clients/python/README.md": 500,
     "CONTRIBUTING.md": 800,
-    "DECISIONS.md": 4_500,
+    "DECISIONS.md": 3_600,
     "README.md": 900,
-    "evaluator/README.md": 1_500,
     "gateway/README.md": 1_300,
-    "docs/robustness.md": 1_420,
-    "docs/threat-model.md": 1_800,
-    "services/reranker/README.md": 1_150,
-    "services/lexical/README.md": 1_100,
+    "docs/threat-model.md": 1_600,
 }
 MOST_WORDS_OF_ANOTHER = 1_000
 # Lines of the house, which only fall: a feature pays with what it deletes.
@@ -43,7 +39,7 @@ MOST_LINES_OF_ALL = {
 }
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.
-MOST_WORDS_OF_ALL = 32_000
+MOST_WORDS_OF_ALL = 30_000
 
 
 def name(path: Path) -> str:
@@ -92,7 +88,7 @@ def sentences(document: str) -> Iterator[str]:
 
 
 def long_sentences(document: str) -> list[str]:
-    return [found for found in sentences(document) if len(found.split()) > MOST_WORDS_OF_A_SENTENCE]
+    return [sentence for sentence in sentences(document) if len(sentence.split()) > MOST_WORDS_OF_A_SENTENCE]
 
 
 @pytest.mark.parametrize(("folder", "most"), MOST_MODULES_OF_A_ROOT.items())
@@ -106,8 +102,8 @@ def test_a_folder_has_at_most_25_modules() -> None:
 
 
 def test_no_module_is_longer_than_500_lines() -> None:
-    found = [module for folder in (*PRODUCT, "tests") for module in (ROOT / folder).rglob("*.py")]
-    lines = {name(module): len(module.read_text(encoding="utf-8").splitlines()) for module in found}
+    every_module = [module for folder in (*PRODUCT, "tests") for module in (ROOT / folder).rglob("*.py")]
+    lines = {name(module): len(module.read_text(encoding="utf-8").splitlines()) for module in every_module}
     assert {module: count for module, count in lines.items() if count > MOST_LINES} == {}
 
 
@@ -140,7 +136,7 @@ def test_a_room_of_the_evaluator_has_at_most_600_words() -> None:
     assert {name(room): words(room) for room in ROOMS if words(room) > MOST_WORDS_OF_A_ROOM} == {}
 
 
-def test_all_documents_together_have_at_most_32000_words() -> None:
+def test_all_documents_together_have_at_most_30000_words() -> None:
     assert 0 < sum(map(words, WRITTEN)) <= MOST_WORDS_OF_ALL
 
 

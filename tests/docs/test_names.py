@@ -13,4 +13,4 @@ def test_a_class_name_is_used_once() -> None:
     for module in (module for folder in FOLDERS for module in (ROOT / folder).rglob("*.py")):
         for name in re.findall(r"^\s*class (\w+)", module.read_text(encoding="utf-8"), re.MULTILINE):
             places[name].append(str(module.relative_to(ROOT)))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}

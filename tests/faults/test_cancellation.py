@@ -117,9 +117,9 @@ async def test_random_cancellations_leak_nothing(count: int) -> None:
 async def _answered_together(backend: Backend) -> int:
     calls = [asyncio.create_task(backend.request(_call(), ScoreAnswer)) for _ in range(SLOTS)]
     done, late = await asyncio.wait(calls, timeout=GIVEN_UP_S)
-    for one in late:
-        one.cancel()
-    return sum(one.exception() is None and one.result().scores == ANSWER.scores for one in done)
+    for call in late:
+        call.cancel()
+    return sum(call.exception() is None and call.result().scores == ANSWER.scores for call in done)
 
 
 async def _tasks_left(most: int) -> int:

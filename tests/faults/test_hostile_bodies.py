@@ -76,19 +76,19 @@ SEARCHES = {
 
 @contextmanager
 def started(log: Path) -> Iterator[Process]:
-    one = Process("gateway", {})
+    process = Process("gateway", {})
     try:
-        one.start(log)
-        asyncio.run(alive(one))
-        yield one
+        process.start(log)
+        asyncio.run(alive(process))
+        yield process
     finally:
-        one.kill()
+        process.kill()
 
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    with started(tmp_path_factory.mktemp("process") / "log") as one:
-        yield one
+    with started(tmp_path_factory.mktemp("process") / "log") as process:
+        yield process
 
 
 async def alive(process: Process) -> None:

@@ -19,13 +19,13 @@ SOON_S = 0.25
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    one = Process("services.reranker", {"RERANKER_SCORER": "overlap", "RERANKER_MAX_CONNECTIONS": "200"})
+    process = Process("services.reranker", {"RERANKER_SCORER": "overlap", "RERANKER_MAX_CONNECTIONS": "200"})
     try:
-        one.start(Path(tmp_path_factory.mktemp("process")) / "log")
-        asyncio.run(one.ready())
-        yield one
+        process.start(Path(tmp_path_factory.mktemp("process")) / "log")
+        asyncio.run(process.ready())
+        yield process
     finally:
-        one.kill()
+        process.kill()
 
 
 def connected(process: Process) -> socket.socket:
@@ -35,19 +35,19 @@ def connected(process: Process) -> socket.socket:
 def held(process: Process) -> int:
     """Returns the number of connections that the process has open."""
     assert process.running is not None
-    found = psutil.Process(process.running.pid).net_connections("tcp")
-    return sum(one.status == psutil.CONN_ESTABLISHED for one in found)
+    connections = psutil.Process(process.running.pid).net_connections("tcp")
+    return sum(connection.status == psutil.CONN_ESTABLISHED for connection in connections)
 
 
 def sent(process: Process, first: bytes, piece: bytes, times: int) -> bytes:
     """Sends one request in pieces and returns the beginning of the answer, even if not all pieces were taken."""
-    with connected(process) as one:
+    with connected(process) as connection:
         with contextlib.suppress(ConnectionError):
-            one.sendall(first)
+            connection.sendall(first)
             for _ in range(times):
-                one.sendall(piece)
+                connection.sendall(piece)
         with contextlib.suppress(ConnectionError):
-            return one.recv(65_536)
+            return connection.recv(65_536)
     return b""
 
 
@@ -70,9 +70,9 @@ def test_a_gigantic_head_is_refused_and_delays_no_other(
 def test_half_open_connections_do_not_block_others(process: Process) -> None:
     with contextlib.ExitStack() as stack, watched(process) as seen:
         for _ in range(1_000):
-            one = stack.enter_context(connected(process))
+            connection = stack.enter_context(connected(process))
             with contextlib.suppress(ConnectionError):
-                one.sendall(b"POST /v1/score HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 20_000)
+                connection.sendall(b"POST /v1/score HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 20_000)
         time.sleep(0.5)
         assert held(process) <= 201
     assert seen.slowest_s < SOON_S

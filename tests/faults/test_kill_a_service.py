@@ -53,7 +53,7 @@ class Running:
             headers={"x-deadline-ms": str(int(DEADLINE_S * 1000))},
         )
         seconds = time.monotonic() - left_at
-        degraded = {one["stage"]: one["reason"] for one in answer.json().get("degraded", ())}
+        degraded = {stage["stage"]: stage["reason"] for stage in answer.json().get("degraded", ())}
         answered = Answered(left_at, seconds, answer.status_code, degraded)
         self.answers.append(answered)
         return answered
@@ -74,8 +74,8 @@ class Running:
         try:
             yield
         finally:
-            for one in callers:
-                one.cancel()
+            for task in callers:
+                task.cancel()
             ended = await asyncio.gather(*callers, return_exceptions=True)
             assert all(isinstance(error, asyncio.CancelledError) for error in ended), ended
 

@@ -112,4 +112,4 @@ async def test_an_error_that_no_transport_should_raise_is_a_failure_of_the_backe
 
         stack.wires["dense"].handle_async_request = broken  # type: ignore[method-assign]
         answer = await stack.search("fruit trees")
-        assert [(one["stage"], one["reason"]) for one in answer.json()["degraded"]] == [("dense", "failed")]
+        assert [(stage["stage"], stage["reason"]) for stage in answer.json()["degraded"]] == [("dense", "failed")]

@@ -29,12 +29,12 @@ async def words_of_server(
     index = f"test-{uuid.uuid4().hex[:12]}"
     await client.indices.create(index=index, settings={"analysis": analysis_settings(languages)})
     try:
-        found: dict[Language, list[list[str]]] = {language: [] for language in languages}
+        words: dict[Language, list[list[str]]] = {language: [] for language in languages}
         for language in languages:
             for text in texts:
                 answer = await client.indices.analyze(index=index, analyzer=analyzer_of(language), text=text)
-                found[language].append([token["token"] for token in answer["tokens"]])
-        return found
+                words[language].append([token["token"] for token in answer["tokens"]])
+        return words
     finally:
         await client.indices.delete(index=index)
 
@@ -43,12 +43,12 @@ async def main(url: str) -> None:
     """Replaces the words of the file."""
     kept = json.loads(ANALYSED_TEXTS.read_text(encoding="utf-8"))
     async with AsyncElasticsearch(url) as client:
-        found = await words_of_server(client, [one["text"] for one in kept], KEPT)
+        words = await words_of_server(client, [entry["text"] for entry in kept], KEPT)
     drawn = [
-        {"about": one["about"], "text": one["text"], **{language: found[language][at] for language in KEPT}}
-        for at, one in enumerate(kept)
+        {"about": entry["about"], "text": entry["text"], **{language: words[language][at] for language in KEPT}}
+        for at, entry in enumerate(kept)
     ]
-    lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in drawn)
+    lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in drawn)
     ANALYSED_TEXTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 

@@ -19,19 +19,19 @@ NAMES = [f"d{number:02}" for number in range(12)]
 
 def cases(dice: Random) -> list[dict[str, Any]]:
     """Returns rankings of whole numbers: scores that differ do so by more than rounding."""
-    found: list[dict[str, Any]] = []
+    fusions: list[dict[str, Any]] = []
     for _ in range(CASES):
         count = dice.choice([2, 3])
         weights = dice.choices([0.25, 0.5, 1.0, 2.0], k=count)
         # Without equal scores, whose ranks ranx draws, and for min-max with two scores at least.
         legs = [_leg(dice, dice.sample(NAMES, dice.randint(2, 12))) for _ in range(count)]
-        found.append({"method": "rrf", "norm": None, "params": {"k": 60}, "legs": legs})
-        found.append({"method": "wsum", "norm": "min-max", "params": {"weights": weights}, "legs": legs})
+        fusions.append({"method": "rrf", "norm": None, "params": {"k": 60}, "legs": legs})
+        fusions.append({"method": "wsum", "norm": "min-max", "params": {"weights": weights}, "legs": legs})
         # ranx gives a missing document 0, so that every leg has every document.
         names = dice.sample(NAMES, dice.randint(2, 12))
         whole = [_leg(dice, names) for _ in range(count)]
-        found.append({"method": "wsum", "norm": "z-score", "params": {"weights": weights}, "legs": whole})
-    return found
+        fusions.append({"method": "wsum", "norm": "z-score", "params": {"weights": weights}, "legs": whole})
+    return fusions
 
 
 def _leg(dice: Random, names: list[str]) -> dict[str, float]:

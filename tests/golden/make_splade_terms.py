@@ -25,7 +25,7 @@ SPECIAL = {0, 100, 101, 102, 103}
 def passages() -> dict[str, str]:
     """Returns the first documents by id, as a title and a text."""
     lines = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()[:DOCUMENTS]]
-    return {one["_id"]: f"{one['title']} {one['text']}".strip() for one in lines}
+    return {document["_id"]: f"{document['title']} {document['text']}".strip() for document in lines}
 
 
 def main(folder: Path) -> None:
@@ -41,10 +41,10 @@ def main(folder: Path) -> None:
     tokenizer.enable_truncation(TOKENS)
     terms = {}
     for identity, passage in passages().items():
-        found = heaviest(textbook_splade(weights, tokenizer.encode(passage).ids), TERMS, SPECIAL)
-        terms[identity] = {tokenizer.id_to_token(term): round(weight, 5) for term, weight in found.items()}
+        heaviest_terms = heaviest(textbook_splade(weights, tokenizer.encode(passage).ids), TERMS, SPECIAL)
+        terms[identity] = {tokenizer.id_to_token(term): round(weight, 5) for term, weight in heaviest_terms.items()}
     sha256 = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    lines = ",\n".join(f"  {json.dumps(identity)}: {json.dumps(found)}" for identity, found in terms.items())
+    lines = ",\n".join(f"  {json.dumps(identity)}: {json.dumps(heavy)}" for identity, heavy in terms.items())
     text = f'{{"weights_sha256": "{sha256}",\n "terms": {{\n{lines}\n }}}}\n'
     Path(__file__).with_name("splade_terms.json").write_text(text, encoding="utf-8")
 

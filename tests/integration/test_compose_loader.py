@@ -39,8 +39,8 @@ def load(*files: Path) -> Yaml:
         [loader(), "-format", "json", *files], cwd=FILE.parent, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    found: Yaml = json.loads(done.stdout)
-    return found
+    merged: Yaml = json.loads(done.stdout)
+    return merged
 
 
 def test_a_second_file_adds_elasticsearch_to_the_dense_service(loaded: Yaml) -> None:
@@ -49,8 +49,8 @@ def test_a_second_file_adds_elasticsearch_to_the_dense_service(loaded: Yaml) -> 
     assert dense["networks"].keys() - before["networks"].keys() == {"elasticsearch"}
     assert dense["depends_on"].keys() - before["depends_on"].keys() == {"elasticsearch", "elasticsearch-keys"}
     assert "DENSE_STORE=elasticsearch" in dense["environment"]
-    assert {name: one for name, one in merged.items() if name != "dense"} == {
-        name: one for name, one in loaded["services"].items() if name != "dense"
+    assert {name: service for name, service in merged.items() if name != "dense"} == {
+        name: service for name, service in loaded["services"].items() if name != "dense"
     }
 
 

@@ -10,13 +10,14 @@ import pytest
 from elasticsearch import AuthorizationException, Elasticsearch
 
 from deploy.elasticsearch.endpoint import Endpoint
+from tests.integration.test_lexical_secured import roles
 from tests.support.elasticsearch_server import temporary_server
 from tests.support.images import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 KEYS = ROOT / "deploy" / "elasticsearch" / "keys"
-OURS, FOREIGN = "retrieval-notes@1", "payroll"
+FOREIGN = "payroll"
 PASSWORD = "not a secret: of a test"
 
 
@@ -38,14 +39,14 @@ def make_keys(server: Endpoint, folder: Path, password: str = PASSWORD) -> subpr
     """Runs the script as the container of deploy/compose.yaml does; `folder` is its volume."""
     given = folder.parent / "password"
     given.write_text(f"{password}\n", encoding="utf-8")
-    told = {
+    environment = {
         "PATH": os.environ["PATH"],
         "ELASTICSEARCH_URL": server.url,
         "ELASTICSEARCH_CA_FILE": str(server.ca_file),
         "ELASTIC_PASSWORD_FILE": str(given),
         "KEYS": str(folder),
     }
-    return subprocess.run(["bash", KEYS / "make.sh"], env=told, capture_output=True, text=True, check=False)
+    return subprocess.run(["bash", KEYS / "make.sh"], env=environment, capture_output=True, text=True, check=False)
 
 
 def keys_in(folder: Path) -> Mapping[str, str]:
@@ -61,75 +62,10 @@ def keys(server: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Mapping[
     return keys_in(folder)
 
 
-@pytest.fixture
-def load(server: Endpoint, keys: Mapping[str, str]) -> Iterator[Elasticsearch]:
-    with client_of(server, keys["load"]) as client:
-        yield client
-
-
-@pytest.fixture
-def search(server: Endpoint, keys: Mapping[str, str]) -> Iterator[Elasticsearch]:
-    with client_of(server, keys["search"]) as client:
-        yield client
-
-
-@pytest.fixture
-def filled(load: Elasticsearch) -> Iterator[None]:
-    """A generation as the lexical service makes it, all with the loading key: begun, loaded, merged, published."""
-    load.indices.create(
-        index=OURS,
-        mappings={"properties": {"text": {"type": "text"}}, "_meta": {"stamp": "a"}},
-        aliases={"retrieval-writing": {}},
-    )
-    answer = load.bulk(
-        operations=[{"index": {"_index": "retrieval-writing", "_id": "1"}}, {"text": "a squealing brake"}]
-    )
-    assert not answer["errors"]
-    load.indices.forcemerge(index=OURS, max_num_segments=1)
-    load.indices.put_mapping(index=OURS, meta={"published_at": 1})
-    load.indices.put_settings(index=OURS, settings={"refresh_interval": "1s"})
-    load.indices.update_aliases(actions=[{"add": {"index": OURS, "alias": "retrieval-notes"}}])
-    load.indices.refresh(index=OURS)
-    yield
-    load.indices.delete(index=OURS)
-
-
-@pytest.mark.usefixtures("filled")
-def test_the_key_that_reads_does_all_that_reading_needs(search: Elasticsearch) -> None:
-    found = search.search(index=OURS, query={"match": {"text": "brake"}})
-    assert [hit["_id"] for hit in found["hits"]["hits"]] == ["1"]
-    assert search.mget(index=OURS, ids=["1"])["docs"][0]["_source"] == {"text": "a squealing brake"}
-    assert OURS in search.indices.get(index="retrieval-*@*").body
-    assert search.indices.stats(index="retrieval-*@*", metric="docs,store")["indices"][OURS]
-    point = search.open_point_in_time(index=OURS, keep_alive="1m")["id"]
-    assert search.close_point_in_time(id=point)["succeeded"]
-    assert search.cluster.health()["status"] in {"green", "yellow"}
-    assert search.nodes.info(filter_path="nodes.*.version")["nodes"]
-
-
-@pytest.mark.usefixtures("filled")
-def test_the_key_that_reads_changes_nothing(search: Elasticsearch) -> None:
-    with pytest.raises(AuthorizationException):
-        search.index(index=OURS, id="2", document={"text": "x"})
-    with pytest.raises(AuthorizationException):
-        search.bulk(operations=[{"index": {"_index": OURS, "_id": "2"}}, {"text": "x"}])
-    with pytest.raises(AuthorizationException):
-        search.delete(index=OURS, id="1")
-    with pytest.raises(AuthorizationException):
-        search.indices.delete(index=OURS)
-    with pytest.raises(AuthorizationException):
-        search.indices.create(index="retrieval-other@1")
-    with pytest.raises(AuthorizationException):
-        search.indices.put_mapping(index=OURS, meta={})
-    with pytest.raises(AuthorizationException):
-        search.indices.update_aliases(actions=[{"add": {"index": OURS, "alias": "retrieval-mine"}}])
-
-
-@pytest.mark.usefixtures("filled")
-def test_the_key_that_loads_deletes_documents_and_reads_none(load: Elasticsearch) -> None:
-    assert load.bulk(operations=[{"delete": {"_index": OURS, "_id": "1"}}], refresh=True)["errors"] is False
-    with pytest.raises(AuthorizationException):
-        load.search(index=OURS)
+@pytest.mark.parametrize(("name", "role"), [("load", "writes"), ("search", "reads")])
+def test_a_key_has_the_rights_that_the_lexical_service_documents(name: str, role: str) -> None:
+    descriptors = json.loads((KEYS / f"{name}.json").read_text(encoding="utf-8"))["role_descriptors"]
+    assert descriptors == {role: roles("retrieval-")[role]}
 
 
 @pytest.mark.parametrize("name", ["load", "search"])

@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 from elasticsearch import AsyncElasticsearch, AuthenticationException, Elasticsearch
-from elasticsearch.helpers import async_bulk
 
 from deploy.elasticsearch.account import (
     SUBSTITUTE_ROOT,
@@ -28,7 +27,7 @@ from deploy.elasticsearch.endpoint import Endpoint
 from deploy.elasticsearch.install import install
 from deploy.elasticsearch.secure import SETTINGS, make_certificate
 from deploy.elasticsearch.server import say
-from tests.support.elasticsearch_server import running_elasticsearch, temporary_server
+from tests.support.elasticsearch_server import temporary_server
 
 # A start takes about ten seconds on a quiet machine, and ours is shared.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -80,41 +79,10 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-async def test_the_english_analyzer_drops_stop_words_and_possessives_and_stems_with_porter(server: Endpoint) -> None:
-    text = "The running foxes' tails and a dog's relational ponies were generously caressed"
-    async with AsyncElasticsearch(server.url) as client:
-        answer = await client.indices.analyze(analyzer="english", text=text)
-    stems = [token["token"] for token in answer["tokens"]]
-    # "were" is no stop word of Lucene's; "gener" is Porter's, where Snowball English has "generous".
-    assert stems == ["run", "fox", "tail", "dog", "relat", "poni", "were", "gener", "caress"]
-
-
-async def test_the_async_client_makes_an_index_loads_it_and_finds_by_stem(server: Endpoint) -> None:
-    async with AsyncElasticsearch(server.url) as client:
-        mapping = {"properties": {"text": {"type": "text", "analyzer": "english"}, "id": {"type": "keyword"}}}
-        await client.indices.create(index="stems", mappings=mapping)
-        texts = {"a": "Foxes were running.", "b": "A quiet harbour.", "c": "She runs with the fox."}
-        actions = [{"_index": "stems", "_id": key, "id": key, "text": text} for key, text in texts.items()]
-        loaded, errors = await async_bulk(client, actions, refresh=True)
-        found = await client.search(
-            index="stems", query={"match": {"text": "run fox"}}, sort=[{"_score": "desc"}, {"id": "asc"}]
-        )
-        await client.indices.delete(index="stems")
-    assert (loaded, errors) == (3, [])
-    assert {hit["_id"] for hit in found["hits"]["hits"]} == {"a", "c"}
-
-
 async def test_a_nearly_full_disk_does_not_block_the_server(server: Endpoint) -> None:
     async with AsyncElasticsearch(server.url) as client:
         settings = await client.cluster.get_settings(include_defaults=True, flat_settings=True)
     assert settings["defaults"]["cluster.routing.allocation.disk.threshold_enabled"] == "false"
-
-
-def test_a_server_named_by_the_environment_is_used_and_none_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ELASTICSEARCH_URL", "http://elsewhere:9200/")
-    monkeypatch.setenv("PATH", "")  # starting one would need Java
-    with running_elasticsearch() as url:
-        assert url == "http://elsewhere:9200"
 
 
 def test_a_second_install_is_instant_and_silent(server: Endpoint) -> None:

@@ -41,9 +41,9 @@ async def index(elasticsearch_url: str) -> AsyncIterator[str]:
 
 
 async def copied(source: str, folder: Path) -> Result:
-    asked = folder / "q.csv"
-    asked.write_text("query,document\nwhich part fits bell 7,part 7\n")
-    words = ["datasets", "from", source, "--text", "body.en", "--queries", str(asked), "--to", str(folder / "made")]
+    queries = folder / "q.csv"
+    queries.write_text("query,document\nwhich part fits bell 7,part 7\n")
+    words = ["datasets", "from", source, "--text", "body.en", "--queries", str(queries), "--to", str(folder / "made")]
     return await asyncio.to_thread(CliRunner().invoke, app, words)
 
 
@@ -52,7 +52,8 @@ async def test_every_document_of_an_index_comes_with_its_id(index: str, tmp_path
     assert done.exit_code == 0, done.stderr
     read = read_dataset(tmp_path / "made", strict=True)
     assert read.counts.documents == DOCUMENTS
-    assert {one.id: (one.title, one.text) for one in read.documents()}["p1000"] == ("Part 1000", "It fits bell 1000.")
+    titles_and_texts = {document.id: (document.title, document.text) for document in read.documents()}
+    assert titles_and_texts["p1000"] == ("Part 1000", "It fits bell 1000.")
     assert list(read.judgments.values()) == [{"p7": 1}]
 
 

@@ -22,11 +22,11 @@ async def test_every_curl_of_the_readme_succeeds(tmp_path: Path) -> None:
         options = secured.curl_options(processes["gateway"].port)
         # Deleting the collection stands before the pipelines in the README; nothing after it needs one.
         for command in COMMANDS:
-            there = command.replace("http://127.0.0.1:8000", processes["gateway"].url).replace(
+            runnable = command.replace("http://127.0.0.1:8000", processes["gateway"].url).replace(
                 "curl -s", f"curl -sS -f {options}"
             )
             done = await asyncio.to_thread(
-                subprocess.run, ["bash", "-c", there], capture_output=True, text=True, timeout=30, check=False
+                subprocess.run, ["bash", "-c", runnable], capture_output=True, text=True, timeout=30, check=False
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
             if "/search" in command:

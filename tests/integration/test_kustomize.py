@@ -1,6 +1,7 @@
 """What kustomize makes of k8s/: every object is valid, hardened, and finds what it refers to."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -89,11 +90,6 @@ def test_every_object_is_what_the_api_server_takes(objects: list[Yaml], release:
     assert [problem for item in objects if (problem := schema_problem(item, release)) is not None] == []
 
 
-def test_no_two_objects_have_the_same_name(objects: list[Yaml]) -> None:
-    names = [name_of(item) for item in objects]
-    assert len(names) == len(set(names))
-
-
 def test_an_overlay_keeps_to_one_namespace_of_its_own(overlay: list[Yaml]) -> None:
     (namespace,) = of_kind(overlay, "Namespace")
     assert {item["metadata"].get("namespace") for item in overlay if item is not namespace} == {
@@ -145,9 +141,9 @@ def test_readiness_alone_depends_on_anything_but_the_process_itself(objects: lis
 def test_a_pod_drains_and_ends_its_requests_before_it_is_killed(objects: list[Yaml]) -> None:
     for pods in pods_of(objects):
         if pods.name in DEPLOYABLES:
-            told = config(objects, pods)
+            variables = config(objects, pods)
             prefix = DEPLOYABLES[pods.name].prefix
-            drain, grace = float(told[f"{prefix}DRAIN_S"]), float(told[f"{prefix}GRACE_S"])
+            drain, grace = float(variables[f"{prefix}DRAIN_S"]), float(variables[f"{prefix}GRACE_S"])
             assert drain + grace < pods.spec["terminationGracePeriodSeconds"]
             # The evaluator is called by people, not through a balancer that has to learn of its end.
             assert drain >= 5 or pods.name == "evaluator"
@@ -211,9 +207,9 @@ def test_images_are_pinned_and_those_of_one_release(overlay: list[Yaml]) -> None
 
 def test_an_embedded_engine_is_one_replica_that_ends_before_the_next_one_starts(overlay: list[Yaml]) -> None:
     for pods in pods_of(overlay):
-        told = config(overlay, pods)
+        variables = config(overlay, pods)
         scaled = [h for h in of_kind(overlay, "HorizontalPodAutoscaler") if h["metadata"]["name"] == pods.name]
-        if "edge" in {told.get(name) for name in EMBEDDED}:
+        if "edge" in {variables.get(name) for name in EMBEDDED}:
             replicas = 0 if pods.name in SYSTEMS else 1
             assert (pods.owner["spec"]["replicas"], pods.owner["spec"]["strategy"]) == (replicas, {"type": "Recreate"})
             assert pods.claims == {f"{pods.name}-data"}
@@ -249,17 +245,17 @@ def test_in_prod_the_stores_are_asked_over_tls_with_a_key() -> None:
     prod = rendered("prod")
     for name, variable in ({"lexical": "ELASTICSEARCH"} | dict.fromkeys(("dense", *SYSTEMS), "QDRANT")).items():
         (pods,) = [p for p in pods_of(prod) if p.name == name]
-        told = config(prod, pods)
-        assert told[f"{variable}_URL"].startswith("https://")
+        variables = config(prod, pods)
+        assert variables[f"{variable}_URL"].startswith("https://")
         files = mounted_files(pods)
         for name in ("CA_FILE", "API_KEY_FILE", "SEARCH_API_KEY_FILE"):
-            assert told[f"{variable}_{name}"] in files
-        assert told[f"{variable}_API_KEY_FILE"] != told[f"{variable}_SEARCH_API_KEY_FILE"]
+            assert variables[f"{variable}_{name}"] in files
+        assert variables[f"{variable}_API_KEY_FILE"] != variables[f"{variable}_SEARCH_API_KEY_FILE"]
 
 
 def mounted_files(pods: Pods) -> set[str]:
     """The files that the first container of pods finds of secrets: those of the example where no keys are named."""
-    found = set[str]()
+    files = set[str]()
     volumes = {volume["name"]: volume["secret"] for volume in pods.spec["volumes"] if "secret" in volume}
     for mount in pods.containers[0]["volumeMounts"]:
         secret = volumes.get(mount["name"])
@@ -269,8 +265,8 @@ def mounted_files(pods: Pods) -> set[str]:
                 if "items" in secret
                 else example_secrets("prod")[secret["secretName"]]
             )
-            found |= {mount["mountPath"]} if "subPath" in mount else {f"{mount['mountPath']}/{key}" for key in keys}
-    return found
+            files |= {mount["mountPath"]} if "subPath" in mount else {f"{mount['mountPath']}/{key}" for key in keys}
+    return files
 
 
 def told_to(objects: list[Yaml], pods: Pods) -> Mapping[str, str]:
@@ -288,14 +284,14 @@ def test_no_secret_is_in_an_environment(objects: list[Yaml]) -> None:
 
 def test_every_file_that_a_process_is_told_of_is_mounted_from_a_secret(objects: list[Yaml]) -> None:
     for pods in pods_of(objects):
-        told = {
+        files = {
             name: value
             for name, value in told_to(objects, pods).items()
             if str(value).startswith(("/secrets/", "/tls/"))
         }
-        assert set(told.values()) <= mounted_files(pods), pods.name
+        assert set(files.values()) <= mounted_files(pods), pods.name
         if pods.name in DEPLOYABLES:
-            assert told["STACK_TOKEN_FILE"]
+            assert files["STACK_TOKEN_FILE"]
 
 
 def test_what_an_overlay_needs_of_secrets_is_in_its_own_example(overlay: list[Yaml]) -> None:
@@ -310,13 +306,15 @@ def test_the_token_travels_encrypted_in_prod_and_in_dev_only_where_it_is_said_to
     by_name = {pods.name: pods for pods in pods_of(overlay)}
     secured = "elasticsearch" in by_name
     for name, prefix in (("gateway", "GATEWAY"), ("evaluator", "EVALUATOR")):
-        told = told_to(overlay, by_name[name])
-        urls = re.findall(r"(https?)://(\w+):", told.get("GATEWAY_URL", "") + told.get("GATEWAY_BACKENDS", ""))
+        variables = told_to(overlay, by_name[name])
+        urls = re.findall(
+            r"(https?)://(\w+):", variables.get("GATEWAY_URL", "") + variables.get("GATEWAY_BACKENDS", "")
+        )
         assert len(urls) == {"gateway": 3, "evaluator": 1}[name]
         plain = {host for scheme, host in urls if scheme == "http"}
-        assert plain == set(json.loads(told.get(f"{prefix}_TRUSTED_PLAIN", "[]"))) - set(SYSTEMS)
+        assert plain == set(json.loads(variables.get(f"{prefix}_TRUSTED_PLAIN", "[]"))) - set(SYSTEMS)
         assert (plain == set()) == secured
-        assert ("STACK_CA_FILE" in told) == secured
+        assert ("STACK_CA_FILE" in variables) == secured
 
 
 def test_a_process_with_a_certificate_is_probed_over_tls(overlay: list[Yaml]) -> None:
@@ -395,3 +393,41 @@ def test_every_rule_names_its_ports_and_every_way_in_but_to_the_gateway_its_call
             for rule in policy["spec"].get(way, []):
                 assert rule["ports"], name_of(policy)
                 assert rule.get(peers) or (policy["metadata"]["name"], way) == ("gateway", "ingress")
+
+
+def with_component(folder: Path, overlay: str, name: str) -> list[Yaml]:
+    """What is rolled out of the overlay with this component."""
+    folders = (OVERLAYS[overlay], ROOT / "k8s" / "components" / name)
+    resource, component = (os.path.relpath(path, folder.resolve()) for path in folders)
+    content = {"namespace": f"retrieval-{overlay}", "resources": [resource], "components": [component]}
+    (folder / "kustomization.yaml").write_text(json.dumps(content))
+    return built(folder)
+
+
+@pytest.mark.parametrize("overlay", ["dev", "prod"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_component_turns_a_service_on_and_changes_nothing_else(tmp_path: Path, overlay: str, system: str) -> None:
+    changed = [item for item in with_component(tmp_path, overlay, system) if item not in rendered(overlay)]
+    assert [name_of(item) for item in changed] == [f"Deployment/{system}"]
+    assert "replicas" not in changed[0]["spec"]
+
+
+def test_dense_vectors_go_to_elasticsearch_by_a_component(tmp_path: Path) -> None:
+    objects = with_component(tmp_path, "prod", "dense-elasticsearch")
+    of_name = {pods.name: pods for pods in pods_of(objects)}
+    dense, lexical = (config(objects, of_name[name]) for name in ("dense", "lexical"))
+    assert (dense["DENSE_STORE"], dense["DENSE_PREFIX"]) == (
+        "elasticsearch",
+        f"{lexical['LEXICAL_INDEX_PREFIX']}dense.",
+    )
+    shared = {name for name in lexical if name.startswith("ELASTICSEARCH_")}
+    assert {name: dense[name] for name in shared} == {name: lexical[name] for name in shared}
+    secrets = {name for name, _ in of_name["dense"].references("secret")}
+    assert {"elasticsearch-client", "elasticsearch-tls"} <= secrets
+    policies = of_kind(objects, "NetworkPolicy")
+    callers = {
+        name
+        for name, pods in of_name.items()
+        if may_connect(policies, Peer(pods.labels), of_name["elasticsearch"], 9200)
+    }
+    assert callers - {"elasticsearch"} == {"dense", "lexical"}

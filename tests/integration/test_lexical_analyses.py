@@ -27,7 +27,11 @@ def drawn_texts(language: Language) -> Iterator[str]:
     # The analyzer does not compose letters of two code points.
     known = [word for word in rules.probe.split() if word != "cafe\u0301"]
     drawn = (draw.choices(known, k=2) for _ in range(DRAWN_WORDS) if rules.stemmer is not None)
-    words = [*known, *rules.stop_words, *(one[: draw.randint(1, 9)] + two[-draw.randint(1, 6) :] for one, two in drawn)]
+    words = [
+        *known,
+        *rules.stop_words,
+        *(start[: draw.randint(1, 9)] + end[-draw.randint(1, 6) :] for start, end in drawn),
+    ]
     yield from words
     articles = [*(f"{article}{mark}" for article in sorted(rules.articles) for mark in "'’"), ""]
     for _ in range(DRAWN_SENTENCES):
@@ -54,11 +58,11 @@ async def test_our_terms_are_those_of_the_analyzer(elasticsearch_url: str, langu
 
 async def test_words_of_many_scripts_are_those_of_the_analyzers(elasticsearch_url: str) -> None:
     kept = json.loads(ANALYSED_TEXTS.read_text(encoding="utf-8"))
-    texts, languages = [one["text"] for one in kept], list(LANGUAGES)
+    texts, languages = [entry["text"] for entry in kept], list(LANGUAGES)
     async with client_of(LexicalSettings(engine="elasticsearch", elasticsearch_url=elasticsearch_url)) as client:
         drawn = await words_of_server(client, texts, languages)
     for language in languages:
         assert [words_of(text, language) for text in texts] == drawn[language], language
-    assert [[one[language] for language in KEPT] for one in kept] == [
+    assert [[entry[language] for language in KEPT] for entry in kept] == [
         [drawn[language][at] for language in KEPT] for at in range(len(kept))
     ]

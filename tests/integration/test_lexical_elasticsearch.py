@@ -120,7 +120,7 @@ async def test_finishing_merges_a_build_and_not_a_live_generation(
 
 def digest_of(held: list[Document]) -> str:
     expected = ContentDigest()
-    expected.add((one.id, one.content_hash) for one in held)
+    expected.add((document.id, document.content_hash) for document in held)
     return expected.hexdigest()
 
 
@@ -146,7 +146,7 @@ async def test_a_live_write_can_be_acknowledged_before_searches_see_it(opener: E
     await client.indices.put_settings(index=index, settings={"refresh_interval": "-1"})
     assert (await engine.index("notes@1", documents({"n9": "saddle"}))).indexed == 1
     assert await found(engine, "notes@1", "saddle") == []
-    assert [one.id for one in (await engine.get("notes@1", ["n9"])).documents] == ["n9"]
+    assert [document.id for document in (await engine.get("notes@1", ["n9"])).documents] == ["n9"]
     await client.indices.put_settings(index=index, settings={"refresh_interval": "1s"})
     deadline = time.monotonic() + 30
     while await found(engine, "notes@1", "saddle") != ["n9"]:
@@ -183,13 +183,13 @@ async def test_three_shards_rank_and_score_as_one_does(opener: ElasticsearchOpen
 
 
 async def test_an_index_keeps_its_shards_under_another_setting(opener: ElasticsearchOpener) -> None:
-    three, one = await in_shards(opener, 3).open(), await opener.open()
-    generation = await filled(three, documents(NOTES))
-    assert (await filled(one, documents(NOTES))) == generation
-    assert await found(one, generation, "wobbles") == ["n3"]
-    assert [state.stamp.get("shards") for state in await one.states()] == ["3"]
-    assert "shards" not in (await one.begin("notes@2", ALL_PRESETS)).stamp
-    for engine in (three, one):
+    three_shards, single_shard = await in_shards(opener, 3).open(), await opener.open()
+    generation = await filled(three_shards, documents(NOTES))
+    assert (await filled(single_shard, documents(NOTES))) == generation
+    assert await found(single_shard, generation, "wobbles") == ["n3"]
+    assert [state.stamp.get("shards") for state in await single_shard.states()] == ["3"]
+    assert "shards" not in (await single_shard.begin("notes@2", ALL_PRESETS)).stamp
+    for engine in (three_shards, single_shard):
         await engine.close()
 
 
@@ -197,27 +197,18 @@ async def test_writing_to_an_index_that_was_just_removed_does_not_bring_it_back(
     engine: LexicalEngine, opener: ElasticsearchOpener
 ) -> None:
     await filled(engine, documents(NOTES))
+    await engine.build("notes@1")  # remembered
     await opener.client.indices.delete(index=f"{opener.settings.index_prefix}notes@1")  # as another replica would
     for call in (
         engine.index("notes@1", documents({"n9": "new"})),
-        engine.delete("notes@1", ["n1"]),
+        engine.delete("notes@1", ["n1"], 1_000),
         engine.get("notes@1", ["n1"]),
         engine.search("notes@1", request_for("brake")),
     ):
         with pytest.raises(UnknownCollection):
             await call
-    assert await engine.states() == ()
-
-
-async def test_a_late_delete_makes_no_index_and_the_generation_can_be_begun_again(
-    engine: LexicalEngine, opener: ElasticsearchOpener
-) -> None:
-    await filled(engine, documents(NOTES))
-    await engine.build("notes@1")  # remembered
-    await opener.client.indices.delete(index=f"{opener.settings.index_prefix}notes@1")
-    with pytest.raises(UnknownCollection):
-        await engine.delete("notes@1", ["n1"], 1_000)
     assert (await opener.client.indices.get(index=f"{opener.settings.index_prefix}*")).body == {}
+    assert await engine.states() == ()
     assert await filled(engine, documents(NOTES)) == "notes@1"
 
 
@@ -281,7 +272,7 @@ async def test_a_short_deadline_is_not_called_passed_before_it_is(opener: Elasti
             path = "/v1/collections/notes@1"
             await client.put(path, json={})
             for start in range(0, len(texts), 200):
-                batch = [one.model_dump() for one in texts[start : start + 200]]
+                batch = [document.model_dump() for document in texts[start : start + 200]]
                 (await client.post(f"{path}/documents", json={"documents": batch})).raise_for_status()
             (await client.post(f"{path}/finish", json={})).raise_for_status()
             early = []

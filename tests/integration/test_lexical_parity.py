@@ -43,11 +43,11 @@ def ndcg_at_10(ranked: Sequence[str], grades: Mapping[str, int]) -> float:
         return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains[:10]))
 
     ideal = discounted(sorted(grades.values(), reverse=True))
-    return discounted([grades.get(one, 0) for one in ranked]) / ideal if ideal else 0.0
+    return discounted([grades.get(document, 0) for document in ranked]) / ideal if ideal else 0.0
 
 
 def recall_at_100(ranked: Sequence[str], grades: Mapping[str, int]) -> float:
-    relevant = {one for one, grade in grades.items() if grade > 0}
+    relevant = {document for document, grade in grades.items() if grade > 0}
     return len(relevant.intersection(ranked[:100])) / len(relevant) if relevant else 0.0
 
 
@@ -99,9 +99,9 @@ async def figures(client: httpx.AsyncClient, path: str, name: str, preset: str, 
     beside = asyncio.Semaphore(4)
 
     async def measure(query: str) -> None:
-        asked = {"query": queries[query], "preset": preset, "top": depth}
+        request = {"query": queries[query], "preset": preset, "top": depth}
         async with beside:
-            answer = await client.post(f"{path}/search", json=asked)
+            answer = await client.post(f"{path}/search", json=request)
         assert answer.status_code == 200, answer.text
         ranked = [hit["id"] for hit in answer.json()["hits"]]
         ndcg.append(ndcg_at_10(ranked, grades[query]))

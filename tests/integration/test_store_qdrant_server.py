@@ -61,8 +61,8 @@ async def opened(url: str, way: str) -> AsyncIterator[QdrantStore]:
 
 @pytest.fixture(params=WAYS)
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[QdrantStore]:
-    async with opened(URL, request.param) as one:
-        yield one
+    async with opened(URL, request.param) as store:
+        yield store
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -13,34 +13,27 @@ from tests.support.processes import ROOT
 SOAKS = ("hostile", "faults", "kills", "overload", "keys", "agreement")
 
 
-async def soaked(name: str, seed: int, elasticsearch: str | None) -> Outcome:
-    """Runs one soak in full."""
-    run = importlib.import_module(f"tests.soak.{name}").run
-    outcome = await (run(seed) if elasticsearch is None else run(seed, elasticsearch=elasticsearch))
-    assert isinstance(outcome, Outcome)
-    return outcome
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*SOAKS, []], help="which; all when none is named")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--elasticsearch", help="overload: the URL of one for the lexical service")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "soak", help="where the pages go")
-    asked = parser.parse_args()
-    if asked.elasticsearch and asked.names != ["overload"]:
+    arguments = parser.parse_args()
+    if arguments.elasticsearch and arguments.names != ["overload"]:
         parser.error("--elasticsearch belongs to the soak `overload` alone")
     held = True
-    for name in asked.names or SOAKS:
-        print(f"{name}, seed {asked.seed} ...", flush=True)
+    for name in arguments.names or SOAKS:
+        print(f"{name}, seed {arguments.seed} ...", flush=True)
         started = time.monotonic()
-        outcome = asyncio.run(soaked(name, asked.seed, asked.elasticsearch))
-        option = f" --elasticsearch {asked.elasticsearch}" if asked.elasticsearch else ""
-        command = f".venv/bin/python -m tests.soak {name} --seed {asked.seed}{option}"
+        engine = {"elasticsearch": arguments.elasticsearch} if arguments.elasticsearch else {}
+        outcome: Outcome = asyncio.run(importlib.import_module(f"tests.soak.{name}").run(arguments.seed, **engine))
+        option = f" --elasticsearch {arguments.elasticsearch}" if engine else ""
+        command = f".venv/bin/python -m tests.soak {name} --seed {arguments.seed}{option}"
         text = page(outcome, time.monotonic() - started, command)
         print(text, flush=True)
-        asked.to.mkdir(parents=True, exist_ok=True)
-        (asked.to / f"{outcome.name}.md").write_text(text, encoding="utf-8")
+        arguments.to.mkdir(parents=True, exist_ok=True)
+        (arguments.to / f"{outcome.name}.md").write_text(text, encoding="utf-8")
         held = held and outcome.held
     return 0 if held else 1
 

@@ -24,8 +24,8 @@ def document(identity: str, version: int) -> dict[str, object]:
 
 def passage(identity: str, version: int) -> str:
     """Returns the passage that the encoder gets of it."""
-    one = document(identity, version)
-    return f"{one['title']} {one['text']}"
+    written = document(identity, version)
+    return f"{written['title']} {written['text']}"
 
 
 def own_score(family: str, text: str) -> float:
@@ -77,8 +77,8 @@ class Ledger:
         Overlapping writes may be applied in either order; an unacknowledged write may be applied or not.
         """
         writes = self.writes[identity]
-        last = max((one.begun for one in writes if one.ended is not None), default=-1.0)
-        possible = {one.version for one in writes if one.ended is None or one.ended >= last}
-        if all(one.ended is None for one in writes):
+        last = max((write.begun for write in writes if write.ended is not None), default=-1.0)
+        possible = {write.version for write in writes if write.ended is None or write.ended >= last}
+        if all(write.ended is None for write in writes):
             possible.add(DELETED)
         return possible

@@ -47,10 +47,10 @@ Tool = Callable[[Path, ExportedTraffic, Path], Awaitable[Percentiles]]
 
 async def run(seed: int, rounds: int = ROUNDS) -> Outcome:
     """Compares the tools over `rounds` valid turns. Raises ProgramMissingError without Go or network."""
-    found = await measured(seed, rounds, SECONDS)
-    turns = len(found["ours"])
+    percentiles = await measured(seed, rounds, SECONDS)
+    turns = len(percentiles["ours"])
     assert turns == rounds, f"the machine was too busy: {turns} of {rounds * TURNS_A_ROUND} turns were valid"
-    return judged(seed, found)
+    return judged(seed, percentiles)
 
 
 async def measured(
@@ -59,7 +59,7 @@ async def measured(
     """Returns what each tool saw in each valid turn, of which there may be too few. Raises ProgramMissingError."""
     programs = {name: go_program(name, MODULES[name]) for name in others}
     plan = LoadPlan(rates=(RATE,), seconds=seconds, arrivals="constant", generators=1)
-    found: dict[str, list[Percentiles]] = {"ours": [], **{name: [] for name in others}}
+    percentiles: dict[str, list[Percentiles]] = {"ours": [], **{name: [] for name in others}}
     with tempfile.TemporaryDirectory(prefix="agreement-") as name:
         folder = Path(name)
         async with fixed_time_stub() as url:
@@ -70,12 +70,12 @@ async def measured(
                 ours = await _ours(target, plan, seed)
                 if ours is None:
                     continue
-                found["ours"].append(ours)
+                percentiles["ours"].append(ours)
                 for tool, program in programs.items():
-                    found[tool].append(await TOOLS[tool](program, traffic, folder))
-                if len(found["ours"]) == rounds:
+                    percentiles[tool].append(await TOOLS[tool](program, traffic, folder))
+                if len(percentiles["ours"]) == rounds:
                     break
-    return found
+    return percentiles
 
 
 @asynccontextmanager
@@ -115,8 +115,8 @@ async def _ours(target: LoadTarget, plan: LoadPlan, seed: int) -> Percentiles | 
         return None
     figures = load_percentiles([sample.counted_ms for sample in point.samples])
     times = {"p50": figures.p50, "p95": figures.p95, "p99": figures.p99}
-    told = {name: ms for name, time in times.items() if (ms := time.unchecked_ms) is not None}
-    return {**told, "requests": len(point.samples)}
+    checked = {name: ms for name, time in times.items() if (ms := time.unchecked_ms) is not None}
+    return {**checked, "requests": len(point.samples)}
 
 
 async def _vegeta(program: Path, traffic: ExportedTraffic, folder: Path) -> Percentiles:
@@ -124,10 +124,10 @@ async def _vegeta(program: Path, traffic: ExportedTraffic, folder: Path) -> Perc
     words = (f"-targets={traffic.name}.targets.jsonl", f"-rate={rate}", f"-duration={traffic.seconds * 1000:.0f}ms")
     bounds = (f"-timeout={traffic.timeout_ms}ms", f"-max-workers={traffic.task.in_flight}", "-output=results")
     await _executed(folder, str(program), "attack", "-format=json", *words, *bounds)
-    told = json.loads(await _executed(folder, str(program), "report", "-type=json", "results"))
-    assert told["status_codes"].keys() == {"200"}, told["errors"]
-    latencies = {share: told["latencies"][f"{share[1:]}th"] / 1e6 for share in SHARES}
-    return {**latencies, "requests": told["requests"]}
+    report = json.loads(await _executed(folder, str(program), "report", "-type=json", "results"))
+    assert report["status_codes"].keys() == {"200"}, report["errors"]
+    latencies = {share: report["latencies"][f"{share[1:]}th"] / 1e6 for share in SHARES}
+    return {**latencies, "requests": report["requests"]}
 
 
 async def _k6(program: Path, traffic: ExportedTraffic, folder: Path) -> Percentiles:
@@ -161,10 +161,11 @@ def agree(one_ms: float, other_ms: float) -> bool:
     return abs(one_ms - other_ms) <= max(MOST_SHARE * other_ms, MOST_MS)
 
 
-def judged(seed: int, found: Mapping[str, list[Percentiles]]) -> Outcome:
+def judged(seed: int, percentiles: Mapping[str, list[Percentiles]]) -> Outcome:
     """Returns the figures with their bars."""
     medians = {
-        tool: {share: statistics.median(one[share] for one in runs) for share in SHARES} for tool, runs in found.items()
+        tool: {share: statistics.median(turn[share] for turn in runs) for share in SHARES}
+        for tool, runs in percentiles.items()
     }
     bars = [
         Bar(
@@ -173,30 +174,30 @@ def judged(seed: int, found: Mapping[str, list[Percentiles]]) -> Outcome:
             agree(medians["ours"][share], medians[tool][share]),
             needs_cores=True,  # foreign load that meets one tool alone lengthens its times
         )
-        for tool in found
+        for tool in percentiles
         if tool != "ours"
         for share in SHARES
     ]
     # The turn that foreign load met least: it still shows a tool that adds time to every request.
-    least = {tool: min(one["p50"] for one in runs) for tool, runs in found.items()}
+    least = {tool: min(turn["p50"] for turn in runs) for tool, runs in percentiles.items()}
     bars += [
         Bar(
             f"the lowest p50 of a turn agrees with {tool}",
             f"{least['ours']:.2f} ms, {tool} {least[tool]:.2f} ms",
             agree(least["ours"], least[tool]),
         )
-        for tool in found
+        for tool in percentiles
         if tool != "ours"
     ]
-    sent = {tool: [int(one["requests"]) for one in runs] for tool, runs in found.items()}
+    sent = {tool: [int(turn["requests"]) for turn in runs] for tool, runs in percentiles.items()}
     numbers = [number for runs in sent.values() for number in runs]
     # k6 may begin one more at the very end of the time; without a free core it drops some.
     same = max(numbers) - min(numbers) <= 1
     bars.append(Bar("every tool sends as many requests", _listed(sent), same, needs_cores=True))
     rows = [
-        (str(number), tool, *(f"{one[share]:.2f}" for share in SHARES), str(int(one["requests"])))
-        for number, turn in enumerate(zip(*found.values(), strict=True), start=1)
-        for tool, one in zip(found, turn, strict=True)
+        (str(number), tool, *(f"{figures[share]:.2f}" for share in SHARES), str(int(figures["requests"])))
+        for number, turn in enumerate(zip(*percentiles.values(), strict=True), start=1)
+        for tool, figures in zip(percentiles, turn, strict=True)
     ]
     columns = ("turn", "tool", "p50 ms", "p95 ms", "p99 ms", "requests")
     broken = tuple(f"{bar.promise}: {bar.measured}" for bar in bars if not bar.held)

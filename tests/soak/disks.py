@@ -16,7 +16,7 @@ def data_directory(small_disks: Sequence[str] = ()) -> Iterator[Path]:
     """Yields a temporary directory; where this process may mount, those in it named here are disks of DISK_MIB."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name, ExitStack() as mounted:
         directory = Path(name)
-        for disk in (directory / one for one in small_disks):
+        for disk in map(directory.joinpath, small_disks):
             disk.mkdir()
             command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(disk)]
             if subprocess.run(command, capture_output=True, check=False).returncode == 0:

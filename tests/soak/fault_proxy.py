@@ -8,7 +8,7 @@ import json
 import random
 import re
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, Self
 
 from tests.soak import wire
 from tests.support import secured
@@ -49,10 +49,12 @@ class FaultProxy:
     def url(self) -> str:
         return f"{secured.scheme()}://127.0.0.1:{self.port}"
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
+        """Listens. Returns itself."""
         self._server = await asyncio.start_server(
             self._serve, "127.0.0.1", self.port, limit=2**24, backlog=1_000, ssl=secured.server_context()
         )
+        return self
 
     async def close(self) -> None:
         """Stops listening and resets open connections."""
@@ -98,9 +100,9 @@ class FaultProxy:
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             wire.reset(writer)  # cancelled when the loop ends, and then nobody asks for this task's outcome
         finally:
-            for one in (writer, upstream[1] if upstream else writer):
-                self._writers.discard(one)
-                one.close()
+            for stream in (writer, upstream[1] if upstream else writer):
+                self._writers.discard(stream)
+                stream.close()
 
     def _made_up(self, request: bytes) -> bytes | None:
         match self.toxic:
@@ -161,15 +163,8 @@ def _with_unknown_field(answer: bytes) -> bytes:
         return answer
     if not isinstance(value, dict):
         return answer
-    for part in (value, *(one for some in value.values() if isinstance(some, list) for one in some)):
+    for part in (value, *(element for some in value.values() if isinstance(some, list) for element in some)):
         if isinstance(part, dict):
             part["added_by_a_later_release"] = {"x": 1}
     content = json.dumps(value).encode()
     return LENGTH.sub(b"content-length: %d" % len(content), head) + b"\r\n\r\n" + content
-
-
-async def opened(upstream: int, seed: str = "") -> FaultProxy:
-    """Opens a listening proxy."""
-    proxy = FaultProxy(upstream, seed)
-    await proxy.open()
-    return proxy

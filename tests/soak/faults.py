@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import random
 import signal
 import time
@@ -10,7 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.soak import fault_proxy, wire
+import httpx
+
+from tests.soak import wire
 from tests.soak.disks import fill_disk, free_disk, is_small_disk
 from tests.soak.fault_proxy import LATENCY_S, FaultProxy, Toxic
 from tests.soak.outcome import Bar, Outcome
@@ -82,11 +83,14 @@ class FaultOutcome:
 
     @property
     def late_ms(self) -> float:
-        return (max(one.seconds for one in self.answers) - DEADLINE_MS / 1000) * 1000
+        return (max(answer.seconds for answer in self.answers) - DEADLINE_MS / 1000) * 1000
 
     @property
     def unflagged(self) -> int:
-        return sum(not one.status or (one.status == 200 and not one.degraded and not one.whole) for one in self.answers)
+        return sum(
+            not answer.status or (answer.status == 200 and not answer.degraded and not answer.whole)
+            for answer in self.answers
+        )
 
     @property
     def wrong(self) -> str:
@@ -95,13 +99,13 @@ class FaultOutcome:
             f"{self.unflagged} unflagged" if self.unflagged else "",
             f"back after {self.back_s:.1f} s" if self.back_s > BACK_WITHIN_S else "",
             "degraded by a field that it need not know"
-            if self.fault == "unknown field" and any(one.degraded for one in self.answers)
+            if self.fault == "unknown field" and any(answer.degraded for answer in self.answers)
             else "",
             "degraded although it answers in time"
-            if self.fault == "slow" and any(one.degraded for one in self.answers)
+            if self.fault == "slow" and any(answer.degraded for answer in self.answers)
             else "",
             "searches degraded by a store that reads"
-            if self.fault in STORE and any(not one.whole for one in self.answers)
+            if self.fault in STORE and any(not answer.whole for answer in self.answers)
             else "",
             f"{self.unsaid} writes called complete" if self.unsaid else "",
         ]
@@ -124,16 +128,16 @@ class ProxiedStack:
         headers = {"x-deadline-ms": str(DEADLINE_MS)}
         try:
             reply = await wire.ask(self.gateway.port, "POST", "/v1/collections/demo/search", body, headers, 30)
-        except (OSError, TimeoutError):
+        except (httpx.TransportError, TimeoutError):
             return Answer(0, time.monotonic() - started, (), False)
-        value = json.loads(reply.body)
-        degraded = tuple(f"{one['stage']}: {one['reason']}" for one in value.get("degraded", ()))
-        same = reply.status == 200 and value["hits"] == self.whole.get(query, value["hits"])
+        value = reply.json()
+        degraded = tuple(f"{stage['stage']}: {stage['reason']}" for stage in value.get("degraded", ()))
+        same = reply.status_code == 200 and value["hits"] == self.whole.get(query, value["hits"])
         if query not in self.whole:
-            assert reply.status == 200, value
+            assert reply.status_code == 200, value
             assert not degraded, value
             self.whole[query] = value["hits"]
-        return Answer(reply.status, time.monotonic() - started, degraded, same and not degraded)
+        return Answer(reply.status_code, time.monotonic() - started, degraded, same and not degraded)
 
     async def _ask_for(self, seconds: float) -> list[Answer]:
         answers: list[Answer] = []
@@ -153,9 +157,9 @@ class ProxiedStack:
         batch = {"documents": [{"id": "written", "text": f"zzz{time.monotonic_ns()}"}]}
         try:
             reply = await wire.ask(self.gateway.port, "POST", "/v1/collections/spare/documents", batch)
-        except (OSError, TimeoutError):
+        except (httpx.TransportError, TimeoutError):
             return "no answer"
-        return "complete" if reply.status == 200 and b'"complete":true' in reply.body else "refused"
+        return "complete" if reply.status_code == 200 and reply.json()["complete"] else "refused"
 
     async def measure(self, fault: str, backend: str, seconds: float) -> FaultOutcome:
         """Applies a fault, queries, lifts it, and queries until answers are complete again."""
@@ -226,19 +230,19 @@ class ProxiedStack:
 @asynccontextmanager
 async def _proxied_stack(seed: int) -> AsyncIterator[ProxiedStack]:
     async with loaded_stack(seed, small_disks=True, families=ALL_FAMILIES) as stack:
-        proxies = {name: await fault_proxy.opened(stack.port(name)) for name in ALL_FAMILIES}
-        proxied = gateway({name: one.url for name, one in proxies.items()})
+        proxies = {name: await FaultProxy(stack.port(name)).open() for name in ALL_FAMILIES}
+        proxied = gateway({name: proxy.url for name, proxy in proxies.items()})
         stack.processes["proxied gateway"] = proxied  # ended with the others
         proxied.start(stack.log("proxied gateway"))
         try:
             await proxied.ready()
             rng = random.Random(seed)
             queries = tuple(" ".join(rng.choices(WORDS, k=3)) for _ in range(5))
-            asked = ProxiedStack(stack, proxied, proxies, queries)
+            proxied_stack = ProxiedStack(stack, proxied, proxies, queries)
             await load(proxied.port, "spare", [{"id": "written", "text": "zzz"}], STORING)
             for query in queries:
-                await asked.ask(query)
-            yield asked
+                await proxied_stack.ask(query)
+            yield proxied_stack
         finally:
             for proxy in proxies.values():
                 await proxy.close()
@@ -266,7 +270,7 @@ async def run(seed: int, size: int = len(MATRIX)) -> Outcome:
 def _outcome(seed: int, cells: list[FaultOutcome]) -> Outcome:
     rows = []
     for cell in cells:
-        said = sorted({one for answer in cell.answers for one in answer.degraded})
+        said = sorted({stage for answer in cell.answers for stage in answer.degraded})
         statuses = sorted({answer.status for answer in cell.answers})
         flagged = sum(bool(answer.degraded) for answer in cell.answers)
         rows.append((

@@ -61,7 +61,7 @@ async def run(seed: int, size: int = 10_000) -> Outcome:
                 died.append(f"{service} ended; its log: {stack.log(service).read_text()[-500:]}")
                 continue
             growth[service] = vitals.rss_mib(process.pid) - before
-            assert (await wire.ask(process.port, "GET", "/livez")).status == 200
+            assert (await wire.ask(process.port, "GET", "/livez")).status_code == 200
     return _outcome(seed, ended, growth, died)
 
 
@@ -133,32 +133,32 @@ async def _exchange(
 
 
 def _broken(service: str, seed: int, some: list[HostileOutcome]) -> Iterator[str]:
-    for one in some:
-        bad = [status for status in one.statuses if status >= 500]
-        if bad or one.hung:
-            what = "hung" if one.hung else ", ".join(map(str, bad))
-            again = f"hostile_requests.request({service!r}, {seed + 1}, {one.number})"
-            yield f"{service} #{one.number} {one.kind}: {what} ({again})"
+    for outcome in some:
+        bad = [status for status in outcome.statuses if status >= 500]
+        if bad or outcome.hung:
+            what = "hung" if outcome.hung else ", ".join(map(str, bad))
+            again = f"hostile_requests.request({service!r}, {seed + 1}, {outcome.number})"
+            yield f"{service} #{outcome.number} {outcome.kind}: {what} ({again})"
 
 
 def _outcome(seed: int, ended: dict[str, list[HostileOutcome]], growth: dict[str, float], died: list[str]) -> Outcome:
     rows = []
     for service, some in ended.items():
-        statuses = Counter(status // 100 for one in some for status in one.statuses)
-        slowest = sorted(one.seconds for one in some)
+        statuses = Counter(status // 100 for outcome in some for status in outcome.statuses)
+        slowest = sorted(outcome.seconds for outcome in some)
         rows.append((
             service,
             str(len(some)),
             ", ".join(f"{hundred}xx: {count}" for hundred, count in sorted(statuses.items())),
-            str(sum(not one.statuses for one in some)),
-            str(sum(one.hung for one in some)),
+            str(sum(not outcome.statuses for outcome in some)),
+            str(sum(outcome.hung for outcome in some)),
             f"{slowest[-1]:.1f}",
             f"{growth[service]:+.0f}" if service in growth else "process ended",
         ))  # fmt: skip
-    everything = [one for some in ended.values() for one in some]
+    everything = [outcome for some in ended.values() for outcome in some]
     broken = (*died, *(line for service, some in ended.items() for line in _broken(service, seed, some)))
-    failed = sum(any(status >= 500 for status in one.statuses) for one in everything)
-    hung = sum(one.hung for one in everything)
+    failed = sum(any(status >= 500 for status in outcome.statuses) for outcome in everything)
+    hung = sum(outcome.hung for outcome in everything)
     most = max(growth.values(), default=0.0)
     return Outcome(
         name="hostile",

@@ -115,7 +115,7 @@ def _odd_line(rng: random.Random, valid: Valid) -> bytes:
     method, path, body = valid
     odd = rng.choice(ODD_METHODS), rng.choice(ODD_PATHS), rng.choice(ODD_VERSIONS)
     usual = method.encode(), path.encode(), b"HTTP/1.1"
-    parts = [one if rng.random() < 0.5 else other for one, other in zip(odd, usual, strict=True)]
+    parts = [odd_part if rng.random() < 0.5 else other for odd_part, other in zip(odd, usual, strict=True)]
     content = _body(body) or b""
     return b" ".join(parts) + b"\r\nhost: soak\r\ncontent-length: %d\r\n\r\n" % len(content) + content
 

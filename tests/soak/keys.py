@@ -4,14 +4,13 @@ Three stacks of gateway and lexical service, embedded, stand side by side: witho
 with TLS besides. Searches take turns over them. Then searches with a right key are timed alone and beside wrong keys,
 in turns: on connections that are kept, where each wrong key is answered later than the one before, and on a new
 connection each, where it is answered at once. Wrong keys come at a steady rate, from this machine too: what it takes to
-send them counts against us. How much that is, turns show in which a server that does nothing else refuses them.
+send them counts against us.
 """
 
 import asyncio
 import json
 import os
 import random
-import ssl
 import statistics
 import subprocess
 import sys
@@ -21,13 +20,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
 import numpy as np
 
 from evaluator.load.sending.drives import run_generators
 from evaluator.load.sending.load_loop import GeneratorTask, SendRecord
+from retrieval_client import AsyncClient
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import WORDS, documents
+from tests.soak.stack import METADATA, WORDS, documents
 from tests.soak.wrong_keys import SENDERS
 from tests.support import secured
 from tests.support.certificates import Certificates
@@ -49,8 +48,6 @@ WAYS = {
     f"beside {RATE} wrong keys a second on {SENDERS} kept connections": "kept",
     f"beside {RATE} wrong keys a second on a new connection each": "new",
 }
-ELSEWHERE = f"beside {RATE} wrong keys a second on a new connection each, sent to another server"
-REFUSAL = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 JSON = {"content-type": "application/json", "cache-control": "no-store", "x-deadline-ms": "5000"}
 COLUMNS = ("stack", "searches", "CPU a search, ms", "times that without keys", "p50 ms", "p95 ms")
 
@@ -71,7 +68,7 @@ class Stack:
 
     def cpu_s(self) -> float:
         """The CPU time of its processes so far."""
-        return sum(_cpu_s(one.pid) for one in self.processes)
+        return sum(_cpu_s(process.pid) for process in self.processes)
 
 
 async def run(seed: int, size: int = ROUNDS) -> Outcome:
@@ -95,13 +92,11 @@ async def _measured(seed: int, size: int) -> Outcome:
             for _ in range(size):
                 for stack in rng.sample(stacks, len(stacks)):
                     await _turn(stack, bodies)
-            p95s: dict[str, list[float]] = {which: [] for which in (ALONE, ELSEWHERE, *WAYS)}
+            p95s: dict[str, list[float]] = {which: [] for which in (ALONE, *WAYS)}
             answered: dict[str, list[float]] = {which: [] for which in WAYS}
-            ports = dict.fromkeys(WAYS, stacks[1].processes[0].port)
-            ports[ELSEWHERE] = await opened.enter_async_context(_refusing_server())
             for _ in range(size):
                 for which in rng.sample(sorted(p95s), len(p95s)):
-                    async with _flood(ports.get(which), WAYS.get(which, "new"), answered.get(which, [])):
+                    async with _flood(stacks[1].processes[0].port, which, answered):
                         p95s[which].append(await _right_keys(stacks[1], bodies))
     return _outcome(seed, stacks, p95s, answered)
 
@@ -137,47 +132,27 @@ async def _right_keys(stack: Stack, bodies: Sequence[bytes]) -> float:
     return float(np.percentile(_times_ms(searched.records, 200), 95))
 
 
-class _Refusing(asyncio.Protocol):
-    """Refuses each connection when it has sent something."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, _: bytes) -> None:
-        self._transport.write(REFUSAL)
-        self._transport.close()
-
-
 @asynccontextmanager
-async def _refusing_server() -> AsyncIterator[int]:
-    """Yields the port of a server that only refuses, in this process, which is idle during a turn."""
-    server = await asyncio.get_running_loop().create_server(_Refusing, "127.0.0.1", 0, backlog=2_048)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-
-
-@asynccontextmanager
-async def _flood(port: int | None, way: str, answered: list[float]) -> AsyncIterator[None]:
-    """Sends wrong keys to a port meanwhile, and adds how many a second were answered; None: sends nothing."""
-    if port is None:
+async def _flood(port: int, which: str, answered: Mapping[str, list[float]]) -> AsyncIterator[None]:
+    """Sends wrong keys to a port meanwhile, and adds how many a second were answered; ALONE sends nothing."""
+    if which == ALONE:
         yield
         return
     seconds = LEAD_S + WARMUP_S + SECONDS
-    given = [str(port), str(RATE), str(seconds), way]
+    given = [str(port), str(RATE), str(seconds), WAYS[which]]
     sender = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.soak.wrong_keys", *given, cwd=ROOT, stdout=subprocess.PIPE
     )
     try:
         yield
-        told, _ = await sender.communicate()
+        printed, _ = await sender.communicate()
     finally:
         if sender.returncode is None:
             sender.kill()
             await sender.wait()
-    answers: dict[str, int] = json.loads(told)
+    answers: dict[str, int] = json.loads(printed)
     assert set(answers) == {"401"}, answers
-    answered.append(answers["401"] / seconds)
+    answered[which].append(answers["401"] / seconds)
 
 
 def _task(
@@ -200,9 +175,9 @@ def _task(
 
 def _times_ms(records: Sequence[SendRecord], status: int) -> list[float]:
     """Returns the times after the warm-up, from when a request was planned. All were answered with this status."""
-    told = {None if one.reply is None else one.reply.status for one in records}
-    assert told == {status}, told
-    return [(one.done_s - one.planned_s) * 1000 for one in records if one.planned_s >= WARMUP_S]
+    statuses = {None if record.reply is None else record.reply.status for record in records}
+    assert statuses == {status}, statuses
+    return [(record.done_s - record.planned_s) * 1000 for record in records if record.planned_s >= WARMUP_S]
 
 
 def _search(rng: random.Random) -> bytes:
@@ -231,31 +206,19 @@ async def _stack(
         lexical.environment["STACK_TOKEN"] = TOKEN
         front.environment |= {"STACK_TOKEN": TOKEN, "GATEWAY_KEYS_FILE": str(keys.file)}
     try:
-        for one in (lexical, front):
-            one.start(own / f"{one.module}.log")
-        for one in (lexical, front):
-            await one.ready()
-        headers = bearing(None if name == "without keys" else keys.secrets["all"])
-        await _load(front.url, headers, front.trusts or True, documents(rng, DOCUMENTS))
-        yield Stack(name, (front, lexical), headers)
+        for process in (lexical, front):
+            process.start(own / f"{process.module}.log")
+        for process in (lexical, front):
+            await process.ready()
+        key = None if name == "without keys" else keys.secrets["all"]
+        async with AsyncClient(front.url, key=key, ca_file=made.ca_file) as client:
+            build = (await client.begin("demo", metadata=METADATA)).build
+            await client.load("demo", documents(rng, DOCUMENTS), build=build)
+            await client.publish("demo", build=build)
+        yield Stack(name, (front, lexical), bearing(key))
     finally:
-        for one in (front, lexical):
-            one.kill()
-
-
-async def _load(
-    url: str, headers: Mapping[str, str], verify: ssl.SSLContext | bool, batch: Sequence[dict[str, object]]
-) -> None:
-    path = "/v1/collections/demo"
-    declared = {"metadata": {"year": "number", "kind": "keyword"}}
-    async with httpx.AsyncClient(
-        base_url=url, headers=dict(headers), verify=verify, timeout=60, trust_env=False
-    ) as http:
-        build = (await http.put(path, json=declared)).raise_for_status().json()["build"]
-        for start in range(0, len(batch), 200):
-            sent = {"documents": batch[start : start + 200], "build": build}
-            (await http.post(f"{path}/documents", json=sent)).raise_for_status()
-        (await http.post(f"{path}/publish", json={"build": build})).raise_for_status()
+        for process in (front, lexical):
+            process.kill()
 
 
 def _cpu_s(pid: int) -> float:
@@ -280,10 +243,10 @@ def _outcome(
     ]
     ratios = {which: [beside / alone for beside, alone in zip(p95s[which], p95s[ALONE], strict=True)] for which in WAYS}
     rows += [
-        (f"keys, {RIGHT_RATE:g} searches a second, {which}", f"{len(found)} turns", "", "", "", _spread(found))
-        for which, found in p95s.items()
+        (f"keys, {RIGHT_RATE:g} searches a second, {which}", f"{len(times)} turns", "", "", "", _spread(times))
+        for which, times in p95s.items()
     ]
-    told = " ".join(
+    answers = " ".join(
         f"{statistics.median(rates):.0f} wrong keys a second were answered {which.rpartition(' a second ')[2]}."
         for which, rates in answered.items()
     )
@@ -291,19 +254,19 @@ def _outcome(
         name="keys",
         says=(__doc__ or "").partition("\n\n")[2].replace("\n", " ").strip()
         + f" A turn takes {SECONDS:g} s, of {IN_FLIGHT} searches at once, or of {RIGHT_RATE:g} a second beside wrong "
-        f"keys; their p95 is the median over the turns, with the least and the largest. {told}",
+        f"keys; their p95 is the median over the turns, with the least and the largest. {answers}",
         seed=seed,
         columns=COLUMNS,
         rows=tuple(rows),
         bars=tuple(
             Bar(
                 f"{which}, the p95 of a right one grows by a tenth at most",
-                f"{statistics.median(found):.2f} times (median of {len(found)} pairs, {min(found):.2f} to "
-                f"{max(found):.2f})",
-                statistics.median(found) <= MOST_SLOWER,
+                f"{statistics.median(pairs):.2f} times (median of {len(pairs)} pairs, {min(pairs):.2f} to "
+                f"{max(pairs):.2f})",
+                statistics.median(pairs) <= MOST_SLOWER,
                 needs_cores=True,
             )
-            for which, found in ratios.items()
+            for which, pairs in ratios.items()
         ),
         broken=(),
     )

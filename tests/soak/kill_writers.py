@@ -7,9 +7,13 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
+
+from services.contracts.collections import FieldKind
 from tests.soak import wire
 from tests.soak.acknowledged import Ledger, document
 from tests.support.processes import ROOT, STORING
@@ -19,7 +23,8 @@ LOADED = "loaded"
 REBUILT = "rebuilt"
 OWN_IDS, COMMON_IDS, REBUILT_IDS, CORPUS = 60, 40, 40, 400
 PIPELINES = "hybrid,splade,colbert"  # the loader's: a collection lives on what they need
-DECLARED = {"metadata": {"own": "keyword"}, "backends": list(STORING)}
+METADATA: Mapping[str, FieldKind] = {"own": "keyword"}
+DECLARED = {"metadata": METADATA, "backends": list(STORING)}
 
 
 class Caller:
@@ -30,22 +35,23 @@ class Caller:
         self._at = f"/v1/collections/{collection}"
         self.refusals: Counter[str] = Counter()
 
-    async def ask(self, method: str, path: str, body: object) -> wire.Reply | None:
+    async def ask(self, method: str, path: str, body: object) -> httpx.Response | None:
         """Returns the answer, or None."""
+        call = f"{method} {path.rpartition('/')[2]}".strip()
         try:
             answer = await wire.ask(self._port, method, self._at + path, body, {"x-deadline-ms": "10000"}, 15)
-        except (OSError, TimeoutError) as error:
-            self.refusals[f"{method} {path.rpartition('/')[2]} {type(error).__name__}".replace("  ", " ")] += 1
+        except (httpx.TransportError, TimeoutError) as error:
+            self.refusals[f"{call} {type(error).__name__}"] += 1
             return None
-        if answer.status != 200:
-            self.refusals[f"{method} {path.rpartition('/')[2]} {answer.status}".replace("  ", " ")] += 1
+        if answer.status_code != 200:
+            self.refusals[f"{call} {answer.status_code}"] += 1
         return answer
 
     async def until_complete(self, path: str, body: object, rng: random.Random) -> None:
         """Sends a batch or a deletion until every service has taken all of it."""
         while True:
             answer = await self.ask("POST", path, body)
-            if answer is not None and answer.status == 200 and b'"complete":true' in answer.body:
+            if answer is not None and answer.status_code == 200 and answer.json()["complete"]:
                 return
             await asyncio.sleep(rng.uniform(0.02, 0.2))
 
@@ -68,7 +74,7 @@ class Writer:
             chosen = self.rng.sample(ids, self.rng.randrange(1, 30))
             match self.rng.randrange(10):
                 case 0:
-                    await self._write([one for one in chosen if one[0] != "c"], delete=True)
+                    await self._write([identity for identity in chosen if identity[0] != "c"], delete=True)
                 case 1:
                     await self.caller.ask("PUT", "", DECLARED)
                     await self.caller.ask("POST", "/publish", None)
@@ -87,7 +93,7 @@ class Writer:
         if delete:
             await self.caller.until_complete("/documents/delete", {"ids": ids}, self.rng)
         else:
-            batch = [document(one, write.version) for one, write in begun.items()]
+            batch = [document(identity, write.version) for identity, write in begun.items()]
             await self.caller.until_complete("/documents", {"documents": batch}, self.rng)
         self.ledger.acknowledge(begun)
         self.acknowledged += len(ids)
@@ -118,8 +124,8 @@ class Rebuilder:
         """Checks that no incomplete build replaces a completely published one: searches would miss documents."""
         ids = [rebuilt(number) for number in range(REBUILT_IDS)]
         answer = await self.caller.ask("POST", "/documents/get", {"ids": ids})
-        if answer is not None and answer.status == 200:
-            missing = json.loads(answer.body)["missing"]
+        if answer is not None and answer.status_code == 200:
+            missing = answer.json()["missing"]
             if missing:
                 self.lacking.append(f"{len(missing)} of {REBUILT_IDS} documents of the live generation were missing")
 
@@ -135,28 +141,27 @@ class Rebuilder:
         token: dict[str, object] = {"build": f"{self.name}-{self.builds}"}
         version = self.rng.randrange(1, 2**31)
         begun = await self.caller.ask("PUT", "", {**DECLARED, **token, "new_generation": True})
-        if begun is None or begun.status != 200:
+        if begun is None or begun.status_code != 200:
             return None
         for start in range(0, REBUILT_IDS, 5):
             batch = [document(rebuilt(number), version) for number in range(start, start + 5)]
             if not await self._sent({**token, "documents": batch}):
                 return None
-        asked = {**token, "expected_documents": REBUILT_IDS}
-        if not await self._through("/publish", asked, b'"generation"'):
+        if not await self._through("/publish", {**token, "expected_documents": REBUILT_IDS}, "generation"):
             return None
         self.acknowledged += 1
         return version
 
     async def _sent(self, body: object) -> bool:
-        return await self._through("/documents", body, b'"complete":true')
+        return await self._through("/documents", body, "complete")
 
-    async def _through(self, path: str, body: object, sign: bytes) -> bool:
-        """Calls until the answer shows success; returns False when another build superseded this one."""
+    async def _through(self, path: str, body: object, sign: str) -> bool:
+        """Calls until the field `sign` of the answer is set; returns False when another build superseded this one."""
         for _ in range(100):
             answer = await self.caller.ask("POST", path, body)
-            if answer is not None and answer.status == 200 and sign in answer.body:
+            if answer is not None and answer.status_code == 200 and answer.json()[sign]:
                 return True
-            if answer is not None and answer.status in (404, 409):
+            if answer is not None and answer.status_code in (404, 409):
                 return False
             await asyncio.sleep(self.rng.uniform(0.02, 0.2))
         return False
@@ -185,33 +190,12 @@ class Loader:
         self.round += 1
         with (self._directory / "corpus.jsonl").open("w", encoding="utf-8") as corpus:
             for number in range(CORPUS):
-                one = document(f"l-{number}", self.round)
-                corpus.write(
-                    json.dumps(
-                        {"_id": one["id"], "title": one["title"], "text": one["text"], "metadata": one["metadata"]}
-                    )
-                    + "\n"
-                )
-        command = [
-            sys.executable,
-            "-m",
-            "evaluator",
-            "ingest",
-            "--collection",
-            LOADED,
-            "--dataset",
-            str(self._directory),
-            "--pipelines",
-            PIPELINES,
-        ]
+                loaded = document(f"l-{number}", self.round)
+                corpus.write(json.dumps({"_id": loaded.pop("id"), **loaded}) + "\n")
+        command = [sys.executable, "-m", "evaluator", "ingest", "--collection", LOADED, "--pipelines", PIPELINES]
+        command += ["--dataset", str(self._directory)] + ["--rebuild"] * (self.round % 2)
         with self._log.open("ab") as log:
-            self._running = subprocess.Popen(
-                command + ["--rebuild"] * (self.round % 2),
-                cwd=ROOT,
-                env=self._environment,
-                stdout=log,
-                stderr=log,
-            )
+            self._running = subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=log, stderr=log)
 
     @property
     def ended(self) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import random
 import tempfile
 from collections import Counter
@@ -12,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.contracts.documents import Document
-from tests.soak import fault_proxy, wire
+from tests.soak import wire
 from tests.soak.acknowledged import DELETED, Ledger, document, own_score, passage
-from tests.soak.fault_proxy import JITTER_S
+from tests.soak.fault_proxy import JITTER_S, FaultProxy
 from tests.soak.kill_writers import (
     COMMON_IDS,
     CORPUS,
-    DECLARED,
     LOADED,
+    METADATA,
     OWN_IDS,
     REBUILT,
     REBUILT_IDS,
@@ -31,7 +30,7 @@ from tests.soak.kill_writers import (
     rebuilt,
 )
 from tests.soak.outcome import Bar, Outcome
-from tests.soak.stack import LoadedStack, build_of
+from tests.soak.stack import LoadedStack, load
 from tests.support.processes import ALL_FAMILIES, STORING, VECTORS, gateway, started
 
 CALM_AFTER = 10  # kills of each
@@ -83,8 +82,8 @@ class Kills:
             Rebuilder(f"{name}-{self.killed.total()}", caller, random.Random(self.rng.random()), resting)
             for name, caller in zip("ab", callers[1::2], strict=True)
         ]
-        work = [*(one.work() for one in writers), *(one.work() for one in rebuilders)]
-        tasks = [asyncio.create_task(one) for one in work]
+        work = [*(writer.work() for writer in writers), *(rebuilder.work() for rebuilder in rebuilders)]
+        tasks = [asyncio.create_task(coroutine) for coroutine in work]
         for victim in victims:
             await self._kill(victim)
         self.loader.kill()
@@ -105,10 +104,10 @@ class Kills:
             built = await asyncio.gather(*(rebuilder.build() for rebuilder in rebuilders))
             duels = {version for version in built if version is not None}
         self.refusals += sum((caller.refusals for caller in callers), Counter())
-        self.builds += sum(one.acknowledged for one in rebuilders)
+        self.builds += sum(rebuilder.acknowledged for rebuilder in rebuilders)
         at = f"after {self.killed.total()} kills (seed {self.seed})"
-        self.broken += [f"{at}: {line}" for one in rebuilders for line in one.lacking]
-        self.lacking += sum(len(one.lacking) for one in rebuilders)
+        self.broken += [f"{at}: {line}" for rebuilder in rebuilders for line in rebuilder.lacking]
+        self.lacking += sum(len(rebuilder.lacking) for rebuilder in rebuilders)
         if late:
             what = f"{len(late)} writers got no batch through within {RECOVERED_WITHIN_S:.0f} s"
             self.broken.append(f"{at}: {what}: {dict(self.refusals)}")
@@ -139,11 +138,11 @@ class Kills:
         loaded = {f"l-{number}": {self.loader.round} for number in range(CORPUS)}
         # Where no build was acknowledged, whoever's version: but every id, and all services the same of each.
         whole = dict.fromkeys((rebuilt(number) for number in range(REBUILT_IDS)), built or None)
-        found = [
+        counts = [
             await self._compared(at, collection, wanted)
             for collection, wanted in ((SHARED, shared), (LOADED, loaded), (REBUILT, whole))
         ]
-        lost, differing = (sum(column) for column in zip(*found, strict=True))
+        lost, differing = (sum(column) for column in zip(*counts, strict=True))
         compared = len(shared) + len(loaded) + len(whole)
         self.checks.append((self.killed.total(), acknowledged, compared, lost, differing))
 
@@ -158,16 +157,16 @@ class Kills:
         for identity, admissible in wanted.items():
             held = texts.get(identity, DELETED)
             versions = {held} - {DELETED, -1} if admissible is None else admissible
-            vectors = {one: await self._vector(one, live, identity, versions | {held}) for one in VECTORS}
+            vectors = {family: await self._vector(family, live, identity, versions | {held}) for family in VECTORS}
             if held in versions and set(vectors.values()) == {held}:
                 continue
             wrong = held not in versions or not versions.issuperset(vectors.values())
             lost += wrong
             differing += not wrong
-            last = [one.version for one in self.ledger.writes.get(identity, ())][-4:]
+            last = [write.version for write in self.ledger.writes.get(identity, ())][-4:]
             what = f"lexical {held}, {vectors}, may be {sorted(versions)}, written {last}"
             self.broken.append(f"{at}: {live} {identity}: {what}")
-        digests = [await self._digest(one, live) for one in STORING]
+        digests = [await self._digest(family, live) for family in STORING]
         if not lost and not differing and len(set(digests)) > 1:
             differing += 1
             self.broken.append(f"{at}: {live}: digests {digests}")
@@ -176,41 +175,37 @@ class Kills:
     async def _digest(self, family: str, live: str) -> str:
         """Returns a service's digest of ids and contents of a generation."""
         answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/finish")
-        assert answer.status == 200, answer.body
-        return str(json.loads(answer.body)["digest"])
+        return str(answer.raise_for_status().json()["digest"])
 
     async def _live(self, collection: str) -> str | None:
         view = await wire.ask(self.stack.port("gateway"), "GET", f"/v1/collections/{collection}")
-        assert view.status == 200, view.body
-        live = json.loads(view.body)["live"]
+        live = view.raise_for_status().json()["live"]
         return str(live) if live else None
 
     async def _texts(self, live: str, ids: Sequence[str]) -> dict[str, int]:
         """Returns versions by id in the lexical service; -1 for a text of no version of the id."""
         path = f"/v1/collections/{live}/documents/get"
         answer = await wire.ask(self.stack.port("lexical"), "POST", path, {"ids": ids})
-        assert answer.status == 200, answer.body
-        found = {}
-        for one in json.loads(answer.body)["documents"]:
-            version = int(one["title"].removeprefix("v"))
-            whole = Document.model_validate(document(one["id"], version)).content_hash
-            found[one["id"]] = version if Document.model_validate(one).content_hash == whole else -1
-        return found
+        versions = {}
+        for held in map(Document.model_validate, answer.raise_for_status().json()["documents"]):
+            version = int((held.title or "").removeprefix("v"))
+            written = Document.model_validate(document(held.id, version))
+            versions[held.id] = version if held.content_hash == written.content_hash else -1
+        return versions
 
     async def _vector(self, family: str, live: str, identity: str, versions: set[int]) -> int:
         """Returns the version whose vector a service holds; 0: no vector, -1: of no version in question."""
         own = {"all": [{"field": "own", "op": "eq", "value": identity}]}
-        found = DELETED
+        held = DELETED
         for version in sorted(versions - {DELETED, -1}, reverse=True) or [1]:
             text = passage(identity, version)
-            asked = {"query": text, "top": 1, "exact": True, "filter": own}
-            answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/search", asked)
-            assert answer.status == 200, answer.body
-            for hit in json.loads(answer.body)["hits"]:
+            search = {"query": text, "top": 1, "exact": True, "filter": own}
+            answer = await wire.ask(self.stack.port(family), "POST", f"/v1/collections/{live}/search", search)
+            for hit in answer.raise_for_status().json()["hits"]:
                 if hit["score"] > SAME_VECTOR * own_score(family, text):
                     return version
-                found = -1
-        return found
+                held = -1
+        return held
 
 
 async def run(seed: int, size: int = 50) -> Outcome:
@@ -236,15 +231,16 @@ async def _running(seed: int) -> AsyncIterator[LoadedStack]:
         directory = Path(name)
         async with started(directory, families=ALL_FAMILIES) as processes:
             stack = LoadedStack(processes, directory)
-            proxies = {one: await fault_proxy.opened(stack.port(one), f"{seed} {one}") for one in ALL_FAMILIES}
-            urls = {one: proxy.url for one, proxy in proxies.items()}
+            proxies = {name: await FaultProxy(stack.port(name), f"{seed} {name}").open() for name in ALL_FAMILIES}
+            urls = {family: proxy.url for family, proxy in proxies.items()}
             processes["gateway"].kill()
-            for one in ("gateway", "second gateway"):
-                processes[one] = gateway(urls)
-                processes[one].start(stack.log(one))
-                await processes[one].ready()
-            await _published(stack, SHARED, [document("x", 1)])
-            await _published(stack, REBUILT, [document(rebuilt(number), 1) for number in range(REBUILT_IDS)])
+            for process in ("gateway", "second gateway"):
+                processes[process] = gateway(urls)
+                processes[process].start(stack.log(process))
+                await processes[process].ready()
+            whole = [document(rebuilt(number), 1) for number in range(REBUILT_IDS)]
+            for collection, batch in ((SHARED, [document("x", 1)]), (REBUILT, whole)):
+                await load(stack.port("gateway"), collection, batch, STORING, METADATA)
             for family in STORING:
                 await proxies[family].put("jitter")
             try:
@@ -252,16 +248,6 @@ async def _running(seed: int) -> AsyncIterator[LoadedStack]:
             finally:
                 for proxy in proxies.values():
                     await proxy.close()
-
-
-async def _published(stack: LoadedStack, collection: str, batch: Sequence[Mapping[str, object]]) -> None:
-    at, port = f"/v1/collections/{collection}", stack.port("gateway")
-    begun = await wire.ask(port, "PUT", at, DECLARED)
-    assert begun.status == 200, begun.body
-    build = build_of(begun)
-    for path, body in ((f"{at}/documents", {"documents": batch, **build}), (f"{at}/publish", build or None)):
-        answer = await wire.ask(port, "POST", path, body)
-        assert answer.status == 200, answer.body
 
 
 def _outcome(seed: int, kills: Kills) -> Outcome:

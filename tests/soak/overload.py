@@ -67,15 +67,15 @@ BUSY = ("deadline", "overloaded", "timeout", "no_document_store")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the gateway's metrics tell so far."""
+class GatewayCounts:
+    """Counts in the metrics of the gateway."""
 
     refused: float
     refused_in_time: float  # within REFUSED_WITHIN_S
     opened: Counter[str]  # breakers, by backend
 
-    def since(self, before: "Told") -> "Told":
-        return Told(
+    def since(self, before: "GatewayCounts") -> "GatewayCounts":
+        return GatewayCounts(
             self.refused - before.refused,
             self.refused_in_time - before.refused_in_time,
             self.opened - before.opened,
@@ -88,7 +88,7 @@ class Drive:
 
     samples: Sequence[LoadSample]
     seconds: float
-    told: Told
+    counts: GatewayCounts
     generators: float  # cores that they took
 
     def of_the_rest(self, peak: float) -> float:
@@ -99,46 +99,48 @@ class Drive:
     @property
     def refused_in_time(self) -> float:
         """Share of the gateway's refusals; 1 where there were none."""
-        return self.told.refused_in_time / self.told.refused if self.told.refused else 1.0
+        return self.counts.refused_in_time / self.counts.refused if self.counts.refused else 1.0
 
     @property
     def goodput(self) -> float:
-        return sum(one.outcome == "answered" for one in self.samples) / self.seconds
+        return sum(sample.outcome == "answered" for sample in self.samples) / self.seconds
 
     @property
     def p95_ms(self) -> float:
-        return load_percentiles([one.counted_ms for one in self.samples]).p95.unchecked_ms or 0.0
+        return load_percentiles([sample.counted_ms for sample in self.samples]).p95.unchecked_ms or 0.0
+
+    @property
+    def lost(self) -> list[LoadSample]:
+        """What was neither answered in time nor refused."""
+        return [sample for sample in self.samples if sample.outcome != "answered" and _lost_as(sample) != "overloaded"]
 
     def errors(self) -> Counter[str]:
-        """Returns what was neither answered in time nor refused, by kind."""
-        kinds = Counter(_lost_as(one) for one in self.samples if one.outcome != "answered")
-        kinds.pop("overloaded", None)
-        return kinds
+        """Returns what was lost, by kind."""
+        return Counter(map(_lost_as, self.lost))
 
     def degraded(self) -> Counter[str]:
         """Returns how many answers have a degraded stage, by its reason."""
-        return Counter(reason for one in self.samples for reason in {stage.reason for stage in one.degraded})
+        return Counter(reason for sample in self.samples for reason in {stage.reason for stage in sample.degraded})
 
     def broken(self) -> Counter[str]:
         """Returns what no load explains, by kind and detail: what was lost, and what was degraded."""
-        lost = (one for one in self.samples if one.outcome != "answered" and _lost_as(one) not in (*LATE, "overloaded"))
-        details = [f"{one.error}: {one.detail}" for one in lost]
+        details = [f"{sample.error}: {sample.detail}" for sample in self.lost if _lost_as(sample) not in LATE]
         details += [
             f"degraded, {stage.reason}: {stage.detail}"
-            for one in self.samples
-            for stage in one.degraded
+            for sample in self.samples
+            for stage in sample.degraded
             if stage.reason not in BUSY
         ]
         return Counter(re.sub(r"[0-9.]*[0-9]", "#", detail) for detail in details)
 
     def row(self, pipeline: str, load: str, rate: float) -> tuple[str, ...]:
-        answered = load_percentiles([one.counted_ms for one in self.samples if one.error is None])
-        refused = sum(one.error == "overloaded" for one in self.samples)
+        answered = load_percentiles([sample.counted_ms for sample in self.samples if sample.error is None])
+        refused = sum(sample.error == "overloaded" for sample in self.samples)
         times = ("-" if (ms := time.unchecked_ms) is None else f"{ms:.0f}" for time in (answered.p50, answered.p99))
         within = f"{self.refused_in_time:.1%}" if refused else "-"
-        told = (_counted(one) for one in (self.degraded(), self.told.opened, self.errors()))
+        counted = (_counted(kinds) for kinds in (self.degraded(), self.counts.opened, self.errors()))
         ours = f"{self.generators:.2f}"
-        return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, *told, ours)
+        return (pipeline, load, f"{rate:.0f}", f"{self.goodput:.1f}", *times, str(refused), within, *counted, ours)
 
 
 def _lost_as(sample: LoadSample) -> str:
@@ -179,12 +181,12 @@ async def run(
     async with loaded_stack(seed, models=True, lexical=lexical) as stack:
         target = _target(stack, seed)
         for pipeline in pipelines:
-            found_rows, found_bars, found_broken = await _overloaded(stack, target, pipeline, seed, size)
-            rows += found_rows
-            bars += found_bars
-            broken += found_broken
-        found_rows, bar = await _beside_deep_ones(stack, target, seed, size)
-        rows += found_rows
+            pipeline_rows, pipeline_bars, pipeline_broken = await _overloaded(stack, target, pipeline, seed, size)
+            rows += pipeline_rows
+            bars += pipeline_bars
+            broken += pipeline_broken
+        pipeline_rows, bar = await _beside_deep_ones(stack, target, seed, size)
+        rows += pipeline_rows
         bars.append(bar)
     return Outcome(name, says, seed, COLUMNS, tuple(rows), tuple(bars), tuple(broken))
 
@@ -192,7 +194,7 @@ async def run(
 async def _overloaded(
     stack: LoadedStack, target: LoadTarget, pipeline: str, seed: int, seconds: int
 ) -> tuple[list[tuple[str, ...]], list[Bar], list[str]]:
-    before = await _told(stack)
+    before = await _gateway_counts(stack)
     carried = await _carried(target, pipeline, seed, seconds)
     drives = {
         factor: await _driven(stack, target, pipeline, factor * carried, seed, seconds) for factor in (1, 2.0, 4.0)
@@ -200,8 +202,8 @@ async def _overloaded(
     after = await _driven(
         stack, target, pipeline, AFTER * carried, seed, seconds / 3 + RECOVERY_S, skipped_s=RECOVERY_S
     )
-    peak = max(carried, *(one.goodput for one in drives.values()))
-    rows = [one.row(pipeline, f"{factor:g}x", factor * carried) for factor, one in drives.items()]
+    peak = max(carried, *(drive.goodput for drive in drives.values()))
+    rows = [drive.row(pipeline, f"{factor:g}x", factor * carried) for factor, drive in drives.items()]
     rows.append(after.row(pipeline, f"then {AFTER:g}x", AFTER * carried))
     bars = [
         Bar(
@@ -216,9 +218,9 @@ async def _overloaded(
     bars.append(
         Bar(f"{pipeline}: 99 % are refused within 10 ms", f"{refusals:.1%}", refusals >= 0.99, needs_cores=True)
     )
-    opened = (await _told(stack)).since(before).opened
+    opened = (await _gateway_counts(stack)).since(before).opened
     bars.append(Bar(f"{pipeline}: no backend is set aside", _counted(opened), not opened))
-    broken = sum((one.broken() for one in (*drives.values(), after)), Counter[str]())
+    broken = sum((drive.broken() for drive in (*drives.values(), after)), Counter[str]())
     bars.append(
         Bar(
             f"{pipeline}: what is lost or degraded is so for load alone",
@@ -253,10 +255,10 @@ async def _beside_deep_ones(
     finally:
         await flood
     slower = beside.p95_ms / alone.p95_ms
-    rows = [one.row("bm25", load, rate) for load, one in (("alone", alone), ("beside deep ones", beside))]
-    told = f"{slower:.2f}x ({alone.p95_ms:.0f} and {beside.p95_ms:.0f} ms)"
+    rows = [drive.row("bm25", load, rate) for load, drive in (("alone", alone), ("beside deep ones", beside))]
+    measured = f"{slower:.2f}x ({alone.p95_ms:.0f} and {beside.p95_ms:.0f} ms)"
     return rows, Bar(
-        f"deep searches of others lengthen the p95 by at most {MOST_SLOWER:g}x", told, slower <= MOST_SLOWER, True
+        f"deep searches of others lengthen the p95 by at most {MOST_SLOWER:g}x", measured, slower <= MOST_SLOWER, True
     )
 
 
@@ -267,10 +269,10 @@ async def _carried(target: LoadTarget, pipeline: str, seed: int, seconds: int) -
         point = await run_closed(
             target, pipeline, in_flight, seconds / 3, PLAN, seed=seed, part="carried", warmup_seconds=2
         )
-        found = sum(one.in_goodput for one in point.samples) / (seconds / 3)
-        if found < MORE * carried:
-            return max(found, carried)
-        carried = found
+        rate = sum(sample.in_goodput for sample in point.samples) / (seconds / 3)
+        if rate < MORE * carried:
+            return max(rate, carried)
+        carried = rate
     return carried
 
 
@@ -284,21 +286,21 @@ async def _driven(
     *,
     skipped_s: float = 0.0,
 ) -> Drive:
-    before = await _told(stack)
+    before = await _gateway_counts(stack)
     point = await run_point(
         target, pipeline, rate, seconds - skipped_s, PLAN, seed=seed, part=f"{rate}", warmup_seconds=skipped_s
     )
-    samples = [one for one in point.samples if one.phase == "measured"]
-    generators = sum(one.cpu_s / one.seconds for one in point.generators if one.seconds)
-    return Drive(samples, seconds - skipped_s, (await _told(stack)).since(before), generators)
+    samples = [sample for sample in point.samples if sample.phase == "measured"]
+    generators = sum(generator.cpu_s / generator.seconds for generator in point.generators if generator.seconds)
+    return Drive(samples, seconds - skipped_s, (await _gateway_counts(stack)).since(before), generators)
 
 
-async def _told(stack: LoadedStack) -> Told:
-    metrics = (await wire.ask(stack.port("gateway"), "GET", "/metrics")).body.decode()
+async def _gateway_counts(stack: LoadedStack) -> GatewayCounts:
+    metrics = (await wire.ask(stack.port("gateway"), "GET", "/metrics")).text
     buckets = dict(re.findall(r'^http_refusal_seconds_bucket\{le="([^"]+)"\} (\S+)$', metrics, re.MULTILINE))
     opened = re.findall(r'^breakers_opened_total\{backend="([^"]+)"\} (\S+)$', metrics, re.MULTILINE)
     assert opened, "this gateway does not count its breakers"
-    return Told(
+    return GatewayCounts(
         float(buckets["+Inf"]),
         float(buckets[f"{REFUSED_WITHIN_S:g}"]),
         Counter({backend: int(float(count)) for backend, count in opened}),
@@ -314,9 +316,9 @@ def _target(stack: LoadedStack, seed: int, top: int = 10) -> LoadTarget:
         deadline_ms=DEADLINE_MS,
         queries=tuple(queries),
         bodies={
-            (pipeline, one): SearchRequest(query=one, pipeline=pipeline, top=top).model_dump_json().encode()
+            (pipeline, query): SearchRequest(query=query, pipeline=pipeline, top=top).model_dump_json().encode()
             for pipeline in PIPELINES
-            for one in queries
+            for query in queries
         },
         excluded=frozenset(),
         reranks={pipeline: {} for pipeline in PIPELINES},

@@ -1,14 +1,16 @@
 """Starts a stack and loads a collection."""
 
-import json
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from retrieval_client import AsyncClient
+from services.contracts.collections import FieldKind
 from tests.soak import wire
 from tests.soak.disks import data_directory
+from tests.support import secured
 from tests.support.processes import FAMILIES, STORING, Process, started
 
 COLLECTION = "demo"
@@ -18,6 +20,7 @@ VOCABULARY = (
     "garden path gravel wheel spoke chain brake cable saddle rim tube patch glue wool scarf winter coat button thread"
 )
 WORDS = VOCABULARY.split()
+METADATA: Mapping[str, FieldKind] = {"year": "number", "kind": "keyword"}
 
 
 def text(rng: random.Random, words: int) -> str:
@@ -52,27 +55,23 @@ class LoadedStack:
         return self.directory / f"{name}.log"
 
 
-async def load(gateway: int, collection: str, batch: Sequence[dict[str, object]], backends: Sequence[str] = ()) -> None:
+async def load(
+    gateway: int,
+    collection: str,
+    batch: Sequence[dict[str, object]],
+    backends: Sequence[str] = (),
+    metadata: Mapping[str, FieldKind] = METADATA,
+) -> None:
     """Begins a collection, on these backends or the default ones, sends the documents and publishes."""
-    path = f"/v1/collections/{collection}"
-    declared: dict[str, object] = {"metadata": {"year": "number", "kind": "keyword"}}
-    if backends:
-        declared["backends"] = list(backends)
-    begun = await wire.ask(gateway, "PUT", path, declared)
-    assert begun.status == 200, begun.body
-    for start in range(0, len(batch), 200):
-        documents = {"documents": batch[start : start + 200], **build_of(begun)}
-        report = await wire.ask(gateway, "POST", f"{path}/documents", documents)
-        assert report.status == 200, report.body
-        assert b'"complete":true' in report.body, report.body
-    published = await wire.ask(gateway, "POST", f"{path}/publish", build_of(begun) or None)
-    assert published.status == 200, published.body
-
-
-def build_of(begun: wire.Reply) -> dict[str, object]:
-    """Returns the build that documents and publish must name; empty where the live generation continues."""
-    build = json.loads(begun.body)["build"]
-    return {} if build is None else {"build": build}
+    mode = secured.mode()
+    async with AsyncClient(
+        f"{secured.scheme()}://127.0.0.1:{gateway}",
+        key=None if mode is None else mode.key,
+        ca_file=secured.authority_of(gateway),
+    ) as client:
+        build = (await client.begin(collection, metadata=metadata, backends=backends or None)).build
+        await client.load(collection, batch, build=build)
+        await client.publish(collection, build=build)
 
 
 @asynccontextmanager
@@ -90,7 +89,7 @@ async def loaded_stack(
     The collection holds `corpus`, or documents of random words, and lives on all of the `families` that store.
     `models`, `lexical`: as those of tests/support/processes.py.
     """
-    storing = [one for one in STORING if one in families]
+    storing = [family for family in STORING if family in families]
     with data_directory(storing if small_disks else ()) as directory:
         async with started(directory, models=models, families=families, lexical=lexical) as processes:
             if evaluator:
@@ -98,10 +97,10 @@ async def loaded_stack(
                     "EVALUATOR_RUNS": f"{directory}/runs",
                     "GATEWAY_URL": processes["gateway"].url,
                 }
-                one = Process("evaluator", environment, arguments=("serve",))
-                processes["evaluator"] = one
-                one.start(directory / "evaluator.log")
-                await one.ready()
+                service = Process("evaluator", environment, arguments=("serve",))
+                processes["evaluator"] = service
+                service.start(directory / "evaluator.log")
+                await service.ready()
             batch = documents(random.Random(seed), DOCUMENTS) if corpus is None else corpus
             try:
                 await load(processes["gateway"].port, COLLECTION, batch, () if families == FAMILIES else storing)

@@ -36,10 +36,10 @@ class Sender:
         planned = first_s
         while planned < ends_s:
             time.sleep(max(0.0, planned - time.monotonic()))
-            self.answers[self._asked()] += 1
+            self.answers[self._send()] += 1
             planned += every_s * max(1, -(-(time.monotonic() - planned) // every_s))
 
-    def _asked(self) -> int:
+    def _send(self) -> int:
         with suppress(OSError):
             opened = self._connection or socket.create_connection(("127.0.0.1", self._port), TIMEOUT_S)
             self._connection = opened
@@ -86,14 +86,14 @@ def sent(port: int, rate: float, seconds: float, way: str) -> Counter[int]:
     began = time.monotonic() + 0.1
     senders = [Sender(port, way) for _ in range(SENDERS)]
     threads = [
-        threading.Thread(target=one.run, args=(began + number / rate, SENDERS / rate, began + seconds))
-        for number, one in enumerate(senders)
+        threading.Thread(target=sender.run, args=(began + number / rate, SENDERS / rate, began + seconds))
+        for number, sender in enumerate(senders)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum((one.answers for one in senders), Counter())
+    return sum((sender.answers for sender in senders), Counter())
 
 
 if __name__ == "__main__":

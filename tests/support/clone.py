@@ -58,19 +58,12 @@ class Clone:
             cwd=self.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
-    def evaluator(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs the evaluator's command line on this stack."""
-        return subprocess.run(
-            [sys.executable, "-m", "evaluator", *words], cwd=self.root,
-            env={**os.environ, "GATEWAY_URL": self.gateway}, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-
-    def search(self, pipeline: object, query: str = "wheel bent after a crash", of: str = "demo") -> dict[str, Any]:
+    def search(self, pipeline: str) -> dict[str, Any]:
         """The answer to a query, three hits deep."""
-        body = json.dumps({"query": query, "pipeline": pipeline, "top": 3}).encode()
+        body = json.dumps({"query": "wheel bent after a crash", "pipeline": pipeline, "top": 3}).encode()
         return fetched(
             urllib.request.Request(
-                f"{self.gateway}/v1/collections/{of}/search", body, {"content-type": "application/json"}
+                f"{self.gateway}/v1/collections/demo/search", body, {"content-type": "application/json"}
             )
         )
 
@@ -82,10 +75,6 @@ class Clone:
                 return int(child)
         raise AssertionError(f"{module} is not running")
 
-    def get(self, path: str, process: str = "gateway") -> dict[str, object]:
-        """What a process of this stack answers to a GET."""
-        return fetched(urllib.request.Request(f"{secured.scheme()}://127.0.0.1:{self.ports[process]}{path}"))
-
 
 def fetched(request: urllib.request.Request, timeout_s: float = 15) -> dict[str, object]:
     """Sends a request to a process of a clone's stack, with what opens it; returns its answer."""
@@ -94,5 +83,5 @@ def fetched(request: urllib.request.Request, timeout_s: float = 15) -> dict[str,
     for name, value in secured.headers(port).items():
         request.add_header(name, value)
     with urllib.request.urlopen(request, timeout=timeout_s, context=secured.client_context(port)) as answer:
-        found: dict[str, object] = json.loads(answer.read() or b"{}")
-        return found
+        content: dict[str, object] = json.loads(answer.read() or b"{}")
+        return content

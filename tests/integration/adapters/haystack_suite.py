@@ -23,16 +23,16 @@ ASKED = {"retriever": {"query": "word 7", "top_k": 5}, "ranker": {"query": "word
 
 async def test_a_pipeline_retrieves_and_reranks():
     pipeline = search_and_rerank()
-    [found] = pipeline.run(ASKED)["ranker"]["documents"]
-    assert (found.id, found.content, found.meta, found.score) == ("d07", "word 7", {"hit-title": ""}, 1.0)
-    assert (await pipeline.run_async(ASKED))["ranker"]["documents"] == [found]
+    [document] = pipeline.run(ASKED)["ranker"]["documents"]
+    assert (document.id, document.content, document.meta, document.score) == ("d07", "word 7", {"hit-title": ""}, 1.0)
+    assert (await pipeline.run_async(ASKED))["ranker"]["documents"] == [document]
 
 
 def test_a_documents_own_metadata_replaces_nothing_of_the_hit():
-    [found] = GatewayRetriever(os.environ["GATEWAY"], "c", top_k=1, pipeline="bm25").run("samovar")["documents"]
-    assert (found.id, found.content, found.meta["hit-title"]) == ("own", "Boils water.", "Samovar")
-    assert (found.meta["title"], found.meta["score"]) == ("its title", "its score")
-    best = RerankerRanker(os.environ["RERANKER"]).run("samovar", [Document(id="a", content="water"), found])
+    [document] = GatewayRetriever(os.environ["GATEWAY"], "c", top_k=1, pipeline="bm25").run("samovar")["documents"]
+    assert (document.id, document.content, document.meta["hit-title"]) == ("own", "Boils water.", "Samovar")
+    assert (document.meta["title"], document.meta["score"]) == ("its title", "its score")
+    best = RerankerRanker(os.environ["RERANKER"]).run("samovar", [Document(id="a", content="water"), document])
     assert best["documents"][0].id == "own"
 
 
@@ -60,7 +60,7 @@ def test_a_ranker_keeps_the_documents_whole():
         Document(id="b", content="of steel", meta={"title": "A red bicycle", "year": 2}, score=8.0),
         Document(id="c", content=None),
     ]
-    found = RerankerRanker(os.environ["RERANKER"]).run("red bicycle", documents)["documents"]
-    assert [(one.id, one.score) for one in found] == [("b", 1.0), ("a", 0.0), ("c", 0.0)]
-    assert (found[0].content, found[0].meta["year"], documents[1].score) == ("of steel", 2, 8.0)
+    ranked = RerankerRanker(os.environ["RERANKER"]).run("red bicycle", documents)["documents"]
+    assert [(document.id, document.score) for document in ranked] == [("b", 1.0), ("a", 0.0), ("c", 0.0)]
+    assert (ranked[0].content, ranked[0].meta["year"], documents[1].score) == ("of steel", 2, 8.0)
     assert RerankerRanker(os.environ["RERANKER"]).run("red bicycle", [])["documents"] == []

@@ -27,16 +27,16 @@ def retriever(**options):
 
 
 def test_a_document_has_its_id_text_and_title():
-    [found] = retriever().invoke("word 7", k=1)
-    assert (found.id, found.page_content, found.metadata) == ("d07", "word 7", {"hit-title": ""})
+    [document] = retriever().invoke("word 7", k=1)
+    assert (document.id, document.page_content, document.metadata) == ("d07", "word 7", {"hit-title": ""})
 
 
 def test_a_documents_own_metadata_replaces_nothing_of_the_hit():
-    [found] = retriever(scores=True).invoke("samovar", k=1)
-    assert (found.id, found.metadata["hit-title"], found.metadata["hit-score"] > 0) == ("own", "Samovar", True)
-    assert (found.metadata["title"], found.metadata["score"]) == ("its title", "its score")
+    [document] = retriever(scores=True).invoke("samovar", k=1)
+    assert (document.id, document.metadata["hit-title"], document.metadata["hit-score"] > 0) == ("own", "Samovar", True)
+    assert (document.metadata["title"], document.metadata["score"]) == ("its title", "its score")
     [first, _] = RerankerCompressor(reranker=Reranker(os.environ["RERANKER"], key=KEY)).compress_documents(
-        [Document(id="a", page_content="water"), found], "samovar"
+        [Document(id="a", page_content="water"), document], "samovar"
     )
     assert first.id == "own"
 
@@ -54,9 +54,9 @@ async def test_a_compressor_keeps_the_best_documents_and_their_metadata():
         Document(id="c", page_content="a red car"),
     ]
     best = RerankerCompressor(reranker=Reranker(os.environ["RERANKER"], key=KEY), top_n=2)
-    found = best.compress_documents(documents, "red bicycle")
-    assert [(one.id, one.metadata["relevance_score"]) for one in found] == [("b", 1.0), ("c", 0.5)]
-    assert (found[0].page_content, found[0].metadata["year"]) == ("of steel", 2)
+    kept = best.compress_documents(documents, "red bicycle")
+    assert [(document.id, document.metadata["relevance_score"]) for document in kept] == [("b", 1.0), ("c", 0.5)]
+    assert (kept[0].page_content, kept[0].metadata["year"]) == ("of steel", 2)
     assert "relevance_score" not in documents[1].metadata
-    assert await best.acompress_documents(documents, "red bicycle") == found
+    assert await best.acompress_documents(documents, "red bicycle") == kept
     assert best.compress_documents([], "red bicycle") == []

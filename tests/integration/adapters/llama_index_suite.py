@@ -27,16 +27,16 @@ def node(identity, text, **metadata):
 
 
 async def test_a_node_has_its_id_text_title_and_score():
-    [found] = retriever(similarity_top_k=1).retrieve("word 7")
-    assert (found.node.node_id, found.node.text, found.node.metadata) == ("d07", "word 7", {"hit-title": ""})
-    assert found.score > 0
-    assert await retriever(similarity_top_k=1).aretrieve("word 7") == [found]
+    [hit] = retriever(similarity_top_k=1).retrieve("word 7")
+    assert (hit.node.node_id, hit.node.text, hit.node.metadata) == ("d07", "word 7", {"hit-title": ""})
+    assert hit.score > 0
+    assert await retriever(similarity_top_k=1).aretrieve("word 7") == [hit]
 
 
 def test_a_documents_own_metadata_replaces_nothing_of_the_hit():
-    [found] = retriever(similarity_top_k=1).retrieve("samovar")
-    assert (found.node.node_id, found.metadata["hit-title"], found.metadata["title"]) == ("own", "Samovar", "its title")
-    assert reranked().postprocess_nodes([node("a", "water"), found], query_str="samovar")[0].node == found.node
+    [hit] = retriever(similarity_top_k=1).retrieve("samovar")
+    assert (hit.node.node_id, hit.metadata["hit-title"], hit.metadata["title"]) == ("own", "Samovar", "its title")
+    assert reranked().postprocess_nodes([node("a", "water"), hit], query_str="samovar")[0].node == hit.node
 
 
 def test_a_refusal_is_raised():
@@ -46,9 +46,9 @@ def test_a_refusal_is_raised():
 
 async def test_a_postprocessor_keeps_the_best_nodes():
     nodes = [node("a", "a car"), node("b", "of steel", title="A red bicycle"), node("c", "a red car")]
-    found = reranked(top_n=2).postprocess_nodes(nodes, query_str="red bicycle")
-    assert [(one.node.node_id, one.score) for one in found] == [("b", 1.0), ("c", 0.5)]
-    assert await reranked(top_n=2).apostprocess_nodes(nodes, query_str="red bicycle") == found
+    kept = reranked(top_n=2).postprocess_nodes(nodes, query_str="red bicycle")
+    assert [(hit.node.node_id, hit.score) for hit in kept] == [("b", 1.0), ("c", 0.5)]
+    assert await reranked(top_n=2).apostprocess_nodes(nodes, query_str="red bicycle") == kept
     assert reranked().postprocess_nodes([], query_str="red bicycle") == []
     with pytest.raises(ValueError, match="query_str"):
         reranked().postprocess_nodes(nodes)

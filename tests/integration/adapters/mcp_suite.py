@@ -80,12 +80,12 @@ async def test_every_tool_reads_and_says_so(opened):
         assert "context" not in str([tool.input_schema for tool in tools])
         listed = (await client.call_tool("list_collections")).structured_content
         assert listed == {"result": [{"name": "c", "documents": 41, "metadata": {}}]}
-        asked = {"collection": "c", "query": "word 7", "pipeline": "bm25", "top": 1}
-        found = (await client.call_tool("search", asked)).structured_content
-        assert [(hit["id"], hit["fragments"]) for hit in found["hits"]] == [("d07", ["word 7"])]
-        assert found["more"]
+        request = {"collection": "c", "query": "word 7", "pipeline": "bm25", "top": 1}
+        answer = (await client.call_tool("search", request)).structured_content
+        assert [(hit["id"], hit["fragments"]) for hit in answer["hits"]] == [("d07", ["word 7"])]
+        assert answer["more"]
         read = (await client.call_tool("get_documents", {"collection": "c", "ids": ["d07", "x"]})).structured_content
-        assert ([one["text"] for one in read["documents"]], read["missing"]) == (["word 7"], ["x"])
+        assert ([document["text"] for document in read["documents"]], read["missing"]) == (["word 7"], ["x"])
 
 
 async def test_a_failure_tells_the_model_what_to_do(opened):
