@@ -14,9 +14,8 @@ from evaluator.report.ranked_run import RankedRun, read_ranked_run
 from evaluator.report.recommendation import NO_BOUNDS, Bounds, recommend
 from evaluator.report.report_page import STEPS, write_pages
 from evaluator.report.run_report import Report
-from evaluator.runs.interruptions import interruption_remarks, warmup_remarks
 from evaluator.runs.run_folder import RunFolder
-from evaluator.runs.timing_validity import timing_doubts
+from evaluator.runs.timing_validity import timing_doubts, warmup_remarks
 from evaluator.steps.validity import arm_faults
 from services.contracts.pipelines import Fuse, Pipeline, Retrieve
 
@@ -72,7 +71,7 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
     """Builds the report of the ranking alone: without the steps that may follow it. Raises as `report_step` does."""
     experiment, manifest, ranked = run.experiment, run.manifest, run.ranked
     without_times = {arm.name for arm in ranked.arms if arm.pipeline is None}
-    doubts = timing_doubts(run.records, without_times, run.source, run.conditions, caches=experiment.caches)
+    doubts = timing_doubts(run.records, without_times, run.conditions, caches=experiment.caches)
     pipelines: Mapping[str, PipelineReport] = {
         arm.name: with_validity(pipeline_report(run, arm), valid=not doubts) for arm in ranked.arms
     }
@@ -94,7 +93,6 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         timing_valid=not doubts if len(without_times) < len(ranked.arms) else None,
         timing_reasons=doubts,
         conditions=run.conditions,
-        latency_source=run.source,
         pipelines=dict(pipelines),
         baseline=run.baseline,
         conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
@@ -133,13 +131,12 @@ def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator
 
 
 def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
-    """Yields what leaves a run valid: an interruption, a warm-up without answers."""
+    """Yields what leaves a run valid, a warm-up without answers for example."""
     if run.manifest.counts.left_out:
         yield run.manifest.counts.left_out
     if run.quality.added_judgments is not None:
         yield from (file.sentence for file in run.quality.added_judgments.files)
-    yield from interruption_remarks(run.source)
-    yield from warmup_remarks(run.records, run.source)
+    yield from warmup_remarks(run.records)
     if run.ranked.compared_documents == 0:
         yield "no backend returns documents by id: only their number was compared with the corpus"
     yield from _deep_legs(run)

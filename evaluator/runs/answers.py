@@ -24,7 +24,6 @@ class AnswerOutcome(Wire):
 
     query: str
     phase: Phase
-    segment: Count = 0  # interruptions of `rank` before this query was sent
     latency_ms: FiniteFloat | None = None  # None: no answer
     hits: Count = 0
     excluded_self: bool = False
