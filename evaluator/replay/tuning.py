@@ -2,7 +2,7 @@
 
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.errors import EvaluationError
-from evaluator.pages.step_page import write_step_page
+from evaluator.pages.step_page import write_page
 from evaluator.progress import progress
 from evaluator.replay.choice import QueryAnswers, measured
 from evaluator.replay.points import varied_pipelines
@@ -51,5 +51,5 @@ def replay_step(folder: RunFolder) -> ReplayReport:
     )
     folder.write(REPLAY, report)
     write_whole(writable(folder.path / "replay" / "replayed.yaml"), winner_yaml(report))
-    write_step_page(folder, replay_page(report))
+    write_page(folder, "replay", replay_page(report))
     return report

@@ -15,7 +15,7 @@ from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import expect_higher_is_better, parse_metric
 from evaluator.metrics.paired_tests import mean
 from evaluator.metrics.verdict import PairedComparison, compare_pairs, scored_pair
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.ranked_run import query_figures
 from evaluator.report.run_report import Report

@@ -11,7 +11,7 @@ from pydantic import FiniteFloat
 
 from evaluator.datasets.text_files import sha256
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.ranked_run import query_figures
 from evaluator.report.run_report import Report

@@ -5,11 +5,10 @@ from typing import Any
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.load.page.blocks import LOAD_STEP
-from evaluator.pages.html_page import StandalonePage, page_sections, render_standalone
-from evaluator.pages.markdown_page import render_markdown
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.html_page import Page
+from evaluator.pages.markdown_page import aligned
 from evaluator.pages.page_blocks import Block
-from evaluator.pages.step_page import Figures, ShownStep, drawn_charts, write_charts
+from evaluator.pages.step_page import Figures, ShownStep, drawn_charts, write_charts, write_page
 from evaluator.report.example_queries import example_query_blocks
 from evaluator.report.latency_section import cost_blocks, latency_blocks, latency_charts
 from evaluator.report.origin_section import origin_blocks
@@ -18,8 +17,6 @@ from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 
 CHARTS = "charts"
-
-
 # Those of which a report shows a section. Each fills the field of its name.
 STEPS: tuple[ShownStep[Any], ...] = (LOAD_STEP, ATTRIBUTION_STEP)
 
@@ -27,9 +24,7 @@ STEPS: tuple[ShownStep[Any], ...] = (LOAD_STEP, ATTRIBUTION_STEP)
 def write_pages(folder: RunFolder, report: Report) -> None:
     """Writes report.md, report.html and the report's charts; those of an earlier report are removed."""
     write_charts(folder, CHARTS, report_charts(report))
-    svgs = charts_of(folder)
-    folder.write_text("report.md", render_report_markdown(report, svgs))
-    folder.write_text("report.html", render_standalone(report_page(report, svgs)))
+    write_page(folder, "report", report_page(report, charts_of(folder)))
 
 
 def report_charts(report: Report) -> dict[str, str]:
@@ -56,12 +51,13 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
     ]
 
 
-def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
+def report_page(report: Report, svgs: Mapping[str, str]) -> Page:
     """Returns the page of a report. `svgs`: its charts and those of its steps, by path within the run's folder."""
     queries = max(outcome.queries for outcome in report.pipelines.values())
-    return StandalonePage(
+    return Page(
         title=report.title,
-        sections=page_sections(report_blocks(report, svgs), svgs),
+        blocks=report_blocks(report, svgs),
+        svgs=svgs,
         valid=report.valid,
         status=report.status,
         facts=(
@@ -73,11 +69,6 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> StandalonePage:
         ),
         marked=not report.times_hold,
     )
-
-
-def render_report_markdown(report: Report, charts: Collection[str] = ()) -> str:
-    """Renders report.md. `charts`: paths of those that are there, within the run's folder."""
-    return render_markdown(report.title, report_blocks(report, charts))
 
 
 def render_table(report: Report) -> str:

@@ -11,7 +11,7 @@ from pydantic import FiniteFloat
 
 from evaluator.experiments.suite import Suite
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire

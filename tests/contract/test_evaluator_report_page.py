@@ -10,9 +10,10 @@ import pytest
 
 from evaluator.metrics.verdict import PairedComparison
 from evaluator.pages.html_page import render_standalone
+from evaluator.pages.markdown_page import render_markdown
 from evaluator.pages.page_blocks import ChartImage
 from evaluator.report.quality_section import quality_latency_chart
-from evaluator.report.report_page import render_report_markdown, report_blocks, report_charts, report_page
+from evaluator.report.report_page import report_blocks, report_charts, report_page
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.charted_blocks import charts_without_table, flat, tables_of
@@ -63,7 +64,7 @@ async def test_every_cell_and_every_sentence_of_the_markdown_page_stands_in_the_
         rows = getattr(block, "rows", ())
         for cell in (cell.strip("`") for row in rows for cell in row if cell):
             assert cell.replace("&", "&amp;").replace("'", "&#39;").replace('"', "&#34;") in page
-    headings = re.findall(r"^## (.*)$", render_report_markdown(report), re.MULTILINE)
+    headings = re.findall(r"^## (.*)$", render_markdown(report.title, report_blocks(report)), re.MULTILINE)
     assert [re.sub("<[^>]+>", "", one) for one in re.findall("<h2[^>]*>(.*?)</h2>", page)] == headings
 
 
@@ -121,7 +122,7 @@ async def test_quality_against_latency_names_each_pipeline_and_marks_times_that_
 
 async def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Report, RunFolder]) -> None:
     report = with_timing_valid(run[0])
-    page = render_report_markdown(report, report_charts(report))
+    page = render_markdown(report.title, report_blocks(report, report_charts(report)))
     parts = (
         "## What to ship",
         "Not decided: ",

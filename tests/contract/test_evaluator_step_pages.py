@@ -10,8 +10,8 @@ import pytest
 
 from evaluator.attribution.attribution_page import attribution_page
 from evaluator.attribution.attribution_report import AttributionReport
+from evaluator.pages.html_page import Page
 from evaluator.pages.page_blocks import Listing, Table
-from evaluator.pages.step_page import StepPage
 from evaluator.replay.tuning_page import replay_page
 from evaluator.replay.tuning_report import ReplayReport
 from evaluator.report.evaluation import quality_step
@@ -42,7 +42,7 @@ def folder(made: Path, tmp_path: Path) -> RunFolder:
     return RunFolder(Path(shutil.copytree(made, tmp_path / "runs" / made.name)))
 
 
-def page_of(folder: RunFolder, step: str) -> StepPage:
+def page_of(folder: RunFolder, step: str) -> Page:
     if step == "replay":
         return replay_page(folder.read("replay.json", ReplayReport))
     return attribution_page(folder.read("attribution.json", AttributionReport))
