@@ -17,7 +17,7 @@ from evaluator.pages.markdown_page import render_markdown
 from evaluator.progress import show
 from evaluator.replay.tuning import replay_step
 from evaluator.replay.tuning_page import replay_page
-from evaluator.report.suite_folder import runs_of
+from evaluator.report.suite_runs import runs_of
 from evaluator.runs.run_folder import named_place
 
 AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]

@@ -1,15 +1,15 @@
 """Owns the pages of a report: which sections they have, in which order, as HTML, Markdown and for the terminal."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
+from evaluator.comparison.comparison_page import example_parts
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.html_page import Page
 from evaluator.pages.markdown_page import aligned
-from evaluator.pages.page_blocks import Block
+from evaluator.pages.page_blocks import Block, Heading, Sentence
 from evaluator.pages.step_page import Figures, ShownStep, drawn_charts, write_charts, write_page
-from evaluator.report.example_queries import example_query_blocks
 from evaluator.report.latency_section import cost_blocks, latency_blocks, latency_charts
 from evaluator.report.origin_section import origin_blocks
 from evaluator.report.quality_section import pipeline_rows, quality_blocks, quality_charts
@@ -42,7 +42,7 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
     """Returns the page without its title. `charts`: paths of those that are there, within the run's folder."""
     return [
         *quality_blocks(report, charts),
-        *example_query_blocks(report),
+        *_example_blocks(report),
         *latency_blocks(report, charts),
         *cost_blocks(report),
         *_section(LOAD_STEP, report.load, charts),
@@ -74,6 +74,20 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> Page:
 def render_table(report: Report) -> str:
     """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
     return aligned(pipeline_rows(report))
+
+
+def _example_blocks(report: Report) -> Iterator[Block]:
+    """Yields the example queries, or why there are none."""
+    if report.examples_reason is not None:
+        yield Heading("Example queries")
+        yield Sentence(f"None, because {report.examples_reason}.")
+    if report.examples is None:
+        return
+    pair = report.examples
+    yield Heading("Example queries")
+    yield Sentence(f"Among those on which {pair.second} differs most from {pair.first} in {pair.metric}.")
+    for number, example in enumerate(pair.examples, start=1):
+        yield from example_parts(pair.first, pair.second, example, number)
 
 
 def _section(step: ShownStep[Figures], figures: Figures | None, charts: Collection[str]) -> Sequence[Block]:

@@ -4,21 +4,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evaluator.client.cached_results import cache_remarks
-from evaluator.comparison.examples import PairExamples
+from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
 from evaluator.errors import EvaluationError
 from evaluator.experiments.gates import judge_gates
-from evaluator.metrics.metric_table import state_conventions
-from evaluator.report.example_queries import example_queries
+from evaluator.metrics.metric_table import parse_metric, state_conventions
+from evaluator.metrics.paired_tests import ROUNDING
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
 from evaluator.report.recommendation import NO_BOUNDS, Bounds, recommend
 from evaluator.report.report_page import STEPS, write_pages
 from evaluator.report.run_report import Report
+from evaluator.runs.manifest import dataset_directory
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.timing_validity import timing_doubts, warmup_remarks
+from evaluator.runs.trec_runs import read_run
+from evaluator.steps.run_judgments import judgments_as_measured
 from evaluator.steps.validity import arm_faults
 from services.contracts.pipelines import Fuse, Pipeline, Retrieve
 
+EXAMPLES = 3
 JUDGED, FEW_JUDGED = "judged@10", 0.5
 # Two rankings of a quarter of the documents share many by chance. By reciprocal rank, k = 60, a document at place 62 of
 # both counts as much as the first of one. A fusion by scores keeps how far below the first it is.
@@ -62,9 +66,47 @@ def report_step(folder: RunFolder, choices: ReportChoices = ReportChoices()) -> 
 def _examples(folder: RunFolder, run: RankedRun, report: Report) -> dict[str, PairExamples | str | None]:
     """Returns the fields of the example queries. A report is written also where the dataset is no longer there."""
     try:
-        return {"examples": example_queries(folder, run, report)}
+        return {"examples": _example_queries(folder, run, report)}
     except EvaluationError as error:
         return {"examples_reason": str(error)}
+
+
+def _example_queries(folder: RunFolder, run: RankedRun, report: Report) -> PairExamples | None:
+    """Returns the queries on which the recommended pipeline gains and loses most against the baseline, with texts.
+
+    Where the baseline is recommended, or nothing is, it is the other pipeline with the highest mean. None of one
+    pipeline, and where no query differs. Reads the corpus once. Raises EvaluationError where the dataset is not there,
+    or has changed.
+    """
+    compared = [outcome.against_first for outcome in report.pipelines.values() if outcome.against_first is not None]
+    if not compared:
+        return None
+    advised = report.recommendation.pipeline if report.recommendation is not None else None
+    pair = next(
+        (verdict for verdict in compared if verdict.second == advised),
+        max(compared, key=lambda verdict: verdict.second_mean),
+    )
+    metric = next(name for name in run.figures[pair.first] if parse_metric(name).label(report.depth) == pair.metric)
+    values = tuple(
+        {query: value for query, value in run.figures[arm][metric].items() if value is not None}
+        for arm in (pair.first, pair.second)
+    )
+    first, second = values
+    differences = {query: second[query] - first[query] for query in first if query in second}
+    differences = {query: value for query, value in differences.items() if abs(value) >= ROUNDING}
+    if not differences:
+        return None
+    dataset_directory(folder)  # raises where it is not found from here
+    rankings = (read_run(folder.run_file(pair.first)), read_run(folder.run_file(pair.second)))
+    judgments = judgments_as_measured(folder).grades
+    gains, losses = examples_of(differences, (first, second), rankings, judgments, EXAMPLES)
+    # One of the three is a loss where there is one.
+    chosen = [*gains[:2], *losses[:1], *gains[2:], *losses[1:]][:EXAMPLES]
+    ordered = sorted(chosen, key=lambda example: -example.difference)
+    texts, titles = texts_of(run.experiment, ordered)
+    return PairExamples(
+        first=pair.first, second=pair.second, metric=pair.metric, examples=with_texts(ordered, texts, titles)
+    )
 
 
 def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:

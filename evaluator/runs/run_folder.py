@@ -25,7 +25,7 @@ Value = TypeVar("Value", bound=Wire)
 
 LATEST = "latest"
 CONDITIONS = "conditions.jsonl"  # what the machine did while the queries were timed (timing_validity)
-SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_folder)
+SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_runs)
 
 # File → the command that writes it, for messages about a missing file.
 WRITTEN_BY = {

@@ -245,12 +245,9 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_line(
     assert (done.exit_code, done.stderr) == (1, f"evaluator: {tmp_path / 'file' / 'runs'}: Not a directory\n")
 
 
-def test_a_history_lists_the_runs_of_an_experiment_also_as_json(evaluator: Evaluator) -> None:
+def test_a_history_lists_the_runs_of_an_experiment(evaluator: Evaluator) -> None:
     assert [evaluator("run", "demo").exit_code for _ in range(2)] == [0, 0]
     listed = evaluator("history", "demo")
     assert listed.exit_code == 0, listed.output
     # The second run of bm25 and of dense, against the one before, the best and the first.
     assert listed.stdout.count("| same +0.0000") == 6
-    report = json.loads(evaluator("history", "demo", "--json", "--metric", "MRR@10").stdout)
-    assert (report["schema_version"], report["metric"]) == (1, "MRR@10")
-    assert [(one["pipeline"], len(one["entries"])) for one in report["pipelines"]] == [("bm25", 2), ("dense", 2)]

@@ -11,8 +11,9 @@ from typer.testing import CliRunner, Result
 
 from evaluator.__main__ import app
 from evaluator.datasets.catalogue import load_catalogue
+from evaluator.report.history import history
 from evaluator.report.run_report import Report
-from evaluator.report.suite_summary import SuiteSummary
+from evaluator.report.suite_runs import SuiteSummary
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.served import served
@@ -97,7 +98,7 @@ def test_an_interrupted_rank_goes_on_with_the_sets_that_are_left(
     (workplace / "runs" / "latest" / "bazaar" / "rank.json").unlink()  # what a kill at its last moment leaves
     stub.searches.clear()
     assert evaluator("rank").exit_code == 0
-    assert len(stub.searches) == 2  # whether the pipelines can run
+    assert 2 < len(stub.searches) < 20  # of one set alone
     assert answers.read_bytes() == before
     assert {path: path.read_bytes() for path in whole} == whole
 
@@ -183,11 +184,10 @@ def test_datasets_that_cannot_be_run_are_refused_before_anything_begins(
 def test_the_history_of_a_suite_lists_the_runs_of_each_set(evaluator: Evaluator) -> None:
     for _ in range(2):
         evaluator("run", "both.yaml")
-    done = evaluator("history", "both.yaml", "--json")
-    assert done.exit_code == 0, done.output
+    assert evaluator("history", "both.yaml").exit_code == 0
     listed = {
-        (found["dataset"], found["pipeline"]): [entry["run"].partition("/")[2] for entry in found["entries"]]
-        for found in json.loads(done.stdout)["pipelines"]
+        (of.dataset, of.pipeline): [entry.measured.run.partition("/")[2] for entry in entries]
+        for of, entries in history(Path("runs"), "both", "nDCG@10").pipelines.items()
     }
     assert listed == {
         (name, pipeline): [name.lower()] * 2 for name in ("shop", "Bazaar") for pipeline in ("bm25", "dense")
