@@ -1,7 +1,6 @@
 """Renders the blocks of a page as Markdown, with tables aligned for a terminal. Pure; writes no file."""
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from evaluator.pages.page_blocks import (
@@ -18,24 +17,6 @@ from evaluator.pages.page_blocks import (
     Verdict,
 )
 from evaluator.progress import shown
-
-LINE = 120  # characters of a line of prose, as in all documents
-
-
-def wrapped(part: str) -> str:
-    """Breaks prose and items of lists into lines; leaves tables, headings and code as they are."""
-    if part.startswith(("|", "#", "`")):
-        return part
-    return "\n".join(
-        textwrap.fill(
-            line,
-            LINE,
-            break_long_words=False,
-            break_on_hyphens=False,
-            subsequent_indent="  " if line.startswith("- ") else "",
-        )
-        for line in part.splitlines()
-    )
 
 
 def render_markdown(title: str, blocks: Iterable[Block]) -> str:
