@@ -52,7 +52,7 @@ WRITTEN_BY = {
 BESIDE_RANKING = (
     "load.json", "capacity.json", "against.json", "candidates.json", "attribution.json", "replay.json",
 )  # fmt: skip
-LOAD_PAGE = "load.md"
+LOADS, LOAD_PAGE = ("load.json", "against.json"), "load.md"
 # Ten times the answers of a large run. A file with holes has any size, and would be hashed for hours.
 MOST_SOURCE_BYTES = 16_000_000_000
 
@@ -180,6 +180,12 @@ class RunFolder:
         try:
             return model.from_record(read_regular(self.path / name))
         except FileNotFoundError as error:
+            if name == "rank.json" and not self.asked and (loads := list(filter(self.has, LOADS))):
+                again = command_line("run", str(self.path / "experiment.json"))
+                raise EvaluationError(
+                    f"{self.path}: holds a load alone ({loads[0]}), and queries that were not ranked; `{again}` ranks "
+                    "them in a run of its own"
+                ) from error
             raise EvaluationError(f"{self.path}: no {name}; run `{self._step(name)}` first") from error
         except ValidationError as error:
             reason = error.errors()[0]["msg"]

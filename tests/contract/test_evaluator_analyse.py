@@ -125,8 +125,7 @@ def test_every_pair_is_tested_fusions_are_tried_and_the_terminal_shows_ten_syste
     verdict = next(line for line in done.stderr.splitlines() if "dense-bge is best" in line)
     assert verdict.startswith("shop: No answers were lost, none degraded.")
     page = (tmp_path / "out" / "analysis.md").read_text()
-    assert verdict in " ".join(page.split())
-    assert all(len(line) <= 120 for line in page.splitlines() if not line.startswith(("|", "!", "#")))
+    assert verdict in page
 
 
 def test_the_same_runs_give_the_same_files(
