@@ -110,8 +110,8 @@ def resolve_rankings(
 
 def _folder_and_arm(word: str, runs: Path) -> tuple[RunFolder, str | None] | None:
     """Returns the run folder (and pipeline) that a word names, None where it is a file."""
-    if found := named_place(word, runs):
-        place, pipeline = found
+    if named := named_place(word, runs):
+        place, pipeline = named
         if (place / SUITE).is_file():
             shown = place.name if place.parent == runs else str(place)
             held = ", ".join(sorted(f"{shown}/{file.parent.name}" for file in place.glob("*/experiment.json")))

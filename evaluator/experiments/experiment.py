@@ -123,14 +123,14 @@ class Experiment(Wire):
         deepest = max(parse_metric(name).cutoff or self.depth for name in self.metrics)
         return self.depth if deepest > self.timed_top else self.timed_top
 
-    def baseline_among(self, arms: Sequence[str], asked: str | None = None) -> str:
+    def baseline_among(self, arms: Sequence[str], chosen: str | None = None) -> str:
         """Returns the pipeline that the others are set against: that asked for, this experiment's, or the first.
 
         Raises WrongOption where the one asked for is not among `arms`, those that are there.
         """
-        if asked is not None and asked not in arms:
-            raise WrongOption(f"--baseline {asked}: is none of the pipelines {', '.join(arms)}")
-        return next((name for name in (asked, self.baseline) if name in arms and name is not None), arms[0])
+        if chosen is not None and chosen not in arms:
+            raise WrongOption(f"--baseline {chosen}: is none of the pipelines {', '.join(arms)}")
+        return next((name for name in (chosen, self.baseline) if name in arms and name is not None), arms[0])
 
     @property
     def fingerprint(self) -> str:

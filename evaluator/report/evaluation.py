@@ -91,7 +91,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
     merged = judgments_with_added(folder, added)
     judgments, own = merged.grades, judgments_of(folder) if added else {}
-    arms, found, not_judged, differing = {}, {}, {}, {}
+    arms, figures_of, not_judged, differing = {}, {}, {}, {}
     before, after = {}, {}
     # The first figures in a new environment wait for numba, which compiles what ranx calls.
     say(f"Measuring quality: {len(ranked.arms)} pipelines; the first time on a machine takes longer ...")
@@ -101,7 +101,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
         names = metrics or experiment.metrics
         figures = within_depth(measure_answers(judgments, answers, rankings, ranked.queries, names), ranked.depth)
         arms[arm.name] = means(figures)
-        found[arm.name] = quality_figures(judgments, answers, figures, ranked.queries)
+        figures_of[arm.name] = quality_figures(judgments, answers, figures, ranked.queries)
         differing[arm.name] = answers.differing
         not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))
         if added:
@@ -121,7 +121,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
     report = QualityReport(
         made_from=folder.hashes("rank.json", *files),
         arms=arms,
-        figures=found,
+        figures=figures_of,
         judged=len(ranked.queries),
         run_queries_not_judged=not_judged,
         deep_differs=differing,
@@ -148,9 +148,9 @@ def measure_again(folder: RunFolder, metrics: Sequence[str] | None = None, added
 
 async def expect_pipelines(client: GatewayClient, experiment: Experiment) -> None:
     """Raises GatewayError for a pipeline that the gateway does not serve, before the collection is loaded for it."""
-    for asked in experiment.pipelines:
-        if isinstance(asked, str):
-            await client.pipeline(asked)
+    for pipeline in experiment.pipelines:
+        if isinstance(pipeline, str):
+            await client.pipeline(pipeline)
 
 
 async def evaluate(

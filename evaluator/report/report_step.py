@@ -54,7 +54,7 @@ def report_step(folder: RunFolder, choices: ReportChoices = ReportChoices()) -> 
     """Writes report.json and its pages. Raises WrongOption for a bound or a baseline that the run does not know."""
     run = read_ranked_run(folder, choices.baseline)
     ranked = build_report(run, choices.bounds)
-    measured = {step.name: found for step in STEPS if (found := step.read(folder)) is not None}
+    measured = {step.name: figures for step in STEPS if (figures := step.read(folder)) is not None}
     made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
     examples = _examples(folder, run, ranked)
     report = ranked.model_copy(update={"made_from": made_from, **examples, **measured})
@@ -169,7 +169,7 @@ def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator
                 f"{run.ranked.depth} hits were asked for instead of {run.ranked.timed_top}"
             )
         yield from arm_faults(arm.name, arm, run.manifest, run.records[arm.name], outcome.imported)
-    yield from (f"{name}: no recall figure: {one.reason}" for name, one in run.recall.items() if one.reason)
+    yield from (f"{name}: no recall figure: {recall.reason}" for name, recall in run.recall.items() if recall.reason)
 
 
 def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:

@@ -60,13 +60,13 @@ class _ImportedArm:
     report: ImportedFile
 
 
-def named_files(asked: Sequence[str]) -> dict[str, Path]:
+def named_files(words: Sequence[str]) -> dict[str, Path]:
     """Returns the files by the arm's name: `NAME=FILE`, or a name derived from that of FILE.
 
     Raises EvaluationError for names that are equal or that no arm can have.
     """
     files: dict[str, Path] = {}
-    for word in asked:
+    for word in words:
         name, given, path = word.partition("=")
         if not given or Path(word).exists():
             stem = re.sub(r"(\.(trec|run|txt|res|tsv|gz))+$", "", Path(word).name.lower())
