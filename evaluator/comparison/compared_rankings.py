@@ -42,7 +42,7 @@ class ComparedRanking:
 
     @cached_property
     def imported(self) -> ImportedFile | None:
-        """What reading the file of an imported pipeline decided."""
+        """The decisions made while the file of an imported pipeline was read."""
         return self.folder.read(IMPORTED, ImportReport).arms.get(self.arm) if self.folder.has(IMPORTED) else None
 
     @cached_property

@@ -41,7 +41,7 @@ Margin = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
 class ComparisonSettings(Wire):
-    """What a comparison asks for."""
+    """Options of a comparison."""
 
     metric: MetricName = "nDCG@10"  # the one that has a verdict
     margin: Margin = MARGIN  # within it, two pipelines are the same
@@ -92,7 +92,7 @@ class ComparisonReport(Wire):
     notes: tuple[str, ...]  # what was left out or may mislead
     pairs: tuple[PairReport, ...]
     slices: tuple[SliceReport, ...]
-    no_worse: bool | None  # every gate passed; null: none was asked for
+    no_worse: bool | None  # every gate passed; null: `no_worse_than` was not given
     added_judgments: tuple[AddedJudgments, ...] = ()  # files merged over the judgments of the dataset
     judgments: JudgmentsOrigin  # all files behind the figures
 
@@ -257,7 +257,7 @@ def _fields(pairs: Sequence[_MeasuredPair]) -> tuple[dict[str, dict[str, tuple[s
 def query_slices(path: Path, queries: Sequence[str]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Returns field → value → queries, for fields with 2 to 12 values; TREC topics have none.
 
-    Raises DatasetError for a line that is none.
+    Raises DatasetError for a line that is not an object.
     """
     if ".jsonl" not in path.suffixes:
         return {}

@@ -80,7 +80,7 @@ def render_standalone(page: Page) -> str:
 
 @cache
 def page_environment() -> Environment:
-    """Returns the environment, one a process: it escapes every value and refuses one that is not given."""
+    """Returns the environment, one per process: it escapes every value and refuses a name without a value."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

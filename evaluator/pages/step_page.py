@@ -1,4 +1,4 @@
-"""Owns what pages show of a step that leaves a file of its own: a section of the report, a page, or both."""
+"""Shows a step that leaves a file of its own: as a section of the report, as a page, or both."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class ShownStep(Generic[Figures]):
     link: str = ""
 
     def read(self, folder: RunFolder) -> Figures | None:
-        """Returns what the step has found; None where it was not called. Raises EvaluationError for a stale file."""
+        """Returns the figures of the step; None where it was not called. Raises EvaluationError for a stale file."""
         return folder.read(self.file, self.model) if folder.has(self.file) else None
 
     def own_page(self, folder: RunFolder) -> Page | None:

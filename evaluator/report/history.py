@@ -28,7 +28,7 @@ SEED = 20_250_601
 
 @dataclass(frozen=True, slots=True)
 class RunConditions:
-    """What has to be equal for two runs of a pipeline to be compared."""
+    """Conditions that two runs of a pipeline must share to be compared."""
 
     pipeline: str
     preset: str | None
@@ -72,7 +72,7 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ExperimentHistory:
     """The runs of an experiment by metric: of each pipeline under equal conditions, the first one first."""
 
     metric: str  # of the comparisons
@@ -80,7 +80,7 @@ class History:
     left_out: Mapping[str, str]  # run → why it is not listed
 
 
-# The pipelines of one run, by what has to be equal.
+# The pipelines of one run, by their conditions.
 _Measured = Mapping[RunConditions, MeasuredRun]
 # Which of the comparable runs before a run is compared with, by the field of its entry.
 _BASES: Mapping[str, Callable[[Sequence[MeasuredRun]], MeasuredRun]] = {
@@ -90,7 +90,7 @@ _BASES: Mapping[str, Callable[[Sequence[MeasuredRun]], MeasuredRun]] = {
 }
 
 
-def history(runs: Path, experiment: str, metric: str) -> History:
+def history(runs: Path, experiment: str, metric: str) -> ExperimentHistory:
     """Reads all runs of an experiment. Raises EvaluationError when there is none with a report.
 
     As in a comparison of two runs, the pipelines of a run that are compared with the same kind of earlier run are one
@@ -116,11 +116,11 @@ def history(runs: Path, experiment: str, metric: str) -> History:
             entries.setdefault(conditions, []).append(HistoryEntry(run, **against))
             if run.comparable:
                 earlier.setdefault(conditions, []).append(run)
-    return History(metric, entries, left_out)
+    return ExperimentHistory(metric, entries, left_out)
 
 
-def render_history(listed: History) -> str:
-    """Renders a table a pipeline, and the sentences about its last run."""
+def render_history(listed: ExperimentHistory) -> str:
+    """Renders a table per pipeline, and the sentences about its last run."""
     parts = [part for item in listed.pipelines.items() for part in _pipeline_parts(*item, listed.metric)]
     parts += [f"Not listed: {run}: {reason}" for run, reason in listed.left_out.items()]
     return "\n\n".join(parts)
@@ -152,7 +152,7 @@ def _measured_runs(runs: Path, experiment: str, metric: str) -> tuple[list[_Meas
 
 
 def _was_ranked(folder: RunFolder) -> bool:
-    """Returns whether `rank` has ended; False where nothing but a load was asked for.
+    """Returns whether `rank` has ended; False for a folder that holds a load alone.
 
     Raises EvaluationError, naming the step to run, where it was interrupted.
     """

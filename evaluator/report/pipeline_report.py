@@ -151,7 +151,7 @@ def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
             "p99_ms": "the times are not valid"
             if outcome.latency_ms.valid is False
             else f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs",
-            "ndcg_at_10": "nDCG@10 is none of the metrics of this run",
+            "ndcg_at_10": "nDCG@10 is not among the metrics of this run",
             "errors": "no query was sent",
             "degraded": "no query was sent",
             "cpu_ms": "the CPU time of the processes was not measured",

@@ -83,7 +83,7 @@ def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
 
 
 def render_repeats(summary: RepeatReport) -> str:
-    """Renders mean and standard deviation of the first metric and of the latency, a pipeline a row."""
+    """Renders mean and standard deviation of the first metric and of the latency, one row per pipeline."""
     first = next(iter(summary.pipelines.values()))
     quality = list(first.quality)[:1]
     labels = [parse_metric(name).label(summary.depth) for name in quality]

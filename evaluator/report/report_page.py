@@ -1,4 +1,4 @@
-"""Owns the pages of a report: which sections they have, in which order, as HTML, Markdown and for the terminal."""
+"""Composes the pages of a report from sections, as HTML, as Markdown and for the terminal."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def write_pages(folder: RunFolder, report: Report) -> None:
 
 
 def report_charts(report: Report) -> dict[str, str]:
-    """Draws the report's own charts, by path within the run's folder, as far as there is something to draw for."""
+    """Draws the report's own charts, by path within the run's folder, where there is something to draw."""
     drawn = {**quality_charts(report), **latency_charts(report)}
     return {path: svg for path, svg in drawn.items() if svg is not None}
 
@@ -72,7 +72,7 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> Page:
 
 
 def render_table(report: Report) -> str:
-    """Renders the pipelines, one a row, as a Markdown table aligned for a terminal."""
+    """Renders one row per pipeline, as a Markdown table aligned for a terminal."""
     return aligned(pipeline_rows(report))
 
 

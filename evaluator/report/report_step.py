@@ -31,14 +31,14 @@ DEEP_LEG = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ReportChoices:
-    """What a reader asked of a report. `baseline`: the pipeline that the others are set against; None: the run's."""
+    """Options of `report`. `baseline`: the pipeline that the others are set against; None: the run's."""
 
     baseline: str | None = None
     bounds: Bounds = NO_BOUNDS
 
 
 def choices_of(folder: RunFolder) -> ReportChoices:
-    """Returns what was asked of the report that a run has, to write it again after its quality was measured again.
+    """Returns the options of the report that a run has, to write it again after its quality was measured again.
 
     Raises EvaluationError for a report.json that cannot be read.
     """
@@ -144,14 +144,14 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         ingest=run.ingested,
         manifest=manifest,
     )
-    # Both of the report, whose times know whether they hold.
+    # From the figures of the report, which carry whether their times hold.
     gates = tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in report.pipelines.items())))
     advice = None if faults else recommend(report.pipelines, run.figures, ranked.depth, experiment.seed, bounds)
     return report.model_copy(update={"gates": gates, "recommendation": advice})
 
 
 def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
-    """Yields why a run is not valid, a sentence each."""
+    """Yields a sentence for each reason why a run is not valid."""
     yield from run.manifest.counts.warnings
     if run.manifest.counts.unjudged and run.quality.added_judgments is None:
         yield run.manifest.counts.unjudged
@@ -192,7 +192,7 @@ def _deep_legs(run: RankedRun) -> Iterator[str]:
     if deep := [f"{name} {depth}" for name, depth in depths.items() if depth > documents * DEEP_LEG]:
         yield (
             f"reciprocal rank fuses rankings of more than a quarter of the {documents} documents ({', '.join(deep)}): "
-            "what stands in the middle of both can pass the first of one; give the retrieve stages a smaller top, or "
+            "documents in the middle of both can pass the first of one; give the retrieve stages a smaller top, or "
             "fuse by scores (method: weighted)"
         )
 

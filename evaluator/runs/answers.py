@@ -1,4 +1,4 @@
-"""Owns `answers/<arm>.jsonl`: the outcome of every query of an arm, a line each, in sending order. Sends nothing.
+"""Owns `answers/<arm>.jsonl`: one line per query of an arm with its outcome, in sending order. Sends nothing.
 
 Phases: `warmup`; `measured`, the timed requests; `deep`, the same queries again for more hits, outside the timing.
 """

@@ -56,7 +56,7 @@ def timing_doubts(
     *,
     caches: bool,
 ) -> tuple[str, ...]:
-    """Returns why the times of a run do not hold, a sentence each. `records`: by arm; `imported`: those without times.
+    """Returns a sentence for each reason why times do not hold. `records`: by arm; `imported`: those without times.
 
     `caches`: whether services were allowed to answer from theirs.
     """

@@ -27,7 +27,7 @@ LOAD_AGAIN = f"`{command_line('ingest', 'EXPERIMENT')}` loads it again, with --r
 
 
 class PreparedRun(NamedTuple):
-    """What a run is of. `compared_documents`: of the collection with the corpus. `manifest`: of this moment."""
+    """All that a run needs. `compared_documents`: of the collection with the corpus. `manifest`: of this moment."""
 
     dataset: Dataset
     view: CollectionView

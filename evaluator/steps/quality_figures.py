@@ -122,7 +122,7 @@ def _unjudged_share(judgments: Grades, answered: Sequence[AnswerRecord], depth: 
 
 
 class JudgmentChange(Wire):
-    """What merging files over the dataset's judgments changed. Figures: means by arm and metric of CHANGE_METRICS.
+    """Changes by files merged over the dataset's judgments. Figures: means by arm and metric of CHANGE_METRICS.
 
     null where the rankings are cut above 10, or no query has a value.
     """

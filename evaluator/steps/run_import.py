@@ -31,7 +31,7 @@ Scores = Mapping[str, Mapping[str, float]]  # query → document → score, best
 
 
 class ImportedFile(Wire):
-    """What reading a run file decided. The counts of hits are over the judged queries, within the depth."""
+    """Counts from reading a run file. Those of hits are over the judged queries, within the depth."""
 
     file: str
     sha256: str
@@ -168,7 +168,7 @@ def _imported(
 
 def _record(query: str, hits: Mapping[str, float] | None, excluded_self: bool, fingerprint: str) -> AnswerRecord:
     if hits is None:
-        detail = "the run file does not hold it: it failed, or nothing was found"
+        detail = "not in the run file: the query failed, or had no hits"
         return AnswerRecord(query=query, phase="measured", error=NOT_IN_FILE, detail=detail)
     return AnswerRecord(
         query=query,

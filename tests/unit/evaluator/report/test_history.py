@@ -9,7 +9,7 @@ import pytest
 
 from evaluator.errors import EvaluationError, command_line
 from evaluator.report.evaluation import quality_step
-from evaluator.report.history import History, HistoryEntry, history, render_history
+from evaluator.report.history import ExperimentHistory, HistoryEntry, history, render_history
 from evaluator.report.report_step import report_step
 from evaluator.steps.run_import import import_runs
 
@@ -44,11 +44,11 @@ def add_run(tmp_path: Path, second: int, missing: int = 0, depth: int = 100, arm
     return folder.path.name
 
 
-def nightly(tmp_path: Path) -> History:
+def nightly(tmp_path: Path) -> ExperimentHistory:
     return history(tmp_path / "runs", "nightly", "nDCG@10")
 
 
-def only(listed: History) -> Sequence[HistoryEntry]:
+def only(listed: ExperimentHistory) -> Sequence[HistoryEntry]:
     (entries,) = listed.pipelines.values()
     return entries
 
