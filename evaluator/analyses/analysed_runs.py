@@ -7,7 +7,7 @@ from pathlib import Path
 from evaluator.datasets.catalogue import Catalogue
 from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
-from evaluator.report.suite_folder import runs_of
+from evaluator.report.suite_runs import runs_of
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder, named_place
 from evaluator.steps.quality_figures import QualityReport

@@ -12,7 +12,6 @@ from evaluator.analyses.paper_tables import paper_tables
 from evaluator.analyses.systems_tables import verdicts
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.errors import WrongOption
-from evaluator.pages.markdown_page import wrapped
 from evaluator.runs.run_folder import utc_stamp
 from services.files.disk_writes import write_whole
 
@@ -76,7 +75,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> None:
 
 def render_analysis(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[str, PaperFigure]) -> str:
     """Renders analysis.md. `figures` by file name without its ending, in `figures/`."""
-    return "\n\n".join(map(wrapped, _parts(analysis, tables, figures))) + "\n"
+    return "\n\n".join(_parts(analysis, tables, figures)) + "\n"
 
 
 def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[str, PaperFigure]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 
 Cell = str | int | float | None  # None: no figure
 

@@ -5,7 +5,7 @@ from evaluator.attribution.attribution_report import ATTRIBUTION, ArmFates, Attr
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
 from evaluator.attribution.collect import collect
 from evaluator.client.client import GatewayClient
-from evaluator.pages.step_page import write_step_page
+from evaluator.pages.step_page import write_charts, write_page
 from evaluator.progress import in_thread
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.trec_runs import read_run
@@ -54,5 +54,7 @@ def attribution(folder: RunFolder) -> AttributionReport:
         path = writable(folder.path / "attribution" / f"{name}.jsonl")
         write_whole(path, "".join(f"{fate.model_dump_json()}\n" for fate in fates.lines))
     folder.write(ATTRIBUTION, report)
-    write_step_page(folder, attribution_page(report))
+    page = attribution_page(report)
+    write_charts(folder, "attribution", page.svgs)
+    write_page(folder, "attribution", page)
     return report

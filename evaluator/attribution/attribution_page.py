@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterator
 
 from evaluator.attribution.attribution_report import ATTRIBUTION, AttributionReport
 from evaluator.attribution.losses import FATES
+from evaluator.pages.html_page import Page
 from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table
 from evaluator.pages.plotted_svg import COLOURS, LIGHT, WIDTH, plotted_svg
-from evaluator.pages.step_page import ShownStep, StepPage
+from evaluator.pages.step_page import ShownStep
 from evaluator.pages.time_breakdown import BAR_INCHES, LABELLED
 
 FATES_CHART = "attribution/fates.svg"
@@ -24,11 +25,11 @@ WATERFALL_SAYS = (
 )
 
 
-def attribution_page(report: AttributionReport) -> StepPage:
+def attribution_page(report: AttributionReport) -> Page:
     """Returns the page of an attribution alone."""
     title = f"Where relevant documents were lost: {report.experiment}, {report.dataset}, first {report.top} hits"
     svgs = {FATES_CHART: fates_chart(report)}
-    return StepPage("attribution", title, attribution_blocks(report, svgs), svgs)
+    return Page(title, attribution_blocks(report, svgs), svgs)
 
 
 def attribution_blocks(report: AttributionReport, charts: Collection[str]) -> list[Block]:

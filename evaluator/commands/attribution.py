@@ -13,11 +13,11 @@ from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, repor
 from evaluator.commands.steps import end_status, print_next_step
 from evaluator.errors import EvaluationError
 from evaluator.machine.measurement_lock import measuring
-from evaluator.pages.step_page import render_step_markdown
+from evaluator.pages.markdown_page import render_markdown
 from evaluator.progress import show
 from evaluator.replay.tuning import replay_step
 from evaluator.replay.tuning_page import replay_page
-from evaluator.report.suite_folder import runs_of
+from evaluator.report.suite_runs import runs_of
 from evaluator.runs.run_folder import named_place
 
 AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]
@@ -48,7 +48,8 @@ def attribute(
                 with measuring(folder.runs) as lock:
                     lock.name(f"attribution of {folder.name}")
                     report = with_gateway(gateway, wait, partial(attribute_step, folder=folder, top=top))
-            show(render_step_markdown(attribution_page(report)))
+            page = attribution_page(report)
+            show(render_markdown(page.title, page.blocks))
             doubts += _doubts(report)
         print_next_step("report", place)
         end_status(doubts, ())
@@ -61,7 +62,8 @@ def replay(run: AskedRun = "latest", runs: Runs = RUNS) -> None:
     """
     with reporting_errors():
         for folder in runs_of(_place_of(run, runs)):
-            show(render_step_markdown(replay_page(replay_step(folder))))
+            page = replay_page(replay_step(folder))
+            show(render_markdown(page.title, page.blocks))
 
 
 def _place_of(word: str, runs: Path) -> Path:

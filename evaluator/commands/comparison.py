@@ -94,11 +94,9 @@ def analyse(
 def history(
     experiment: Annotated[str, typer.Argument(help="The name of an experiment, or its YAML file.")],
     metric: Annotated[str, typer.Option(help="The metric of the verdicts.")] = "nDCG@10",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a dashboard.")] = False,
     runs: Runs = RUNS,
 ) -> None:
     """Lists the runs of an experiment with the verdict of each against the one before, the best and the first."""
     with reporting_errors():
         name = read_plan(Path(experiment)).name if Path(experiment).suffix else experiment
-        report = read_history(runs, name, metric)
-        show(report.model_dump_json(indent=2) if as_json else render_history(report))
+        show(render_history(read_history(runs, name, metric)))

@@ -13,7 +13,7 @@ from evaluator.datasets.field_sources import FieldNames
 from evaluator.datasets.new_collection import make_collection
 from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.errors import WrongOption, command_line
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.progress import say, show
 
 datasets = typer.Typer(no_args_is_help=True, help="Lists, fetches and checks test collections.")

@@ -10,7 +10,7 @@ from evaluator.errors import command_line
 from evaluator.judging.export import export_judgments
 from evaluator.judging.new_session import create_session
 from evaluator.judging.session import JudgingSession
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.progress import say, show
 
 judge = typer.Typer(no_args_is_help=True, help="Judges documents that runs found and that have no judgment.")

@@ -48,16 +48,16 @@ from evaluator.report.repeats import REPEATS, REPEATS_PAGE, RepeatReport, render
 from evaluator.report.report_page import render_table
 from evaluator.report.report_step import ReportChoices, report_step
 from evaluator.report.run_report import Report
-from evaluator.report.suite_folder import (
+from evaluator.report.suite_runs import (
     SUMMARY,
     SUMMARY_PAGE,
     create_runs,
+    render_summary_table,
     runs_of,
     runs_to_rank,
     suite_at,
     summary_step,
 )
-from evaluator.report.suite_summary import render_summary_table
 from evaluator.runs.run_folder import LATEST, RunFolder
 from evaluator.steps.prepared_run import expect_own_run
 
@@ -132,7 +132,7 @@ def rank(
 ) -> None:
     """Sends every query through every pipeline of a run (the newest one unless --run says which).
 
-    Goes on where it was interrupted, and begins anew where it has ended.
+    Begins anew, of several datasets with those that are not ranked yet, if any.
     """
     with reporting_errors():
         path, known = run or RunFolder.newest(runs), parse_processes(processes)

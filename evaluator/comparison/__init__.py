@@ -1,5 +1,1 @@
-"""Compares rankings of the same queries: statistics, verdict, latency ratios, examples.
-
-`paired_tests` is pure; `verdict` puts its figures into a sentence. Leaves the metrics to
-`evaluator.metrics.quality` and the files of a run to `evaluator.runs.run_folder`.
-"""
+"""Compares rankings of the same queries: what they share, verdicts, examples, and the page of it."""

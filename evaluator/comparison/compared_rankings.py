@@ -12,10 +12,8 @@ from pathlib import Path
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.runs.answers import AnswerOutcome, read_outcomes
-from evaluator.runs.interruptions import LatencySource, latency_source
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import SUITE, RunFolder, named_place
-from evaluator.runs.timing_validity import conditions_of, timing_doubts
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_import import IMPORTED, ImportedFile, ImportReport, import_runs, named_files
@@ -43,25 +41,8 @@ class ComparedRanking:
         return self.folder.read("rank.json", RankReport)
 
     @cached_property
-    def latency_source(self) -> LatencySource | None:
-        """The segment of an interrupted run that its report takes latency from."""
-        if not self.manifest.continued:
-            return None
-        records = {arm.name: list(read_outcomes(self.folder.answers(arm.name))) for arm in self.ranked.arms}
-        return latency_source(self.manifest, records)
-
-    @cached_property
-    def timing_doubts(self) -> tuple[str, ...]:
-        """Why the times of the run do not hold, as its report has it; it need not have been built."""
-        records = {arm.name: list(read_outcomes(self.folder.answers(arm.name))) for arm in self.ranked.arms}
-        source = latency_source(self.manifest, records)
-        conditions = conditions_of(self.folder.path, 0 if source is None else source.segment)
-        imported = {arm.name for arm in self.ranked.arms if arm.pipeline is None}
-        return timing_doubts(records, imported, source, conditions, caches=self.experiment.caches)
-
-    @cached_property
     def imported(self) -> ImportedFile | None:
-        """What reading the file of an imported pipeline decided."""
+        """The decisions made while the file of an imported pipeline was read."""
         return self.folder.read(IMPORTED, ImportReport).arms.get(self.arm) if self.folder.has(IMPORTED) else None
 
     @cached_property
@@ -129,8 +110,8 @@ def resolve_rankings(
 
 def _folder_and_arm(word: str, runs: Path) -> tuple[RunFolder, str | None] | None:
     """Returns the run folder (and pipeline) that a word names, None where it is a file."""
-    if found := named_place(word, runs):
-        place, pipeline = found
+    if named := named_place(word, runs):
+        place, pipeline = named
         if (place / SUITE).is_file():
             shown = place.name if place.parent == runs else str(place)
             held = ", ".join(sorted(f"{shown}/{file.parent.name}" for file in place.glob("*/experiment.json")))

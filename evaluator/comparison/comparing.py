@@ -1,10 +1,8 @@
-"""Compares pairs of pipelines from the files of their runs: verdicts, other metrics, slices, examples, latency.
+"""Compares pairs of pipelines from the files of their runs: verdicts, other metrics, slices, examples.
 
-Reads run folders; writes nothing, prints nothing. The page is left to `comparison_page`. Response times of different
-runs are not compared: another load of the machine would be taken for another speed.
+Reads run folders; writes nothing, prints nothing. The page is left to `comparison_page`.
 """
 
-import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from evaluator.datasets.queries import queries_file
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import MetricName, expect_higher_is_better, parse_metric
-from evaluator.metrics.paired_tests import ALPHA, RESAMPLES, differences, interval, mean, sorted_differences
+from evaluator.metrics.paired_tests import differences, interval, mean, sorted_differences
 from evaluator.metrics.quality import Grades, PerQuery, measure
 from evaluator.metrics.verdict import (
     MARGIN,
@@ -37,34 +35,19 @@ from evaluator.metrics.verdict import (
 from evaluator.steps.run_judgments import JudgmentsOrigin, judgments_of_all, judgments_with_added
 from services.contracts.base import Count, Wire
 
-# A query and the uninterrupted segment of the run in which it was sent: only answers of one segment are a pair.
-Sent = tuple[str, int]
-# Fewer pairs make blocks of one or two, and the interval then ignores that neighbours in time are alike.
-LEAST_PAIRS = 20
 # A field of `metadata` with more values is an identifier or a measurement, and no grouping.
 MOST_VALUES = 12
 Margin = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
 class ComparisonSettings(Wire):
-    """What a comparison asks for."""
+    """Options of a comparison."""
 
     metric: MetricName = "nDCG@10"  # the one that has a verdict
     margin: Margin = MARGIN  # within it, two pipelines are the same
     no_worse_than: Margin | None = None  # the gate: how much worse none may be
     seed: Count = 20_250_601
     examples: Annotated[int, Field(strict=True, ge=0, le=100)] = 3  # gains and losses shown, each
-
-
-class LatencyRatio(Wire):
-    """How many times as long `second` takes as `first`: geometric mean of the ratios of the same query."""
-
-    first: str
-    second: str
-    ratio: FiniteFloat
-    interval: tuple[FiniteFloat, FiniteFloat]  # 95 %, circular block bootstrap
-    pairs: Count  # queries that both answered
-    block: Count  # pairs that stand together, in sending order
 
 
 class MetricDifference(Wire):
@@ -84,8 +67,6 @@ class PairReport(Wire):
     depth: Count
     metrics: dict[str, MetricDifference]  # by label: MAP@100
     overlap_at_10: FiniteFloat  # mean over the queries
-    latency: LatencyRatio | None  # null: of two runs, imported, doubtful, or fewer than 20 queries in both
-    latency_doubts: tuple[str, ...] = ()  # why the times of the run do not hold, so that they are not compared
     gate: NoWorseGate | None
     differences: tuple[FiniteFloat, ...] = ()  # of the queries, as in report.json
     gains: tuple[QueryExample, ...]
@@ -111,7 +92,7 @@ class ComparisonReport(Wire):
     notes: tuple[str, ...]  # what was left out or may mislead
     pairs: tuple[PairReport, ...]
     slices: tuple[SliceReport, ...]
-    no_worse: bool | None  # every gate passed; null: none was asked for
+    no_worse: bool | None  # every gate passed; null: `no_worse_than` was not given
     added_judgments: tuple[AddedJudgments, ...] = ()  # files merged over the judgments of the dataset
     judgments: JudgmentsOrigin  # all files behind the figures
 
@@ -224,14 +205,11 @@ def _pair_report(
     difference = dict(zip(first, differences(tuple(first.values()), tuple(second.values())), strict=True))
     gains, losses = examples_of(difference, (first, second), pair.rankings, judgments, settings.examples)
     lists = [(pair.rankings[0][query], pair.rankings[1][query]) for query in pair.shared.queries]
-    doubts = pair.first.timing_doubts if pair.first.folder.path == pair.second.folder.path else ()
     return PairReport(
         verdict=verdict,
         depth=pair.shared.depth,
         metrics=_metrics(pair, settings.seed),
         overlap_at_10=mean([overlap_of_top_10(before, after) for before, after in lists]),
-        latency=None if doubts else _latency(pair, settings.seed),
-        latency_doubts=doubts,
         gate=_gate(pair, verdict, settings),
         differences=sorted_differences(tuple(difference.values())),
         gains=gains,
@@ -269,50 +247,6 @@ def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:
     return metrics
 
 
-def _latency(pair: _MeasuredPair, seed: int) -> LatencyRatio | None:
-    if pair.first.folder.path != pair.second.folder.path:
-        return None
-    source = pair.first.latency_source
-    first, second = (
-        {
-            (query, answer.segment): answer.latency_ms
-            for query, answer in side.answers.items()
-            if answer.latency_ms is not None and (source is None or answer.segment == source.segment)
-        }
-        for side in (pair.first, pair.second)
-    )
-    return latency_ratio((pair.first.label, pair.second.label), first, second, seed)
-
-
-def latency_ratio(
-    names: tuple[str, str], first_ms: Mapping[Sent, float], second_ms: Mapping[Sent, float], seed: int
-) -> LatencyRatio | None:
-    """Returns the ratio over the queries that both answered, in the order of `first_ms`; None for fewer than 20.
-
-    Neighbours in time share the machine's load, so blocks of n^(1/3) are drawn, not single pairs (Politis and Romano
-    1992, circular block bootstrap).
-    """
-    both = [query for query in first_ms if query in second_ms and first_ms[query] > 0 and second_ms[query] > 0]
-    if len(both) < LEAST_PAIRS:
-        return None
-    import numpy as np
-
-    logs = np.array([math.log(second_ms[query] / first_ms[query]) for query in both])
-    n, block = len(logs), round(len(logs) ** (1 / 3))
-    ring = np.concatenate([logs, logs[: block - 1]])
-    means = np.convolve(ring, np.full(block, 1 / block), mode="valid")  # of the block from each start
-    starts = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, math.ceil(n / block)))
-    low, high = np.quantile(means[starts].mean(axis=1), [ALPHA / 2, 1 - ALPHA / 2])
-    return LatencyRatio(
-        first=names[0],
-        second=names[1],
-        ratio=math.exp(logs.mean()),
-        interval=(math.exp(low), math.exp(high)),
-        pairs=n,
-        block=block,
-    )
-
-
 def _fields(pairs: Sequence[_MeasuredPair]) -> tuple[dict[str, dict[str, tuple[str, ...]]], int]:
     """Returns field → value → queries, and the number of queries, with those that have no field."""
     path = queries_file(pairs[0].first.experiment.directory)
@@ -323,7 +257,7 @@ def _fields(pairs: Sequence[_MeasuredPair]) -> tuple[dict[str, dict[str, tuple[s
 def query_slices(path: Path, queries: Sequence[str]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Returns field → value → queries, for fields with 2 to 12 values; TREC topics have none.
 
-    Raises DatasetError for a line that is none.
+    Raises DatasetError for a line that is not an object.
     """
     if ".jsonl" not in path.suffixes:
         return {}

@@ -23,12 +23,6 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
         *(Sentence(f"Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes),
         *(Verdict(pair.verdict.sentence) for pair in report.pairs),
         *(Verdict(pair.gate.sentence) for pair in report.pairs if pair.gate),
-        *(Sentence(_latency(pair)) for pair in report.pairs if pair.latency),
-        *(
-            Sentence(f"Response times are not compared, because those of the run are not valid: {'; '.join(doubts)}.")
-            for doubts in dict.fromkeys(pair.latency_doubts for pair in report.pairs)
-            if doubts
-        ),
         Prose("Per pair: queries better, tied and worse; Cohen's d; how alike the lists are."),
         Table("pairs", "Each pair", [_PAIR_HEADER, *(_pair_row(pair) for pair in report.pairs)]),
         Prose("Means and differences, with 95 % intervals (a test and a verdict only for the metric above)."),
@@ -129,17 +123,6 @@ def _slice_rows(slices: Sequence[SliceReport]) -> list[list[str]]:
         for part in slices
         for compared in part.comparisons
     ]
-
-
-def _latency(pair: PairReport) -> str:
-    ratio = pair.latency
-    if ratio is None:
-        return ""
-    low, high = ratio.interval
-    return (
-        f"{ratio.second} takes {ratio.ratio:.2f} times as long as {ratio.first} "
-        f"(95 % interval {low:.2f} to {high:.2f}; {ratio.pairs} pairs in blocks of {ratio.block})."
-    )
 
 
 def _count(value: int | None) -> str:

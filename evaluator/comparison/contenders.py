@@ -32,7 +32,7 @@ MOST_FOR_ALL_FLIPS = 13
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a system stands to the one with the highest mean, over the queries that have a value in all systems.
+    """The standing of a system against that with the highest mean, over the queries that have a value in all systems.
 
     `queries_to_tell`: those that find its difference from `best` with 80 % power; None for the best, or an equal one.
     """

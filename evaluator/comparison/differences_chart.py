@@ -1,4 +1,4 @@
-"""Draws how a metric of each query differs between two systems: a panel a pair, queries from loss to gain. Pure."""
+"""Draws how a metric of each query differs between two systems: a panel per pair, queries from loss to gain. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class PairDifferences:
 
 
 def differences_chart(pairs: Sequence[PairDifferences]) -> str | None:
-    """Draws a panel a pair, all on one scale. None without a pair that has differences.
+    """Draws a panel per pair, all on one scale. None without a pair that has differences.
 
     A panel is one area above 0 (gains) and one below it (losses), whatever the number of queries.
     """

@@ -13,8 +13,8 @@ Rankings = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class SharedQueries:
-    """What both are measured on. `notes` report what was left out or may mislead, a sentence each. `losses` are notes
-    too, of lost and degraded answers."""
+    """The queries that both are measured on. `notes`: sentences on what was left out or may mislead. `losses`: those of
+    them on lost and degraded answers."""
 
     queries: tuple[str, ...]
     depth: int
@@ -36,9 +36,7 @@ def find_shared_queries(first: ComparedRanking, second: ComparedRanking) -> Shar
     other_queries = frozenset(second.ranked.queries)
     queries = tuple(query for query in first.ranked.queries if query in other_queries)
     if not queries:
-        raise EvaluationError(
-            f"{first.label} and {second.label}: no query was asked of both; {_samples(first, second)}"
-        )
+        raise EvaluationError(f"{first.label} and {second.label}: no query is in both; {_samples(first, second)}")
     depths = first.ranked.depth, second.ranked.depth
     notes = [
         *(fault for ranking in (first, second) for fault in _faults(ranking)),

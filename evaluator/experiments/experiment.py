@@ -64,7 +64,7 @@ class Experiment(Wire):
     def _baseline_is_a_pipeline(cls, baseline: str | None, before: ValidationInfo) -> str | None:
         names = [arm if isinstance(arm, str) else arm.name for arm in before.data.get("pipelines", ())]
         if names and baseline is not None and baseline not in names:
-            raise ValueError(f"is none of the pipelines {', '.join(names)}")
+            raise ValueError(f"is not among the pipelines {', '.join(names)}")
         return baseline
 
     @model_validator(mode="after")
@@ -89,7 +89,7 @@ class Experiment(Wire):
             if (needed := item if isinstance(item, str) else item.match) in ("doc2query", "deepct"):
                 raise ValueError(f"presets: {needed} scores expansions; name their file under `expansions`")
         if self.preset is not None and self.preset not in declared:
-            raise ValueError(f"preset: {self.preset!r} is none of those that are declared: {', '.join(declared)}")
+            raise ValueError(f"preset: {self.preset!r} is not among the declared ones: {', '.join(declared)}")
         return self
 
     @property
@@ -123,14 +123,14 @@ class Experiment(Wire):
         deepest = max(parse_metric(name).cutoff or self.depth for name in self.metrics)
         return self.depth if deepest > self.timed_top else self.timed_top
 
-    def baseline_among(self, arms: Sequence[str], asked: str | None = None) -> str:
-        """Returns the pipeline that the others are set against: that asked for, this experiment's, or the first.
+    def baseline_among(self, arms: Sequence[str], chosen: str | None = None) -> str:
+        """Returns the pipeline that the others are set against: the chosen one, this experiment's, or the first.
 
-        Raises WrongOption where the one asked for is not among `arms`, those that are there.
+        Raises WrongOption where the chosen one is not among `arms`.
         """
-        if asked is not None and asked not in arms:
-            raise WrongOption(f"--baseline {asked}: is none of the pipelines {', '.join(arms)}")
-        return next((name for name in (asked, self.baseline) if name in arms and name is not None), arms[0])
+        if chosen is not None and chosen not in arms:
+            raise WrongOption(f"--baseline {chosen}: not among the pipelines {', '.join(arms)}")
+        return next((name for name in (chosen, self.baseline) if name in arms and name is not None), arms[0])
 
     @property
     def fingerprint(self) -> str:

@@ -59,7 +59,7 @@ class GateOutcome(Wire):
 
 @dataclass(frozen=True, slots=True)
 class GatedFigures:
-    """What was measured of a pipeline, by the names of the gates; `missing` states why a figure is None."""
+    """Measured figures of a pipeline, by the names of the gates; `missing` states why a figure is None."""
 
     pipeline: str
     traffic: str | None

@@ -29,7 +29,7 @@ from evaluator.load.sending.samples import LoadSample
 from evaluator.machine.machine_conditions import MachineConditions, condition_faults
 from evaluator.metrics.quality import Grades
 from evaluator.metrics.verdict import PairedComparison, ScoredPair, compare_pairs
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.runs.latency import MARKED, carry_validity
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire

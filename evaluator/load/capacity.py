@@ -30,7 +30,7 @@ from pydantic import FiniteFloat
 
 from evaluator.experiments.load_plan import CapacityPlan
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.runs.latency import CONFIDENCE, MARKED, MIN_SAMPLES_FOR_P99, Timed, percentile
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire

@@ -66,15 +66,15 @@ def reciprocal_rank(query: QueryJudgments, ranking: TiedRanking, k: int) -> floa
 
 def average_precision(query: QueryJudgments, ranking: TiedRanking, k: int) -> float:
     """Returns the mean over all relevant documents of the precision at their ranks; `k` 0: as deep as the ranking."""
-    positives, found, parts = len(query.gains), 0, []
+    positives, above, parts = len(query.gains), 0, []
     for before, group in _placed(ranking):
         n, relevant = len(group), sum(map(query.relevant, group))
         if relevant:
             # Beside a relevant document at place i, each of the others is relevant with (relevant - 1) / (n - 1).
             beside = (relevant - 1) / max(1, n - 1)
             places = range(1, min(n, k - before if k else n) + 1)
-            parts += [relevant / n * (found + 1 + (i - 1) * beside) / (before + i) for i in places]
-        found += relevant
+            parts += [relevant / n * (above + 1 + (i - 1) * beside) / (before + i) for i in places]
+        above += relevant
     return math.fsum(parts) / positives if positives else 0.0
 
 
@@ -148,8 +148,8 @@ def rank_biased_precision(query: QueryJudgments, ranking: TiedRanking, percent: 
 
 def _ndcg(query: QueryJudgments, ranking: TiedRanking, k: int, gain: Callable[[int], float]) -> float:
     ideal = math.fsum(gain(grade) / math.log2(rank + 1) for rank, grade in enumerate(query.gains[:k], start=1))
-    found = _weighted(ranking, lambda name: gain(query.gain(name)), k, lambda rank: 1 / math.log2(rank + 1))
-    return min(1.0, found / ideal) if ideal else 0.0
+    gained = _weighted(ranking, lambda name: gain(query.gain(name)), k, lambda rank: 1 / math.log2(rank + 1))
+    return min(1.0, gained / ideal) if ideal else 0.0
 
 
 def _weighted(

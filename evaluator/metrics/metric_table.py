@@ -1,4 +1,4 @@
-"""Owns the table of quality metrics: name, definition, formula, and the names that ranx and trec_eval have for it.
+"""Defines the table of quality metrics: name, definition, formula, and the names that ranx and trec_eval have for it.
 
 Reads names such as `nDCG@10`. Computing figures of whole runs is left to `evaluator.metrics.quality`.
 """
@@ -191,7 +191,7 @@ MetricName = Annotated[str, AfterValidator(_known)]
 
 
 class MetricConvention(Wire):
-    """What a metric's name stands for. `ranx`, `trec_eval`: their names for it; null where they lack it."""
+    """The meaning of a metric's name. `ranx`, `trec_eval`: their names for it; null where they lack it."""
 
     label: str  # the name with its depth
     depth: Count  # documents of each ranking that the metric looks at, at most
@@ -201,7 +201,7 @@ class MetricConvention(Wire):
 
 
 class Conventions(Wire):
-    """How the figures of a report are computed."""
+    """The rules by which the figures of a report are computed."""
 
     gain: str
     discount: str

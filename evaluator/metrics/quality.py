@@ -40,21 +40,23 @@ def measure(
     for query, ranking in rankings.items():
         if len(set(ranking)) < len(ranking):
             raise ValueError(f"query {query}: a document stands twice in its ranking")
-    asked = [parse_metric(name) for name in metrics]
+    wanted = [parse_metric(name) for name in metrics]
     judged = judgments_by_query(judgments, queries)
-    _expect_gains(judged, asked)
-    theirs = [metric for metric in asked if metric.family.ranx is not None]
+    _expect_gains(judged, wanted)
+    theirs = [metric for metric in wanted if metric.family.ranx is not None]
     # ranx fails on a list of no queries.
-    found = _by_ranx(judged, rankings, queries, theirs) if theirs and queries else {one.name: {} for one in theirs}
-    for metric in asked:
+    figures = (
+        _by_ranx(judged, rankings, queries, theirs) if theirs and queries else {metric.name: {} for metric in theirs}
+    )
+    for metric in wanted:
         if metric.family.ranx is None:
-            found[metric.name] = {
+            figures[metric.name] = {
                 query: metric.family.formula(
                     judged[query], [(name,) for name in rankings.get(query, ())], metric.number
                 )
                 for query in queries
             }
-    return {metric.name: found[metric.name] for metric in asked}
+    return {metric.name: figures[metric.name] for metric in wanted}
 
 
 def _expect_gains(judged: Mapping[str, QueryJudgments], metrics: Sequence[Metric]) -> None:

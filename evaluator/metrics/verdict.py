@@ -65,7 +65,7 @@ def scored_pair(
 
 
 class PairedComparison(Wire):
-    """How `second` differs from `first` in a metric. Differences are second minus first, unrounded."""
+    """The difference of `second` from `first` in a metric. Differences are second minus first, unrounded."""
 
     first: str
     second: str

@@ -6,7 +6,7 @@ A page as a file needs no network, no script and no other file. Everything that 
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,19 +38,25 @@ class PageSection:
 
 
 @dataclass(frozen=True, slots=True)
-class StandalonePage:
-    """What the template shows: title, facts beneath it, sections.
+class Page:
+    """A page: in Markdown, as a file and in the service. `title`: may hold data; `facts`: beneath it.
 
-    `valid`: whether the quality of a run is; `status`: that, and whether its times hold. None: the page judges none.
-    `marked`: its times do not hold.
+    `svgs`: its charts by path within the run's folder. `valid`: whether the quality of a run is; `status`: that, and
+    whether its times hold. None: the page judges none. `marked`: its times do not hold.
     """
 
     title: str
-    sections: list[PageSection]
+    blocks: Sequence[Block]
+    svgs: Mapping[str, str]
     valid: bool | None = None
     status: str | None = None
     facts: tuple[tuple[str, str], ...] = ()
     marked: bool = False
+
+    @property
+    def sections(self) -> list[PageSection]:
+        """The blocks, by their headings."""
+        return page_sections(self.blocks, self.svgs)
 
 
 def page_sections(blocks: Iterable[Block], svgs: Mapping[str, str]) -> list[PageSection]:
@@ -64,7 +70,7 @@ def page_sections(blocks: Iterable[Block], svgs: Mapping[str, str]) -> list[Page
     return [PageSection(title, _anchor(title), tuple(group), svgs) for title, group in groups if title or group]
 
 
-def render_standalone(page: StandalonePage) -> str:
+def render_standalone(page: Page) -> str:
     """Renders a page as a file."""
     css = style_sheet()
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
@@ -74,7 +80,7 @@ def render_standalone(page: StandalonePage) -> str:
 
 @cache
 def page_environment() -> Environment:
-    """Returns the environment, one a process: it escapes every value and refuses one that is not given."""
+    """Returns the environment, one per process: it escapes every value and refuses a name without a value."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

@@ -1,10 +1,8 @@
-"""Renders the blocks of a page as Markdown. Pure; writes no file."""
+"""Renders the blocks of a page as Markdown, with tables aligned for a terminal. Pure; writes no file."""
 
 import re
-import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from evaluator.pages.markdown_table import aligned
 from evaluator.pages.page_blocks import (
     Block,
     Bullets,
@@ -19,24 +17,6 @@ from evaluator.pages.page_blocks import (
     Verdict,
 )
 from evaluator.progress import shown
-
-LINE = 120  # characters of a line of prose, as in all documents
-
-
-def wrapped(part: str) -> str:
-    """Breaks prose and items of lists into lines; leaves tables, headings and code as they are."""
-    if part.startswith(("|", "#", "`")):
-        return part
-    return "\n".join(
-        textwrap.fill(
-            line,
-            LINE,
-            break_long_words=False,
-            break_on_hyphens=False,
-            subsequent_indent="  " if line.startswith("- ") else "",
-        )
-        for line in part.splitlines()
-    )
 
 
 def render_markdown(title: str, blocks: Iterable[Block]) -> str:
@@ -68,3 +48,16 @@ def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
                 yield f"<details><summary>{summary}</summary>"
                 yield from markdown_parts(inner)
                 yield "</details>"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Renders rows, the header first, as a Markdown table: figures, also with `?`, to the right, words to the left."""
+    lines = [""] * (len(rows) + 1)
+    for raw in zip(*rows, strict=True):
+        column = [" ".join(shown(cell).splitlines()).replace("|", "\\|") for cell in raw]
+        width = max(2, *map(len, column))  # the rule of figures is `-:` at least
+        figures = all(cell == "–" or cell.lstrip("+-").rstrip("?").replace(".", "", 1).isdigit() for cell in column[1:])
+        rule = "-" * (width - 1) + ":" if figures else "-" * width
+        cells = [cell.rjust(width) if figures else cell.ljust(width) for cell in column]
+        lines = [f"{line}| {cell} " for line, cell in zip(lines, (cells[0], rule, *cells[1:]), strict=True)]
+    return "\n".join(f"{line}|" for line in lines)

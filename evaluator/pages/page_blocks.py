@@ -48,7 +48,7 @@ class Verdict:
 
     @property
     def figures(self) -> str:
-        """What stands behind it."""
+        """The words behind the outcome."""
         return self.text.partition(": ")[2]
 
 
@@ -96,7 +96,7 @@ class Table:
 
     @property
     def column_looks(self) -> tuple[str, ...]:
-        """What each column holds: `figure`, `words` (its cells may be broken into lines), or `label`."""
+        """The kind of each column: `figure`, `words` (its cells may be broken into lines), or `label`."""
         longest = [max((len(row[at]) for row in self.body), default=0) for at in range(len(self.header))]
         return tuple(
             "figure" if figures else "words" if length > LABEL_CHARACTERS else "label"

@@ -1,6 +1,6 @@
-"""Owns how matplotlib draws for us: SVG with texts as texts, the same bytes each time, on light and dark paper.
+"""Draws with matplotlib: SVG with texts as texts, the same bytes each time, on light and dark paper.
 
-What a chart shows is left to its caller. Colours are literal, so that converters to PDF know them; a style sheet
+Leaves what a chart shows to its caller. Colours are literal, so that converters to PDF know them; a style sheet
 replaces them by variables, which have other values on dark paper.
 """
 

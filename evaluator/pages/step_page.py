@@ -1,10 +1,10 @@
-"""Owns what pages show of a step that leaves a file of its own: a section of the report, a page, or both."""
+"""Shows a step that leaves a file of its own: as a section of the report, as a page, or both."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from evaluator.pages.html_page import StandalonePage, page_sections, render_standalone
+from evaluator.pages.html_page import Page, render_standalone
 from evaluator.pages.markdown_page import render_markdown
 from evaluator.pages.page_blocks import Block
 from evaluator.pages.plotted_svg import is_plotted
@@ -13,19 +13,6 @@ from services.files.disk_writes import write_whole
 from services.files.regular_file import read_regular
 
 Figures = TypeVar("Figures", bound=StepFile)
-
-
-@dataclass(frozen=True, slots=True)
-class StepPage:
-    """What a step has found. `title`: may hold data. `svgs`: its charts by path within the run's folder.
-
-    `name`: of its files, `<name>.md` and `<name>.html`, and of the folder with its charts.
-    """
-
-    name: str
-    title: str
-    blocks: Sequence[Block]
-    svgs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +28,23 @@ class ShownStep(Generic[Figures]):
     file: str
     model: type[Figures]
     section: Callable[[Figures, Collection[str]], Sequence[Block]] = lambda figures, charts: ()
-    page: Callable[[Figures], StepPage] | None = None
+    page: Callable[[Figures], Page] | None = None
     link: str = ""
 
     def read(self, folder: RunFolder) -> Figures | None:
-        """Returns what the step has found; None where it was not called. Raises EvaluationError for a stale file."""
+        """Returns the figures of the step; None where it was not called. Raises EvaluationError for a stale file."""
         return folder.read(self.file, self.model) if folder.has(self.file) else None
 
-    def own_page(self, folder: RunFolder) -> StepPage | None:
+    def own_page(self, folder: RunFolder) -> Page | None:
         """Returns the step's own page; None where there is none. Raises EvaluationError for a stale file."""
         figures = self.read(folder)
         return None if figures is None or self.page is None else self.page(figures)
 
 
-def render_step_markdown(page: StepPage) -> str:
-    """Renders `<name>.md`."""
-    return render_markdown(page.title, page.blocks)
-
-
-def write_step_page(folder: RunFolder, page: StepPage) -> None:
-    """Writes `<name>.md`, `<name>.html` and the charts; those of an earlier call are replaced."""
-    write_charts(folder, page.name, page.svgs)
-    folder.write_text(f"{page.name}.md", render_step_markdown(page))
-    shown = StandalonePage(page.title, page_sections(page.blocks, page.svgs))
-    folder.write_text(f"{page.name}.html", render_standalone(shown))
+def write_page(folder: RunFolder, name: str, page: Page) -> None:
+    """Writes `<name>.md` and `<name>.html`; the charts are left to `write_charts`."""
+    folder.write_text(f"{name}.md", render_markdown(page.title, page.blocks))
+    folder.write_text(f"{name}.html", render_standalone(page))
 
 
 def write_charts(folder: RunFolder, name: str, svgs: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Shows where latencies went: stages, the slowest answers, and the mean as stacked shares, a bar a row. Pure."""
+"""Shows where latencies went: stages, the slowest answers, and the mean as stacked shares, one bar per row. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ def stacked_times_chart(title: str, bars: Sequence[StackedTimes]) -> str | None:
 
 
 def _fills(pieces: Sequence[str]) -> dict[str, tuple[str, float]]:
-    """Returns colour and opacity of every piece: a colour a stage, a shade of it a part; grey for what is no stage."""
+    """Returns colour and opacity of every piece: a colour per stage, a shade per part of it; grey for all else."""
     grey = COLOURS - 1
     stages = list(dict.fromkeys(_stage(piece, pieces) for piece in pieces if not _no_stage(piece)))
     fills: dict[str, tuple[str, float]] = {}

@@ -1,8 +1,8 @@
 """Replays varied pipelines over the candidates of a run; writes replay.json, its page and the winner. Sends nothing."""
 
 from evaluator.attribution.candidates import CANDIDATES, LINES, candidates_of
-from evaluator.errors import EvaluationError
-from evaluator.pages.step_page import write_step_page
+from evaluator.errors import EvaluationError, command_line
+from evaluator.pages.step_page import write_page
 from evaluator.progress import progress
 from evaluator.replay.choice import QueryAnswers, measured
 from evaluator.replay.points import varied_pipelines
@@ -35,7 +35,8 @@ def replay_step(folder: RunFolder) -> ReplayReport:
     own_means = measured(own, judgments.grades, len(collected.pipelines), metric).mean(axis=1).tolist()
     points, left_out, choice = tried_points(varied, values, experiment.seed)
     if choice is None:
-        raise EvaluationError(f"{folder.path}: no pipeline can be replayed on all queries; attribute again")
+        again = command_line("attribute", str(folder.path))
+        raise EvaluationError(f"{folder.path}: no pipeline has candidates of all queries; run `{again}` again")
     report = ReplayReport(
         made_from=folder.hashes(CANDIDATES, LINES, "rank.json", "quality.json"),
         experiment=experiment.name,
@@ -51,5 +52,5 @@ def replay_step(folder: RunFolder) -> ReplayReport:
     )
     folder.write(REPLAY, report)
     write_whole(writable(folder.path / "replay" / "replayed.yaml"), winner_yaml(report))
-    write_step_page(folder, replay_page(report))
+    write_page(folder, "replay", replay_page(report))
     return report

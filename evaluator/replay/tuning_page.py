@@ -6,8 +6,9 @@ from typing import assert_never
 import yaml
 
 from evaluator.attribution.collect import leg_name, reranker_name
+from evaluator.pages.html_page import Page
 from evaluator.pages.page_blocks import Block, Caution, Heading, Listing, Prose, Sentence, Table, Verdict
-from evaluator.pages.step_page import ShownStep, StepPage
+from evaluator.pages.step_page import ShownStep
 from evaluator.replay.tuning_report import REPLAY, ReplayReport
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
@@ -17,7 +18,7 @@ HONEST = (
 )
 
 
-def replay_page(report: ReplayReport) -> StepPage:
+def replay_page(report: ReplayReport) -> Page:
     """Returns the page: each pipeline with its best settings, the choice with both estimates, the winner as a file."""
     blocks: list[Block] = [
         Sentence(
@@ -34,7 +35,7 @@ def replay_page(report: ReplayReport) -> StepPage:
         Prose(HONEST),
         Listing("yaml", "The chosen pipeline as a file of gateway/pipelines", winner_yaml(report)),
     ]
-    return StepPage("replay", f"Replay: {report.experiment}, {report.dataset}", blocks, {})
+    return Page(f"Replay: {report.experiment}, {report.dataset}", blocks, {})
 
 
 REPLAY_STEP = ShownStep("replay", REPLAY, ReplayReport, page=replay_page, link="Replay of other settings")

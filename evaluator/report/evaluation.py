@@ -16,7 +16,6 @@ from evaluator.progress import in_thread, say
 from evaluator.report.report_step import report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.answers import read_answers
-from evaluator.runs.interruptions import continue_or_begin
 from evaluator.runs.run_folder import RunFolder, writable
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.ingest import IngestReport, ingest
@@ -31,7 +30,7 @@ from evaluator.steps.quality_figures import (
     measure_answers,
     quality_figures,
 )
-from evaluator.steps.rank import RankedArm, RankReport, rank, write_rank_report
+from evaluator.steps.rank import RankedArm, RankReport, begin_ranking, rank, write_rank_report
 from evaluator.steps.run_judgments import judgments_of, judgments_with_added
 from evaluator.steps.vector_recall import vector_recall
 from services.files.disk_writes import whole_file
@@ -65,15 +64,15 @@ async def rank_step(
 ) -> RankReport:
     """Sends every query through every arm; writes manifest.json, answers/, runs/, recall.json and, last, rank.json.
 
-    Goes on where an interrupted call stood (`evaluator.runs.interruptions`). `counters`: of the machine, of tests.
-    `processes`: URLs by name, whose cost is written to costs.json beside the sizes of the indexes.
+    `counters`: of the machine, of tests. `processes`: URLs by name, whose cost is written to costs.json beside the
+    sizes of the indexes.
     """
     with folder.locked():
         experiment = folder.experiment
-        dataset, view, arms, queries, compared, fresh = await prepare_run(client, folder)
-        manifest = continue_or_begin(folder, fresh)
+        dataset, view, arms, queries, compared, manifest = await prepare_run(client, folder)
+        begin_ranking(folder, manifest)
         folder.point_latest_here()
-        await rank(client, experiment, arms, dataset, queries, folder, len(manifest.continued), counters)
+        await rank(client, experiment, arms, dataset, queries, folder, counters)
         costs = await pipeline_costs(client, experiment, dataset, queries.measured, arms, processes)
         folder.write(COSTS, costs)
         folder.write("recall.json", await vector_recall(client, experiment, dataset, view, arms))
@@ -92,7 +91,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
     experiment, ranked = folder.experiment, folder.read("rank.json", RankReport)
     merged = judgments_with_added(folder, added)
     judgments, own = merged.grades, judgments_of(folder) if added else {}
-    arms, found, not_judged, differing = {}, {}, {}, {}
+    arms, figures_of, not_judged, differing = {}, {}, {}, {}
     before, after = {}, {}
     # The first figures in a new environment wait for numba, which compiles what ranx calls.
     say(f"Measuring quality: {len(ranked.arms)} pipelines; the first time on a machine takes longer ...")
@@ -102,7 +101,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
         names = metrics or experiment.metrics
         figures = within_depth(measure_answers(judgments, answers, rankings, ranked.queries, names), ranked.depth)
         arms[arm.name] = means(figures)
-        found[arm.name] = quality_figures(judgments, answers, figures, ranked.queries)
+        figures_of[arm.name] = quality_figures(judgments, answers, figures, ranked.queries)
         differing[arm.name] = answers.differing
         not_judged[arm.name] = len(rankings.keys() - set(ranked.queries))
         if added:
@@ -122,7 +121,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
     report = QualityReport(
         made_from=folder.hashes("rank.json", *files),
         arms=arms,
-        figures=found,
+        figures=figures_of,
         judged=len(ranked.queries),
         run_queries_not_judged=not_judged,
         deep_differs=differing,
@@ -149,9 +148,9 @@ def measure_again(folder: RunFolder, metrics: Sequence[str] | None = None, added
 
 async def expect_pipelines(client: GatewayClient, experiment: Experiment) -> None:
     """Raises GatewayError for a pipeline that the gateway does not serve, before the collection is loaded for it."""
-    for asked in experiment.pipelines:
-        if isinstance(asked, str):
-            await client.pipeline(asked)
+    for pipeline in experiment.pipelines:
+        if isinstance(pipeline, str):
+            await client.pipeline(pipeline)
 
 
 async def evaluate(

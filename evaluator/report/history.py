@@ -7,76 +7,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from pydantic import FiniteFloat, ValidationError, model_validator
+from pydantic import ValidationError
 
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import expect_higher_is_better, parse_metric
 from evaluator.metrics.paired_tests import mean
 from evaluator.metrics.verdict import PairedComparison, compare_pairs, scored_pair
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.ranked_run import query_figures
 from evaluator.report.run_report import Report
-from evaluator.runs.latency import DOUBTFUL, Timed, carry_validity
+from evaluator.runs.latency import DOUBTFUL
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.quality_figures import QualityReport
 from evaluator.steps.rank import RankReport
-from services.contracts.base import Count, Wire
 
 SEED = 20_250_601
 
 
-class HistoryEntry(Wire):
-    """One pipeline of one run. A comparison is null for the first valid run and for a run that is not valid."""
-
-    _carries_validity = model_validator(mode="wrap")(carry_validity)
-
-    run: str  # the name of its folder
-    started_utc: str
-    commit: str | None
-    dirty: bool | None
-    valid: bool
-    warnings: tuple[str, ...]
-    fingerprint: str  # of the pipeline
-    generation: str
-    quality: dict[str, FiniteFloat | None]
-    p50_ms: Timed
-    p95_ms: Timed
-    timing_valid: bool | None  # whether they hold; null: there are none, or an old release did not record it
-    against_previous: PairedComparison | None
-    against_best: PairedComparison | None  # of all valid runs before
-    against_first: PairedComparison | None
-
-
-class PipelineHistory(Wire):
-    """The runs of one pipeline over the same files, queries, depth and caches, the first one first."""
-
-    pipeline: str
-    preset: str | None
-    imported: bool
-    dataset: str
-    split: str
-    depth: Count
-    caches: bool = False
-    queries: Count
-    entries: tuple[HistoryEntry, ...]
-
-
-class HistoryReport(Wire):
-    """All runs of an experiment. Within a version, fields are only added."""
-
-    schema_version: Literal[1] = 1
-    experiment: str
-    metric: str  # of the comparisons, by its name in `quality`
-    pipelines: tuple[PipelineHistory, ...]
-    left_out: dict[str, str]  # run → why it is not listed
-
-
 @dataclass(frozen=True, slots=True)
-class _Conditions:
-    """What has to be equal for two runs of a pipeline to be compared."""
+class RunConditions:
+    """Conditions that two runs of a pipeline must share to be compared."""
 
     pipeline: str
     preset: str | None
@@ -90,10 +42,10 @@ class _Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class _MeasuredRun:
+class MeasuredRun:
     """A pipeline of a run, with the metric's value by query."""
 
-    run: str
+    run: str  # the name of its folder
     report: Report
     outcome: PipelineReport
     values: Mapping[str, float]
@@ -104,17 +56,41 @@ class _MeasuredRun:
         return self.report.valid and bool(self.values)
 
 
-# The pipelines of one run, by what has to be equal.
-_Measured = Mapping[_Conditions, _MeasuredRun]
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """A run with its verdicts; None for the first valid run and for a run that is not valid."""
+
+    measured: MeasuredRun
+    against_previous: PairedComparison | None
+    against_best: PairedComparison | None  # of all valid runs before
+    against_first: PairedComparison | None
+
+    @property
+    def comparisons(self) -> tuple[PairedComparison | None, ...]:
+        """The verdicts, in the order of the table."""
+        return self.against_previous, self.against_best, self.against_first
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentHistory:
+    """The runs of an experiment by metric: of each pipeline under equal conditions, the first one first."""
+
+    metric: str  # of the comparisons
+    pipelines: Mapping[RunConditions, Sequence[HistoryEntry]]
+    left_out: Mapping[str, str]  # run → why it is not listed
+
+
+# The pipelines of one run, by their conditions.
+_Measured = Mapping[RunConditions, MeasuredRun]
 # Which of the comparable runs before a run is compared with, by the field of its entry.
-_BASES: Mapping[str, Callable[[Sequence[_MeasuredRun]], _MeasuredRun]] = {
+_BASES: Mapping[str, Callable[[Sequence[MeasuredRun]], MeasuredRun]] = {
     "against_previous": lambda runs: runs[-1],
     "against_best": lambda runs: max(runs, key=lambda run: mean(tuple(run.values.values()))),
     "against_first": lambda runs: runs[0],
 }
 
 
-def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
+def history(runs: Path, experiment: str, metric: str) -> ExperimentHistory:
     """Reads all runs of an experiment. Raises EvaluationError when there is none with a report.
 
     As in a comparison of two runs, the pipelines of a run that are compared with the same kind of earlier run are one
@@ -131,27 +107,22 @@ def history(runs: Path, experiment: str, metric: str) -> HistoryReport:
     known = {name for pipelines in measured for run in pipelines.values() for name in run.outcome.quality}
     if metric not in known:
         raise EvaluationError(f"no run of {experiment} was measured by {metric}; there are {', '.join(sorted(known))}")
-    earlier: dict[_Conditions, list[_MeasuredRun]] = {}
-    entries: dict[_Conditions, list[HistoryEntry]] = {}
+    earlier: dict[RunConditions, list[MeasuredRun]] = {}
+    entries: dict[RunConditions, list[HistoryEntry]] = {}
     for pipelines in measured:
         verdicts = {field: _compared(pipelines, earlier, choose, metric) for field, choose in _BASES.items()}
         for conditions, run in pipelines.items():
             against = {field: compared.get(conditions) for field, compared in verdicts.items()}
-            entries.setdefault(conditions, []).append(_entry(run, against))
+            entries.setdefault(conditions, []).append(HistoryEntry(run, **against))
             if run.comparable:
                 earlier.setdefault(conditions, []).append(run)
-    return HistoryReport(
-        experiment=experiment,
-        metric=metric,
-        pipelines=tuple(_pipeline(conditions, listed) for conditions, listed in entries.items()),
-        left_out=left_out,
-    )
+    return ExperimentHistory(metric, entries, left_out)
 
 
-def render_history(report: HistoryReport) -> str:
-    """Renders a table a pipeline, and the sentences about its last run."""
-    parts = [part for listed in report.pipelines for part in _pipeline_parts(listed, report.metric)]
-    parts += [f"Not listed: {run}: {reason}" for run, reason in report.left_out.items()]
+def render_history(listed: ExperimentHistory) -> str:
+    """Renders a table per pipeline, and the sentences about its last run."""
+    parts = [part for item in listed.pipelines.items() for part in _pipeline_parts(*item, listed.metric)]
+    parts += [f"Not listed: {run}: {reason}" for run, reason in listed.left_out.items()]
     return "\n\n".join(parts)
 
 
@@ -181,7 +152,7 @@ def _measured_runs(runs: Path, experiment: str, metric: str) -> tuple[list[_Meas
 
 
 def _was_ranked(folder: RunFolder) -> bool:
-    """Returns whether `rank` has ended; False where nothing but a load was asked for.
+    """Returns whether `rank` has ended; False for a folder that holds a load alone.
 
     Raises EvaluationError, naming the step to run, where it was interrupted.
     """
@@ -190,7 +161,7 @@ def _was_ranked(folder: RunFolder) -> bool:
     return folder.has("rank.json")
 
 
-def _pipelines(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[_Conditions, _MeasuredRun]]:
+def _pipelines(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[RunConditions, MeasuredRun]]:
     added = report.added_judgments.files if report.added_judgments else ()
     files = (
         *sorted(report.manifest.dataset_sha256.items()),
@@ -198,7 +169,7 @@ def _pipelines(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple
     )
     for name, outcome in report.pipelines.items():
         figures = {query: figures.get(metric) for query, figures in query_figures(folder, name)}
-        conditions = _Conditions(
+        conditions = RunConditions(
             pipeline=name,
             preset=outcome.preset,
             imported=outcome.imported is not None,
@@ -212,15 +183,15 @@ def _pipelines(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple
         # Without the mean, the rankings are not deep enough for the metric.
         known = figures if outcome.quality.get(metric) is not None else {}
         values = {query: value for query, value in known.items() if value is not None}
-        yield conditions, _MeasuredRun(folder.name, report, outcome, values)
+        yield conditions, MeasuredRun(folder.name, report, outcome, values)
 
 
 def _compared(
     measured: _Measured,
-    earlier: Mapping[_Conditions, Sequence[_MeasuredRun]],
-    choose: Callable[[Sequence[_MeasuredRun]], _MeasuredRun],
+    earlier: Mapping[RunConditions, Sequence[MeasuredRun]],
+    choose: Callable[[Sequence[MeasuredRun]], MeasuredRun],
     metric: str,
-) -> dict[_Conditions, PairedComparison]:
+) -> dict[RunConditions, PairedComparison]:
     """Compares each pipeline of a run with one of the runs before it; where there is none, it is left out."""
     pairs, label = {}, metric
     for conditions, run in measured.items():
@@ -233,72 +204,36 @@ def _compared(
     return dict(zip(pairs, compare_pairs(tuple(pairs.values()), label, SEED), strict=True))
 
 
-def _entry(run: _MeasuredRun, against: Mapping[str, PairedComparison | None]) -> HistoryEntry:
-    manifest, outcome = run.report.manifest, run.outcome
-    return HistoryEntry(
-        run=run.run,
-        started_utc=manifest.started_utc,
-        commit=manifest.git_commit,
-        dirty=manifest.git_dirty,
-        valid=run.report.valid,
-        warnings=run.report.warnings,
-        fingerprint=outcome.fingerprint,
-        generation=run.report.generation,
-        quality=outcome.quality,
-        p50_ms=outcome.latency_ms.p50,
-        p95_ms=outcome.latency_ms.p95,
-        timing_valid=run.report.timing_valid,
-        **against,
-    )
-
-
-def _pipeline(conditions: _Conditions, entries: Sequence[HistoryEntry]) -> PipelineHistory:
-    return PipelineHistory(
-        pipeline=conditions.pipeline,
-        preset=conditions.preset,
-        imported=conditions.imported,
-        dataset=conditions.dataset,
-        split=conditions.split,
-        depth=conditions.depth,
-        caches=conditions.caches,
-        queries=len(conditions.queries),
-        entries=tuple(entries),
-    )
-
-
-def _pipeline_parts(listed: PipelineHistory, metric: str) -> Iterator[str]:
-    label = f"{listed.pipeline} ({listed.preset})" if listed.preset else listed.pipeline
-    kind = (", imported" if listed.imported else "") + (", caches on" if listed.caches else "")
-    depth = f"{listed.queries} queries, rankings {listed.depth} deep"
-    yield f"{label}{kind}: {listed.dataset}, split {listed.split}, {depth}"
-    head = ["started", "commit", "fingerprint", parse_metric(metric).label(listed.depth)]
+def _pipeline_parts(of: RunConditions, entries: Sequence[HistoryEntry], metric: str) -> Iterator[str]:
+    label = f"{of.pipeline} ({of.preset})" if of.preset else of.pipeline
+    kind = (", imported" if of.imported else "") + (", caches on" if of.caches else "")
+    depth = f"{len(of.queries)} queries, rankings {of.depth} deep"
+    yield f"{label}{kind}: {of.dataset}, split {of.split}, {depth}"
+    head = ["started", "commit", "fingerprint", parse_metric(metric).label(of.depth)]
     rows = [[*head, *(f"against the {base}" for base in ("one before", "best", "first")), "p50 ms", "p95 ms", "run"]]
-    for entry in listed.entries:
-        value = entry.quality.get(metric)
+    for entry in entries:
+        outcome, manifest = entry.measured.outcome, entry.measured.report.manifest
+        value = outcome.quality.get(metric)
         rows.append(
             [
-                entry.started_utc,
-                f"{(entry.commit or 'unknown')[:8]}{' + changes' if entry.dirty else ''}",
-                entry.fingerprint,
+                manifest.started_utc,
+                f"{(manifest.git_commit or 'unknown')[:8]}{' + changes' if manifest.git_dirty else ''}",
+                outcome.fingerprint,
                 "–" if value is None else f"{value:.4f}",
-                *(_verdict(entry, compared) for compared in _comparisons(entry)),
-                entry.p50_ms.cell(),
-                entry.p95_ms.cell(),
-                entry.run,
+                *(_verdict(entry, compared) for compared in entry.comparisons),
+                outcome.latency_ms.p50.cell(),
+                outcome.latency_ms.p95.cell(),
+                entry.measured.run,
             ]
         )
     yield aligned(rows)
-    if any(entry.timing_valid is False for entry in listed.entries):
+    if any(entry.measured.report.timing_valid is False for entry in entries):
         yield f"{DOUBTFUL}: times that are not valid (the report of the run says why)."
     # The one before may be the best or the first too: each sentence once.
-    yield from dict.fromkeys(compared.sentence for compared in _comparisons(listed.entries[-1]) if compared)
-
-
-def _comparisons(entry: HistoryEntry) -> tuple[PairedComparison | None, ...]:
-    return entry.against_previous, entry.against_best, entry.against_first
+    yield from dict.fromkeys(compared.sentence for compared in entries[-1].comparisons if compared)
 
 
 def _verdict(entry: HistoryEntry, compared: PairedComparison | None) -> str:
-    if not entry.valid:
+    if not entry.measured.report.valid:
         return "not valid"
     return f"{compared.outcome} {compared.difference:+z.4f}" if compared else ""

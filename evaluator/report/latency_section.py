@@ -96,7 +96,7 @@ def _stage_rows(report: Report) -> list[list[str]]:
 
 
 def _path_rows(report: Report) -> list[list[str]]:
-    """Returns where the mean latency of each pipeline went, a piece a row."""
+    """Returns where the mean latency of each pipeline went, one piece per row."""
     return [["pipeline", *PIECES], *([bar.name, *row] for bar in _stacked_times(report) for row in piece_rows(bar))]
 
 
@@ -126,7 +126,7 @@ def _costs(report: Report) -> list[PipelineCost]:
 
 def _cost_rows(report: Report) -> list[list[str]]:
     names = process_names(_costs(report))
-    rows = [["pipeline", "first ms", "p50 ms", "p95 ms", "index MiB", "CPU ms a query", *names, "queries", "lost"]]
+    rows = [["pipeline", "first ms", "p50 ms", "p95 ms", "index MiB", "CPU ms per query", *names, "queries", "lost"]]
     for pipeline, outcome in report.pipelines.items():
         latency, size = outcome.latency_ms, outcome.index_bytes
         first = outcome.warmup_ms[0] if outcome.warmup_ms else Timed(None, None)

@@ -74,7 +74,7 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
     records, quality, statistics = run.records[arm.name], run.quality, run.statistics[arm.name]
     measured = [record for record in records if record.phase == "measured"]
     answered = [record for record in measured if record.error is None]
-    timed = [record for record in records if is_timed(record, run.timed_segment)]
+    timed = [record for record in records if is_timed(record)]
     deep = [record for record in records if record.phase == "deep"]
     deep_answered = [record for record in deep if record.error is None]
     kinds = Counter(record.error for record in measured if record.error is not None)
@@ -102,7 +102,7 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         intervals=dict(statistics.intervals),
         against_first=statistics.against_first,
         differences=statistics.differences,
-        latency_ms=summarise(samples_ms(records, run.timed_segment)),
+        latency_ms=summarise(samples_ms(records)),
         path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
         stages_ms=stage_times(timed, [item.id for item in arm.pipeline.identified] if arm.pipeline else []),
         gap_ms=gap_time(timed),
@@ -151,7 +151,7 @@ def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
             "p99_ms": "the times are not valid"
             if outcome.latency_ms.valid is False
             else f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs",
-            "ndcg_at_10": "nDCG@10 is none of the metrics of this run",
+            "ndcg_at_10": "nDCG@10 is not among the metrics of this run",
             "errors": "no query was sent",
             "degraded": "no query was sent",
             "cpu_ms": "the CPU time of the processes was not measured",

@@ -37,7 +37,7 @@ def quality_charts(report: Report) -> dict[str, str | None]:
 
 
 def quality_latency_chart(report: Report) -> str | None:
-    """Draws nDCG@10 (or the first metric measured) with its interval against p50, a mark a pipeline.
+    """Draws nDCG@10 (or the first metric measured) with its interval against p50, one mark per pipeline.
 
     Times that do not hold are marked, and drawn dashed and hollow. None where times were not measured or not checked.
     """
@@ -127,7 +127,7 @@ def verdicts(report: Report) -> list[str]:
 
 
 def pipeline_rows(report: Report) -> list[list[str]]:
-    """Returns the pipelines, one a row: quality, latency, losses."""
+    """Returns one row per pipeline: quality, latency, losses."""
     metrics = list(next(iter(report.pipelines.values())).quality)[:COLUMNS]
     labels = [parse_metric(metric).label(report.depth) for metric in metrics]
     rows = [["pipeline", *labels, "p50 ms", "p95 ms", "queries", "lost", "degraded"]]
@@ -166,7 +166,7 @@ def figure_rows(report: Report) -> list[list[str]]:
 
 
 def difference_rows(pairs: Iterable[PairDifferences]) -> list[list[str]]:
-    """Returns pairs, one a row: queries better, tied and worse, the mean difference, the greatest loss and gain."""
+    """Returns one row per pair: queries better, tied and worse, the mean difference, the greatest loss and gain."""
     rows = [
         ["pipeline", "against", "queries", "better", "tied", "worse", "difference", "95 % interval", "p (Holm)",
          "greatest loss", "greatest gain"]
@@ -220,7 +220,7 @@ def _what_was_timed(report: Report) -> str:
         return "Imported run files hold no latency."
     top = report.timed_top or report.depth
     whole = (
-        "Latency: one query at a time, from sending to the last byte read, of the very answers whose quality stands "
+        "Latency: one query at a time, from sending to the last byte read, of the answers whose quality stands "
         f"beside it, {top} hits each; p99 only from 662 answers on."
     )
     if not any(outcome.deep for outcome in report.pipelines.values()):

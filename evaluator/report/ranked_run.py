@@ -13,7 +13,6 @@ from evaluator.metrics.paired_tests import differences, interval, sorted_differe
 from evaluator.metrics.quality import PerQuery
 from evaluator.metrics.verdict import PairedComparison, compare_pairs, scored_pair
 from evaluator.runs.answers import AnswerOutcome, read_outcomes
-from evaluator.runs.interruptions import LatencySource, latency_source
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.timing_validity import conditions_of
@@ -42,8 +41,8 @@ class ArmStatistics:
 class RankedRun:
     """A run whose queries were answered and measured. Mappings are by arm, `recall` by backend.
 
-    `baseline`: the arm that the others are set against. `source`: where the times come from; `conditions`: of the
-    machine meanwhile. `imported`: of the arms that have it.
+    `baseline`: the arm that the others are set against. `conditions`: of the machine while they were timed.
+    `imported`: of the arms that have it.
     """
 
     experiment: Experiment
@@ -54,18 +53,12 @@ class RankedRun:
     figures: Mapping[str, PerQuery]
     statistics: Mapping[str, ArmStatistics]
     records: Mapping[str, Sequence[AnswerOutcome]]
-    source: LatencySource | None
     conditions: MachineConditions | None
     recall: Mapping[str, VectorRecall]
     ingested: IngestReport | None
     imported: Mapping[str, ImportedFile]
     costs: CostReport
     run_files: Mapping[str, str]
-
-    @property
-    def timed_segment(self) -> int | None:
-        """The segment whose times count; None: all."""
-        return None if self.source is None else self.source.segment
 
 
 def read_ranked_run(folder: RunFolder, baseline: str | None = None) -> RankedRun:
@@ -77,7 +70,6 @@ def read_ranked_run(folder: RunFolder, baseline: str | None = None) -> RankedRun
     figures = {arm: _per_query(folder, arm) for arm in arms}
     manifest = folder.read("manifest.json", Manifest)
     records = {arm: tuple(read_outcomes(folder.answers(arm))) for arm in arms}
-    source = latency_source(manifest, records)
     return RankedRun(
         experiment=experiment,
         manifest=manifest,
@@ -87,8 +79,7 @@ def read_ranked_run(folder: RunFolder, baseline: str | None = None) -> RankedRun
         figures=figures,
         statistics=_statistics_of_arms(figures, against, ranked.depth, experiment.seed),
         records=records,
-        source=source,
-        conditions=conditions_of(folder.path, 0 if source is None else source.segment),
+        conditions=conditions_of(folder.path),
         recall=folder.read("recall.json", RecallReport).backends,
         ingested=folder.read("ingest.json", IngestReport) if folder.has("ingest.json") else None,
         imported=folder.read(IMPORTED, ImportReport).arms if folder.has(IMPORTED) else {},

@@ -4,7 +4,7 @@ The rules: only pipelines within the bounds are looked at. Quality decides who c
 verdicts against the baseline, which stand beside: one that is shown to be worse than another does not contend, and a
 baseline that cannot be told from the best does. Without a bound, nothing is decided where all contend: too few queries
 are no reason to ship the cheapest. Each rule that excludes errs in 2.5 %. Among the contenders the lowest p95 decides
-where the times hold, else the least CPU a query where all have one, else the highest mean. Within a bound, whose
+where the times hold, else the least CPU per query where all have one, else the highest mean. Within a bound, whose
 setter has decided what may be spent, the highest mean does.
 """
 
@@ -25,13 +25,13 @@ from services.contracts.base import Wire
 ChosenBy = Literal["p95", "cpu", "quality", "bound"]
 _BY: Mapping[ChosenBy, str] = {
     "p95": "it has the lowest p95",
-    "cpu": "it takes the least CPU a query (not all have valid times)",
+    "cpu": "it takes the least CPU per query (not all have valid times)",
     "quality": "it has the highest mean (not all have valid times or a measured CPU)",
     "bound": "it has the highest mean",
 }
 
 
-_CHEAPEST: Mapping[ChosenBy, str] = {"p95": "has the lowest p95", "cpu": "takes the least CPU a query"}
+_CHEAPEST: Mapping[ChosenBy, str] = {"p95": "has the lowest p95", "cpu": "takes the least CPU per query"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Bounds:
     """The most that a pipeline may take, in milliseconds; None: any."""
 
     p95_ms: float | None = None
-    cpu_ms: float | None = None  # a query, of all named processes
+    cpu_ms: float | None = None  # per query, of all named processes
 
     def __str__(self) -> str:
-        named = (("p95", self.p95_ms, "ms"), ("CPU", self.cpu_ms, "ms a query"))
+        named = (("p95", self.p95_ms, "ms"), ("CPU", self.cpu_ms, "ms per query"))
         return " and ".join(f"{name} {most:g} {unit}" for name, most, unit in named if most is not None)
 
 
@@ -125,11 +125,11 @@ def _within(pipelines: Mapping[str, PipelineReport], bounds: Bounds) -> tuple[st
         if most is None:
             continue
         if not math.isfinite(most):
-            raise WrongOption(f"{option}: {most} is no number of milliseconds")
+            raise WrongOption(f"{option}: {most} is not a number of milliseconds")
         known = figures(pipelines)
         if unknown := [name for name, figure in known.items() if figure is None]:
             why = "times that hold" if option == "--p95" else "its CPU, which `run --processes` measures"
-            raise WrongOption(f"{option}: this run does not know it of {unknown[0]}; it needs {why}")
+            raise WrongOption(f"{option}: not known of {unknown[0]} in this run; it needs {why}")
         allowed = {name for name in allowed if (figure := known[name]) is not None and figure <= most}
     return tuple(name for name in pipelines if name in allowed)
 
@@ -210,7 +210,7 @@ def _cost(outcome: PipelineReport) -> str:
     latency, cost = outcome.latency_ms, outcome.cost
     known = [
         *([f"p50 {latency.p50.cell()} ms and p95 {latency.p95.cell()} ms"] if latency.n else []),
-        *([f"{cost.cpu_ms:.1f} CPU ms a query"] if cost and cost.cpu_ms is not None else []),
+        *([f"{cost.cpu_ms:.1f} CPU ms per query"] if cost and cost.cpu_ms is not None else []),
         *([f"{outcome.index_bytes / MIB:.1f} MiB of index"] if outcome.index_bytes is not None else []),
     ]
     return f"Its cost: {', '.join(known)}." if known else "Its cost was not measured."

@@ -11,7 +11,7 @@ from pydantic import FiniteFloat
 
 from evaluator.datasets.text_files import sha256
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.ranked_run import query_figures
 from evaluator.report.run_report import Report
@@ -83,7 +83,7 @@ def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
 
 
 def render_repeats(summary: RepeatReport) -> str:
-    """Renders mean and standard deviation of the first metric and of the latency, a pipeline a row."""
+    """Renders mean and standard deviation of the first metric and of the latency, one row per pipeline."""
     first = next(iter(summary.pipelines.values()))
     quality = list(first.quality)[:1]
     labels = [parse_metric(name).label(summary.depth) for name in quality]

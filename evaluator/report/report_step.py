@@ -4,22 +4,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evaluator.client.cached_results import cache_remarks
-from evaluator.comparison.examples import PairExamples
+from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
 from evaluator.errors import EvaluationError
 from evaluator.experiments.gates import judge_gates
-from evaluator.metrics.metric_table import state_conventions
-from evaluator.report.example_queries import example_queries
+from evaluator.metrics.metric_table import parse_metric, state_conventions
+from evaluator.metrics.paired_tests import ROUNDING
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
 from evaluator.report.recommendation import NO_BOUNDS, Bounds, recommend
 from evaluator.report.report_page import STEPS, write_pages
 from evaluator.report.run_report import Report
-from evaluator.runs.interruptions import interruption_remarks, warmup_remarks
+from evaluator.runs.manifest import dataset_directory
 from evaluator.runs.run_folder import RunFolder
-from evaluator.runs.timing_validity import timing_doubts
+from evaluator.runs.timing_validity import timing_doubts, warmup_remarks
+from evaluator.runs.trec_runs import read_run
+from evaluator.steps.run_judgments import judgments_as_measured
 from evaluator.steps.validity import arm_faults
 from services.contracts.pipelines import Fuse, Pipeline, Retrieve
 
+EXAMPLES = 3
 JUDGED, FEW_JUDGED = "judged@10", 0.5
 # Two rankings of a quarter of the documents share many by chance. By reciprocal rank, k = 60, a document at place 62 of
 # both counts as much as the first of one. A fusion by scores keeps how far below the first it is.
@@ -28,14 +31,14 @@ DEEP_LEG = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ReportChoices:
-    """What a reader asked of a report. `baseline`: the pipeline that the others are set against; None: the run's."""
+    """Options of `report`. `baseline`: the pipeline that the others are set against; None: the run's."""
 
     baseline: str | None = None
     bounds: Bounds = NO_BOUNDS
 
 
 def choices_of(folder: RunFolder) -> ReportChoices:
-    """Returns what was asked of the report that a run has, to write it again after its quality was measured again.
+    """Returns the options of the report that a run has, to write it again after its quality was measured again.
 
     Raises EvaluationError for a report.json that cannot be read.
     """
@@ -51,7 +54,7 @@ def report_step(folder: RunFolder, choices: ReportChoices = ReportChoices()) -> 
     """Writes report.json and its pages. Raises WrongOption for a bound or a baseline that the run does not know."""
     run = read_ranked_run(folder, choices.baseline)
     ranked = build_report(run, choices.bounds)
-    measured = {step.name: found for step in STEPS if (found := step.read(folder)) is not None}
+    measured = {step.name: figures for step in STEPS if (figures := step.read(folder)) is not None}
     made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
     examples = _examples(folder, run, ranked)
     report = ranked.model_copy(update={"made_from": made_from, **examples, **measured})
@@ -63,16 +66,54 @@ def report_step(folder: RunFolder, choices: ReportChoices = ReportChoices()) -> 
 def _examples(folder: RunFolder, run: RankedRun, report: Report) -> dict[str, PairExamples | str | None]:
     """Returns the fields of the example queries. A report is written also where the dataset is no longer there."""
     try:
-        return {"examples": example_queries(folder, run, report)}
+        return {"examples": _example_queries(folder, run, report)}
     except EvaluationError as error:
         return {"examples_reason": str(error)}
+
+
+def _example_queries(folder: RunFolder, run: RankedRun, report: Report) -> PairExamples | None:
+    """Returns the queries on which the recommended pipeline gains and loses most against the baseline, with texts.
+
+    Where the baseline is recommended, or nothing is, it is the other pipeline with the highest mean. None of one
+    pipeline, and where no query differs. Reads the corpus once. Raises EvaluationError where the dataset is not there,
+    or has changed.
+    """
+    compared = [outcome.against_first for outcome in report.pipelines.values() if outcome.against_first is not None]
+    if not compared:
+        return None
+    advised = report.recommendation.pipeline if report.recommendation is not None else None
+    pair = next(
+        (verdict for verdict in compared if verdict.second == advised),
+        max(compared, key=lambda verdict: verdict.second_mean),
+    )
+    metric = next(name for name in run.figures[pair.first] if parse_metric(name).label(report.depth) == pair.metric)
+    values = tuple(
+        {query: value for query, value in run.figures[arm][metric].items() if value is not None}
+        for arm in (pair.first, pair.second)
+    )
+    first, second = values
+    differences = {query: second[query] - first[query] for query in first if query in second}
+    differences = {query: value for query, value in differences.items() if abs(value) >= ROUNDING}
+    if not differences:
+        return None
+    dataset_directory(folder)  # raises where it is not found from here
+    rankings = (read_run(folder.run_file(pair.first)), read_run(folder.run_file(pair.second)))
+    judgments = judgments_as_measured(folder).grades
+    gains, losses = examples_of(differences, (first, second), rankings, judgments, EXAMPLES)
+    # One of the three is a loss where there is one.
+    chosen = [*gains[:2], *losses[:1], *gains[2:], *losses[1:]][:EXAMPLES]
+    ordered = sorted(chosen, key=lambda example: -example.difference)
+    texts, titles = texts_of(run.experiment, ordered)
+    return PairExamples(
+        first=pair.first, second=pair.second, metric=pair.metric, examples=with_texts(ordered, texts, titles)
+    )
 
 
 def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
     """Builds the report of the ranking alone: without the steps that may follow it. Raises as `report_step` does."""
     experiment, manifest, ranked = run.experiment, run.manifest, run.ranked
     without_times = {arm.name for arm in ranked.arms if arm.pipeline is None}
-    doubts = timing_doubts(run.records, without_times, run.source, run.conditions, caches=experiment.caches)
+    doubts = timing_doubts(run.records, without_times, run.conditions, caches=experiment.caches)
     pipelines: Mapping[str, PipelineReport] = {
         arm.name: with_validity(pipeline_report(run, arm), valid=not doubts) for arm in ranked.arms
     }
@@ -94,7 +135,6 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         timing_valid=not doubts if len(without_times) < len(ranked.arms) else None,
         timing_reasons=doubts,
         conditions=run.conditions,
-        latency_source=run.source,
         pipelines=dict(pipelines),
         baseline=run.baseline,
         conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
@@ -104,14 +144,14 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         ingest=run.ingested,
         manifest=manifest,
     )
-    # Both of the report, whose times know whether they hold.
+    # From the figures of the report, which carry whether their times hold.
     gates = tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in report.pipelines.items())))
     advice = None if faults else recommend(report.pipelines, run.figures, ranked.depth, experiment.seed, bounds)
     return report.model_copy(update={"gates": gates, "recommendation": advice})
 
 
 def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
-    """Yields why a run is not valid, a sentence each."""
+    """Yields a sentence for each reason why a run is not valid."""
     yield from run.manifest.counts.warnings
     if run.manifest.counts.unjudged and run.quality.added_judgments is None:
         yield run.manifest.counts.unjudged
@@ -129,17 +169,16 @@ def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator
                 f"{run.ranked.depth} hits were asked for instead of {run.ranked.timed_top}"
             )
         yield from arm_faults(arm.name, arm, run.manifest, run.records[arm.name], outcome.imported)
-    yield from (f"{name}: no recall figure: {one.reason}" for name, one in run.recall.items() if one.reason)
+    yield from (f"{name}: no recall figure: {recall.reason}" for name, recall in run.recall.items() if recall.reason)
 
 
 def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
-    """Yields what leaves a run valid: an interruption, a warm-up without answers."""
+    """Yields what leaves a run valid, a warm-up without answers for example."""
     if run.manifest.counts.left_out:
         yield run.manifest.counts.left_out
     if run.quality.added_judgments is not None:
         yield from (file.sentence for file in run.quality.added_judgments.files)
-    yield from interruption_remarks(run.source)
-    yield from warmup_remarks(run.records, run.source)
+    yield from warmup_remarks(run.records)
     if run.ranked.compared_documents == 0:
         yield "no backend returns documents by id: only their number was compared with the corpus"
     yield from _deep_legs(run)
@@ -153,7 +192,7 @@ def _deep_legs(run: RankedRun) -> Iterator[str]:
     if deep := [f"{name} {depth}" for name, depth in depths.items() if depth > documents * DEEP_LEG]:
         yield (
             f"reciprocal rank fuses rankings of more than a quarter of the {documents} documents ({', '.join(deep)}): "
-            "what stands in the middle of both can pass the first of one; give the retrieve stages a smaller top, or "
+            "documents in the middle of both can pass the first of one; give the retrieve stages a smaller top, or "
             "fuse by scores (method: weighted)"
         )
 

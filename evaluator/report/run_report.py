@@ -13,7 +13,6 @@ from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.metrics.metric_table import Conventions
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.recommendation import Recommendation
-from evaluator.runs.interruptions import LatencySource
 from evaluator.runs.latency import MARKED, carry_validity
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import StepFile
@@ -29,7 +28,7 @@ MEASURE_AGAIN = "End other programs and measure again. Gates, `compare` and reco
 class Report(StepFile):
     """Outcome of a run. `valid` only when no query was lost or degraded and nothing changed during the run.
 
-    `warnings` also hold remarks that leave a run valid: an interruption, a warm-up without answers, few judgments.
+    `warnings` also hold remarks that leave a run valid: a warm-up without answers, few judgments.
     """
 
     _carries_validity = model_validator(mode="wrap")(carry_validity)
@@ -52,7 +51,6 @@ class Report(StepFile):
     timing_valid: bool | None = None
     timing_reasons: tuple[str, ...] = ()
     conditions: MachineConditions | None = None  # of the machine while the times were taken; null: not read
-    latency_source: LatencySource | None = None  # null: the run was not interrupted, and latency is of all answers
     pipelines: dict[str, PipelineReport]
     baseline: str | None = None  # the pipeline that the others are set against; null: of an old release, the first
     recommendation: Recommendation | None = None  # null: the run is not valid, or has one pipeline

@@ -1,4 +1,4 @@
-"""Owns `answers/<arm>.jsonl`: the outcome of every query of an arm, a line each, in sending order. Sends nothing.
+"""Owns `answers/<arm>.jsonl`: one line per query of an arm with its outcome, in sending order. Sends nothing.
 
 Phases: `warmup`; `measured`, the timed requests; `deep`, the same queries again for more hits, outside the timing.
 """
@@ -24,7 +24,6 @@ class AnswerOutcome(Wire):
 
     query: str
     phase: Phase
-    segment: Count = 0  # interruptions of `rank` before this query was sent
     latency_ms: FiniteFloat | None = None  # None: no answer
     hits: Count = 0
     excluded_self: bool = False

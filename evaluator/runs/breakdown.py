@@ -57,12 +57,12 @@ class FailedRequest(Wire):
 
 def stage_times(answers: Sequence[AnswerOutcome], stage_ids: Collection[str]) -> dict[str, StageTime]:
     """Summarises the reported times by key. `stage_ids`: of the pipeline; they distinguish a part from a stage."""
-    latency_ms = math.fsum(one.latency_ms or 0.0 for one in answers)
-    found: dict[str, list[float]] = {}
-    for one in answers:
-        for key, ms in one.timings_ms.items():
-            found.setdefault(key, []).append(ms)
-    return {key: _summed_up(ms, latency_ms, _part_of(key, stage_ids, found)) for key, ms in found.items()}
+    latency_ms = math.fsum(answer.latency_ms or 0.0 for answer in answers)
+    ms_by_key: dict[str, list[float]] = {}
+    for answer in answers:
+        for key, ms in answer.timings_ms.items():
+            ms_by_key.setdefault(key, []).append(ms)
+    return {key: _summed_up(ms, latency_ms, _part_of(key, stage_ids, ms_by_key)) for key, ms in ms_by_key.items()}
 
 
 def gap_time(answers: Sequence[AnswerOutcome]) -> StageTime | None:
@@ -70,7 +70,7 @@ def gap_time(answers: Sequence[AnswerOutcome]) -> StageTime | None:
 
     None where no answer reports a total.
     """
-    timed = [(one.latency_ms, one.timings_ms) for one in answers if one.latency_ms is not None]
+    timed = [(answer.latency_ms, answer.timings_ms) for answer in answers if answer.latency_ms is not None]
     gaps = [
         latency_ms - timings_ms[TOTAL] - timings_ms.get(GATEWAY_WAIT, 0.0)
         for latency_ms, timings_ms in timed
@@ -81,23 +81,29 @@ def gap_time(answers: Sequence[AnswerOutcome]) -> StageTime | None:
 
 def slowest_answers(answers: Sequence[AnswerOutcome]) -> tuple[SlowAnswer, ...]:
     """Returns the slowest 1 % of the answers (at least one), the slowest first."""
-    ordered = sorted(answers, key=lambda one: one.latency_ms or 0.0, reverse=True)
+    ordered = sorted(answers, key=lambda answer: answer.latency_ms or 0.0, reverse=True)
     return tuple(
-        SlowAnswer(query=one.query, latency_ms=one.latency_ms, timings_ms=one.timings_ms, request_id=one.request_id)
-        for one in ordered[: math.ceil(len(ordered) * SLOWEST_SHARE)]
-        if one.latency_ms is not None
+        SlowAnswer(
+            query=answer.query, latency_ms=answer.latency_ms, timings_ms=answer.timings_ms, request_id=answer.request_id
+        )
+        for answer in ordered[: math.ceil(len(ordered) * SLOWEST_SHARE)]
+        if answer.latency_ms is not None
     )
 
 
 def failed_requests(requests: Sequence[AnswerOutcome]) -> tuple[FailedRequest, ...]:
     """Returns the first requests of each kind of error, in order; they have no latency, so no slowest answer is one."""
     listed: Counter[str] = Counter()
-    found = []
-    for one in requests:
-        if one.error is not None and listed[one.error] < FAILED_OF_A_KIND:
-            listed[one.error] += 1
-            found.append(FailedRequest(query=one.query, error=one.error, detail=one.detail, request_id=one.request_id))
-    return tuple(found)
+    listed_requests = []
+    for request in requests:
+        if request.error is not None and listed[request.error] < FAILED_OF_A_KIND:
+            listed[request.error] += 1
+            listed_requests.append(
+                FailedRequest(
+                    query=request.query, error=request.error, detail=request.detail, request_id=request.request_id
+                )
+            )
+    return tuple(listed_requests)
 
 
 def _summed_up(ms: Sequence[float], latency_ms: float, part_of: str | None) -> StageTime:
@@ -108,18 +114,18 @@ def _summed_up(ms: Sequence[float], latency_ms: float, part_of: str | None) -> S
     )
 
 
-def _part_of(key: str, stage_ids: Collection[str], found: Mapping[str, object]) -> str | None:
+def _part_of(key: str, stage_ids: Collection[str], reported: Mapping[str, object]) -> str | None:
     stage, dot, _ = key.rpartition(".")
     # Stage ids may have dots: `a.b` is a part only if no stage has this id.
-    return stage if dot and key not in stage_ids and key != GATEWAY_WAIT and stage in found else None
+    return stage if dot and key not in stage_ids and key != GATEWAY_WAIT and stage in reported else None
 
 
 def mean_path(answers: Sequence[AnswerOutcome], stages: IdentifiedStages) -> dict[str, float]:
     """Returns the mean milliseconds by piece, in the order of a query, of the answers that report a total."""
     paths = [
-        answer_path(one.latency_ms, one.timings_ms, stages)
-        for one in answers
-        if one.latency_ms is not None and TOTAL in one.timings_ms
+        answer_path(answer.latency_ms, answer.timings_ms, stages)
+        for answer in answers
+        if answer.latency_ms is not None and TOTAL in answer.timings_ms
     ]
     keys = dict.fromkeys(key for key in _order(stages, [key for path in paths for key in path]))
     return {key: math.fsum(path.get(key, 0.0) for path in paths) / len(paths) for key in keys}
@@ -128,7 +134,7 @@ def mean_path(answers: Sequence[AnswerOutcome], stages: IdentifiedStages) -> dic
 def answer_path(latency_ms: float, timings_ms: Mapping[str, float], stages: IdentifiedStages) -> dict[str, float]:
     """Returns the milliseconds of an answer by piece: `<stage>.<part>`, a stage's rest under its id, and so on."""
     path = _source_path(stages.source, timings_ms)
-    for name in (*(one.id for one in stages.later), INCLUDE):
+    for name in (*(stage.id for stage in stages.later), INCLUDE):
         path |= _stage_path(name, timings_ms)
     wait, total = timings_ms.get(GATEWAY_WAIT, 0.0), timings_ms[TOTAL]
     rest = {OTHER: max(0.0, total - math.fsum(path.values())), GAP: max(0.0, latency_ms - total - wait)}
@@ -136,7 +142,7 @@ def answer_path(latency_ms: float, timings_ms: Mapping[str, float], stages: Iden
 
 
 def _source_path(source: IdentifiedStage[SourceStage], timings_ms: Mapping[str, float]) -> dict[str, float]:
-    inputs = [_source_path(one, timings_ms) for one in source.inputs]
+    inputs = [_source_path(source_input, timings_ms) for source_input in source.inputs]
     slowest = max(inputs, key=lambda path: math.fsum(path.values()), default={})
     return slowest | _stage_path(source.id, timings_ms)
 
@@ -154,7 +160,7 @@ def _stage_path(stage: str, timings_ms: Mapping[str, float]) -> dict[str, float]
 
 def _order(stages: IdentifiedStages, keys: Sequence[str]) -> list[str]:
     """Sorts pieces in the order of a query: queue, each stage with its parts before its rest, other, gap."""
-    names = [GATEWAY_WAIT, *(one.id for one in stages), INCLUDE, OTHER, GAP]
+    names = [GATEWAY_WAIT, *(stage.id for stage in stages), INCLUDE, OTHER, GAP]
 
     def place(key: str) -> tuple[int, bool]:
         stage = key if key in names else key.rpartition(".")[0]

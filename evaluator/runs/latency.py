@@ -101,8 +101,8 @@ class Timed:
 
 
 def _timed(value: object, number: ValidatorFunctionWrapHandler) -> Timed:
-    found = value if isinstance(value, Timed) else Timed(number(value), None)
-    return found if _carried.get() is None else Timed(found.unchecked_ms, _carried.get())
+    time = value if isinstance(value, Timed) else Timed(number(value), None)
+    return time if _carried.get() is None else Timed(time.unchecked_ms, _carried.get())
 
 
 def carry_validity(cls: type[Model], data: object, handler: ModelWrapValidatorHandler[Model]) -> Model:

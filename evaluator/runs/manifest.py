@@ -25,15 +25,10 @@ class LoadedMachine(Machine):
     load_1m: FiniteFloat  # before the first query
 
 
-class MeasuringEnvironment(Environment):
-    """Where and how `rank` ran, without an interruption."""
-
-    machine: LoadedMachine
-
-
-class Manifest(MeasuringEnvironment):
+class Manifest(Environment):
     """manifest.json, written before the first query."""
 
+    machine: LoadedMachine
     gateway: str
     experiment: str  # fingerprint
     working_directory: str | None = None  # where a relative path of the experiment begins; null: of an earlier release
@@ -44,7 +39,6 @@ class Manifest(MeasuringEnvironment):
     # By backend: engine, stamp (preset parameters, model, weights hash, …), counts, as the services declared them.
     backends: dict[str, CollectionState]
     pipelines: dict[str, str]  # name → fingerprint of what was sent
-    continued: tuple[MeasuringEnvironment, ...] = ()  # where and when an interrupted `rank` went on, in order
 
     @property
     def answer_identity(self) -> dict[str, object]:
@@ -60,13 +54,12 @@ class Manifest(MeasuringEnvironment):
 
     @property
     def time_identity(self) -> dict[str, object]:
-        """Everything that decides a time: the answers, and where the last part of the ranking was measured."""
-        last = self.continued[-1] if self.continued else self
-        machine = last.machine
+        """Everything that decides a time: the answers, and where the ranking was measured."""
+        machine = self.machine
         return self.answer_identity | {
             "machine": (machine.host, machine.system, machine.cpu, machine.cores, *machine.extras),
-            "commit": (last.git_commit, last.git_dirty),
-            "version of Python or a package": (last.python, last.packages),
+            "commit": (self.git_commit, self.git_dirty),
+            "version of Python or a package": (self.python, self.packages),
         }
 
 

@@ -25,7 +25,7 @@ Value = TypeVar("Value", bound=Wire)
 
 LATEST = "latest"
 CONDITIONS = "conditions.jsonl"  # what the machine did while the queries were timed (timing_validity)
-SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_folder)
+SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_runs)
 
 # File → the command that writes it, for messages about a missing file.
 WRITTEN_BY = {
@@ -52,7 +52,7 @@ WRITTEN_BY = {
 BESIDE_RANKING = (
     "load.json", "capacity.json", "against.json", "candidates.json", "attribution.json", "replay.json",
 )  # fmt: skip
-LOAD_PAGE = "load.md"
+LOADS, LOAD_PAGE = ("load.json", "against.json"), "load.md"
 # Ten times the answers of a large run. A file with holes has any size, and would be hashed for hours.
 MOST_SOURCE_BYTES = 16_000_000_000
 
@@ -106,16 +106,16 @@ class RunFolder:
     @staticmethod
     def newest(runs: Path) -> Path:
         """Returns the folder created last, of a run or of a suite."""
-        found = _in_order(runs, [*runs.glob("*/experiment.json"), *runs.glob(f"*/{SUITE}")])
-        if not found:
+        folders = _in_order(runs, [*runs.glob("*/experiment.json"), *runs.glob(f"*/{SUITE}")])
+        if not folders:
             raise EvaluationError(f"{runs}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
-        return found[-1]
+        return folders[-1]
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """Opens an existing folder (or `latest`). Raises EvaluationError when it is not a run."""
         if (path / SUITE).is_file():
-            held = ", ".join(sorted(found.parent.name for found in path.glob("*/experiment.json")))
+            held = ", ".join(sorted(file.parent.name for file in path.glob("*/experiment.json")))
             raise EvaluationError(f"{path} holds several runs; name one of them with --run: {held}")
         if not (path / "experiment.json").is_file():
             if path.name == LATEST and any(path.parent.glob("*/experiment.json")):
@@ -170,16 +170,22 @@ class RunFolder:
 
     def read(self, name: str, model: type[Value]) -> Value:
         """Reads the file of a step. Raises EvaluationError, naming the step to run: no file, or its input changed."""
-        found = self.read_stale(name, model)
-        if isinstance(found, StepFile):
-            self._expect_unchanged(name, found.made_from)
-        return found
+        record = self.read_stale(name, model)
+        if isinstance(record, StepFile):
+            self._expect_unchanged(name, record.made_from)
+        return record
 
     def read_stale(self, name: str, model: type[Value]) -> Value:
         """Reads the file of a step as `read` does, also one whose input has changed since."""
         try:
             return model.from_record(read_regular(self.path / name))
         except FileNotFoundError as error:
+            if name == "rank.json" and not self.asked and (loads := list(filter(self.has, LOADS))):
+                again = command_line("run", str(self.path / "experiment.json"))
+                raise EvaluationError(
+                    f"{self.path}: holds a load alone ({loads[0]}), and queries that were not ranked; `{again}` ranks "
+                    "them in a run of its own"
+                ) from error
             raise EvaluationError(f"{self.path}: no {name}; run `{self._step(name)}` first") from error
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
@@ -303,6 +309,6 @@ def utc_stamp(now: datetime) -> str:
 
 def _in_order(runs: Path, files: Iterable[Path]) -> list[Path]:
     """Sorts the files' folders by the time with which a run's or suite's name begins, some in whole seconds."""
-    found = {file.parent: file.relative_to(runs).parts[0] for file in files}
-    folders = [folder for folder, name in found.items() if name != LATEST]
-    return sorted(folders, key=lambda folder: (found[folder].partition("Z")[0].ljust(18, "0"), found[folder], folder))
+    names = {file.parent: file.relative_to(runs).parts[0] for file in files}
+    folders = [folder for folder, name in names.items() if name != LATEST]
+    return sorted(folders, key=lambda folder: (names[folder].partition("Z")[0].ljust(18, "0"), names[folder], folder))

@@ -3,17 +3,17 @@
 Whether the run itself is valid (lost queries, degraded answers) is left to the report.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.client.cached_results import cache_faults, sum_cached_results
-from evaluator.machine.machine_conditions import ConditionsMeter, MachineConditions, MachineCounters, window_faults
-from evaluator.runs.answers import AnswerOutcome, drop_torn_line
-from evaluator.runs.interruptions import LatencySource, warmup_remarks
+from evaluator.machine.machine_conditions import MachineConditions, window_faults
+from evaluator.runs.answers import AnswerOutcome
 from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, summarise
 from evaluator.runs.run_folder import CONDITIONS
-from services.contracts.base import Count, Wire
-from services.files.disk_writes import naming
+from services.contracts.base import Wire
+from services.files.disk_writes import write_whole
 from services.files.regular_file import read_regular
 
 # The probability of an alarm of any pipeline while nothing drifts. In few queries one half often holds more slow ones
@@ -21,87 +21,56 @@ from services.files.regular_file import read_regular
 CHANCE = 0.01
 
 
-class SegmentConditions(Wire):
-    """A line of `conditions.jsonl`: the machine since the first timed query of a segment. The last line counts."""
+class TimedConditions(Wire):
+    """A line of `conditions.jsonl`: the machine from the first timed query to the last. The last line counts."""
 
-    segment: Count
     conditions: MachineConditions
 
 
-class ConditionsLog:
-    """Reads the machine's counters between timed queries, and writes them to a run's folder."""
-
-    def __init__(
-        self,
-        folder: Path,
-        segment: int,
-        measured: Collection[int] | None,
-        counters: MachineCounters | None = None,
-    ) -> None:
-        """`measured`: as in `read_conditions`. `counters`: of tests."""
-        self._file = folder / CONDITIONS
-        self._segment = segment
-        self._meter = ConditionsMeter(measured, counters)
-
-    def note(self) -> None:
-        """Reads and writes if a window is over; a killed run loses what happened after that."""
-        if self._meter.due:
-            self.write()
-
-    def write(self) -> None:
-        """Reads and appends a line."""
-        line = SegmentConditions(segment=self._segment, conditions=self._meter.read())
-        if self._file.exists():
-            drop_torn_line(self._file)
-        with naming(self._file), self._file.open("a", encoding="utf-8") as file:
-            file.write(line.model_dump_json() + "\n")
+def write_conditions(folder: Path, conditions: MachineConditions) -> None:
+    """Writes what the machine did while the queries of a run were timed."""
+    write_whole(folder / CONDITIONS, TimedConditions(conditions=conditions).model_dump_json() + "\n")
 
 
-def conditions_of(folder: Path, segment: int) -> MachineConditions | None:
-    """Returns what the machine did in a segment of a run; None: no reading was taken."""
-    file, found = folder / CONDITIONS, None
-    if file.exists():
-        for line in read_regular(file).decode().splitlines():
-            one = SegmentConditions.from_record(line)
-            found = one.conditions if one.segment == segment else found
-    return found
+def conditions_of(folder: Path) -> MachineConditions | None:
+    """Returns what the machine did while the queries of a run were timed; None: no reading was taken."""
+    file = folder / CONDITIONS
+    lines = read_regular(file).decode().splitlines() if file.exists() else []
+    return TimedConditions.from_record(lines[-1]).conditions if lines else None
 
 
-def is_timed(record: AnswerOutcome, segment: int | None) -> bool:
-    """Returns whether an answer's time counts: of one segment if given."""
-    return record.phase == "measured" and record.error is None and segment in (None, record.segment)
+def is_timed(record: AnswerOutcome) -> bool:
+    """Returns whether an answer's time counts."""
+    return record.phase == "measured" and record.error is None
 
 
-def samples_ms(records: Sequence[AnswerOutcome], segment: int | None) -> list[float]:
-    """Returns the times of the timed answers, of one segment if given."""
-    return [one.latency_ms for one in records if is_timed(one, segment) and one.latency_ms is not None]
+def samples_ms(records: Sequence[AnswerOutcome]) -> list[float]:
+    """Returns the times of the timed answers."""
+    return [record.latency_ms for record in records if is_timed(record) and record.latency_ms is not None]
 
 
 def timing_doubts(
     records: Mapping[str, Sequence[AnswerOutcome]],
     imported: Collection[str],
-    source: LatencySource | None,
     conditions: MachineConditions | None,
     *,
     caches: bool,
 ) -> tuple[str, ...]:
-    """Returns why the times of a run do not hold, a sentence each. `records`: by arm; `imported`: those without times.
+    """Returns a sentence for each reason why times do not hold. `records`: by arm; `imported`: those without times.
 
     `caches`: whether services were allowed to answer from theirs.
     """
-    segment = None if source is None else source.segment
-    samples = {arm: samples_ms(of_arm, segment) for arm, of_arm in records.items() if arm not in imported}
+    samples = {arm: samples_ms(of_arm) for arm, of_arm in records.items() if arm not in imported}
     cached = {
-        arm: sum_cached_results(one.cached for one in of_arm if is_timed(one, segment))
+        arm: sum_cached_results(record.cached for record in of_arm if is_timed(record))
         for arm, of_arm in records.items()
     }
-    return (*timing_faults(samples, records, source, conditions), *cache_faults(caches, cached))
+    return (*timing_faults(samples, records, conditions), *cache_faults(caches, cached))
 
 
 def timing_faults(
     samples_ms: Mapping[str, Sequence[float]],
     records: Mapping[str, Sequence[AnswerOutcome]],
-    source: LatencySource | None,
     conditions: MachineConditions | None,
 ) -> Iterator[str]:
     """Yields a sentence for each reason why the times of a run do not hold.
@@ -114,7 +83,17 @@ def timing_faults(
             yield f"{arm}: the later half {drift_in_words(drift)} the earlier one (drift, limit {DRIFT_LIMIT:.0%})"
     if conditions is not None:
         yield from window_faults(conditions)
-    yield from warmup_remarks(records, source)
+    yield from warmup_remarks(records)
+
+
+def warmup_remarks(records: Mapping[str, Sequence[AnswerOutcome]]) -> Iterator[str]:
+    """Yields a sentence for each arm of which no warm-up query was answered before its latency was taken."""
+    for arm, of_arm in records.items():
+        warmup = [record for record in of_arm if record.phase == "warmup"]
+        if warmup and all(record.error is not None for record in warmup):
+            errors = Counter(str(record.error) for record in warmup)
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items()))
+            yield f"{arm}: none of {len(warmup)} warm-up queries was answered ({kinds}): its latency is of a cold start"
 
 
 def _halves_differ(samples: Sequence[float], chance: float) -> bool:

@@ -189,7 +189,7 @@ def _step(jobs: Jobs, answers: PageAnswers, run: str, step: ShownStep[Any]) -> R
     page = step.own_page(jobs.folder(jobs.expect(run).id))
     if page is None:
         raise NotFound(f"Run {run} has no {step.name} here; the command `{WRITTEN_BY[step.file]} {run}` makes it.")
-    return answers.page("step.html", run=run, page=page, sections=page_sections(page.blocks, page.svgs))
+    return answers.page("step.html", run=run, page=page)
 
 
 def _new(

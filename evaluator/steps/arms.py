@@ -49,11 +49,11 @@ async def resolve_arms(client: GatewayClient, experiment: Experiment, view: Coll
     if experiment.preset is not None:
         _expect_preset(view, lexical, experiment.preset)
     arms = []
-    for asked in experiment.pipelines:
-        pipeline = (await client.pipeline(asked)).pipeline if isinstance(asked, str) else asked
+    for named in experiment.pipelines:
+        pipeline = (await client.pipeline(named)).pipeline if isinstance(named, str) else named
         changed = pipeline if experiment.preset is None else with_preset(pipeline, experiment.preset, lexical)
         if changed == pipeline:
-            arms.append(Arm(pipeline.name, asked, pipeline, None))
+            arms.append(Arm(pipeline.name, named, pipeline, None))
         else:
             arms.append(Arm(pipeline.name, changed, changed, experiment.preset))
     return tuple(arms)

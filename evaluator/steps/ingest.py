@@ -51,7 +51,7 @@ class IngestReport(StepFile):
 
     def cpu_ms_a_document(self, process: str) -> float | None:
         """Returns the CPU time of a process by document; None where documents were there already, or it is unknown."""
-        whole = all(one.indexed == self.documents for one in self.backends.values()) and self.documents
+        whole = all(backend.indexed == self.documents for backend in self.backends.values()) and self.documents
         cpu_ms = self.costs[process].cpu_ms if process in self.costs else None
         return cpu_ms / self.documents if whole and cpu_ms is not None else None
 
@@ -164,11 +164,11 @@ async def _needed_backends(client: GatewayClient, experiment: Experiment) -> tup
     """Returns the storing backends that the pipelines use; None where the gateway's release does not name them."""
     storing = (await with_retries(client.collections, "ingest")).backends
     used: set[str] = set()
-    for asked in experiment.pipelines:
-        if isinstance(asked, str):
-            used.update((await with_retries(partial(client.pipeline, asked), "ingest")).pipeline.backends)
+    for pipeline in experiment.pipelines:
+        if isinstance(pipeline, str):
+            used.update((await with_retries(partial(client.pipeline, pipeline), "ingest")).pipeline.backends)
         else:
-            used.update(asked.backends)
+            used.update(pipeline.backends)
     return tuple(name for name in storing if name in used) or None
 
 

@@ -54,13 +54,13 @@ async def pipeline_costs(
     indexes, reason = await _index_sizes(client, experiment)
     if not processes:
         return CostReport(indexes=indexes, indexes_reason=reason, pipelines={})
-    found = {}
+    costs = {}
     async with process_reader(processes) as read:
         with progress("Cost of pipelines", len(arms), "blocks") as advance:
             for arm in arms:
-                found[arm.name] = await _cost_of(client, experiment, dataset, queries, arm, read)
+                costs[arm.name] = await _cost_of(client, experiment, dataset, queries, arm, read)
                 advance(1)
-    return CostReport(indexes=indexes, indexes_reason=reason, pipelines=found)
+    return CostReport(indexes=indexes, indexes_reason=reason, pipelines=costs)
 
 
 async def _index_sizes(client: GatewayClient, experiment: Experiment) -> tuple[dict[str, int | None], str | None]:
@@ -104,7 +104,7 @@ def index_bytes(
     """
     if pipeline is None:
         return None
-    stages = [one.stage for one in pipeline.identified]
+    stages = [item.stage for item in pipeline.identified]
     read = {stage.backend for stage in stages if isinstance(stage, Retrieve)}
     rerankers = {stage.backend for stage in stages if isinstance(stage, Rerank)}
     read |= rerankers & backends.keys()

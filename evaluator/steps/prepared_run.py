@@ -27,7 +27,7 @@ LOAD_AGAIN = f"`{command_line('ingest', 'EXPERIMENT')}` loads it again, with --r
 
 
 class PreparedRun(NamedTuple):
-    """What a run is of. `compared_documents`: of the collection with the corpus. `manifest`: of this moment."""
+    """All that a run needs. `compared_documents`: of the collection with the corpus. `manifest`: of this moment."""
 
     dataset: Dataset
     view: CollectionView
@@ -142,16 +142,18 @@ async def expect_same_corpus(
     """
     counts = {name: state.documents for name, state in live_states(view).items()}
     if wrong := {name: count for name, count in counts.items() if count != dataset.counts.documents}:
-        found = ", ".join(f"{name} has {count}" for name, count in wrong.items())
+        counted = ", ".join(f"{name} has {count}" for name, count in wrong.items())
         raise EvaluationError(
-            f"{view.live}: the corpus has {dataset.counts.documents} documents, but {found}; {LOAD_AGAIN}"
+            f"{view.live}: the corpus has {dataset.counts.documents} documents, but {counted}; {LOAD_AGAIN}"
         )
     if not any(backend.family == "lexical" for backend in view.backends):  # the only family with a document store
         return 0
     sample = await in_thread(sampled_documents, dataset, experiment.seed)
     held = {document.id: document for document in await _held(client, experiment.target, list(sample))}
     missing = [name for name in sample if name not in held]
-    differing = [name for name, one in sample.items() if name in held and _content(held[name]) != _content(one)]
+    differing = [
+        name for name, document in sample.items() if name in held and _content(held[name]) != _content(document)
+    ]
     if missing or differing:
         first = (missing + differing)[0]
         raise EvaluationError(

@@ -78,7 +78,7 @@ def measure_answers(
     `rankings`: of the run file, which holds the deeper answers.
     """
     timed = [metric for metric in metrics if answers.of(metric) is answers.timed]
-    shallow = measure(judgments, {query: one.ids for query, one in answers.timed.items()}, queries, timed)
+    shallow = measure(judgments, {query: answer.ids for query, answer in answers.timed.items()}, queries, timed)
     deep = measure(judgments, rankings, queries, [metric for metric in metrics if metric not in timed])
     return {metric: shallow[metric] if metric in timed else deep[metric] for metric in metrics}
 
@@ -89,15 +89,15 @@ def quality_figures(
     """Returns the figures of one arm by metric. `figures`: of `answers`."""
     depth = answers.depth
     # Ties are looked up in the deeper answers: a document tied with one within the cutoff may stand below it.
-    rankings = {query: tied_groups(one.ranking) for query, one in answers.deep.items() if one.error is None}
+    rankings = {query: tied_groups(answer.ranking) for query, answer in answers.deep.items() if answer.error is None}
     bounds = bounds_of_ties(judgments, rankings, figures)
     excluded = sum(record.excluded_self for record in _asked(answers.timed, queries))
-    found = {}
+    by_metric = {}
     for name, mean in means(figures).items():
         metric = parse_metric(name)
         reached = metric.cutoff or depth
         answered = [record for record in _asked(answers.of(name), queries) if record.error is None]
-        found[name] = QualityFigure(
+        by_metric[name] = QualityFigure(
             label=metric.label(depth),
             mean=mean,
             ties=mean_bounds(bounds[name]),
@@ -109,7 +109,7 @@ def quality_figures(
             excluded_self=excluded,
             unjudged=_unjudged_share(judgments, answered, reached),
         )
-    return found
+    return by_metric
 
 
 def _asked(records: Mapping[str, AnswerRecord], queries: Sequence[str]) -> list[AnswerRecord]:
@@ -122,7 +122,7 @@ def _unjudged_share(judgments: Grades, answered: Sequence[AnswerRecord], depth: 
 
 
 class JudgmentChange(Wire):
-    """What merging files over the dataset's judgments changed. Figures: means by arm and metric of CHANGE_METRICS.
+    """Changes by files merged over the dataset's judgments. Figures: means by arm and metric of CHANGE_METRICS.
 
     null where the rankings are cut above 10, or no query has a value.
     """

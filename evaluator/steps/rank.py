@@ -9,13 +9,13 @@ from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.turn_orders import query_turns
-from evaluator.machine.machine_conditions import MachineCounters
+from evaluator.machine.machine_conditions import ConditionsMeter, MachineCounters
 from evaluator.machine.measured_processes import measured_processes
 from evaluator.progress import progress, say
-from evaluator.runs.answers import AnswerRecord, Phase, read_answers
-from evaluator.runs.interruptions import arm_progress, timeouts_in_a_row
-from evaluator.runs.run_folder import CONDITIONS, RunFolder, StepFile, writable
-from evaluator.runs.timing_validity import ConditionsLog
+from evaluator.runs.answers import AnswerOutcome, AnswerRecord, Phase, read_answers, read_outcomes
+from evaluator.runs.manifest import Manifest
+from evaluator.runs.run_folder import BESIDE_RANKING, CONDITIONS, LOAD_PAGE, RunFolder, StepFile, writable
+from evaluator.runs.timing_validity import write_conditions
 from evaluator.runs.trec_runs import run_lines
 from evaluator.steps.arms import Arm, search_request
 from services.contracts.base import Count, Wire
@@ -87,6 +87,19 @@ async def expect_runnable(client: GatewayClient, experiment: Experiment, arms: S
             # Other errors may be temporary; if not, every query records them.
 
 
+def begin_ranking(folder: RunFolder, manifest: Manifest) -> None:
+    """Writes manifest.json, and removes the answers of an earlier or an interrupted call.
+
+    What was measured beside an earlier ranking no longer fits: its `made_from` names the manifest. It is named here,
+    and stays: an hour of load is not to be had again for nothing.
+    """
+    folder.forget_answers()
+    (folder.path / LOAD_PAGE).unlink(missing_ok=True)  # links the manifest of before
+    if measured := [name for name in BESIDE_RANKING if folder.has(name)]:
+        say(f"{folder.path}: measured beside an earlier ranking, and not read any more: {', '.join(measured)}")
+    folder.write("manifest.json", manifest)
+
+
 async def rank(
     client: GatewayClient,
     experiment: Experiment,
@@ -94,34 +107,35 @@ async def rank(
     dataset: Dataset,
     queries: ChosenQueries,
     folder: RunFolder,
-    segment: int = 0,
     counters: MachineCounters | None = None,
 ) -> None:
-    """Warms every arm up, measures the queries that `answers/` lacks, and writes `runs/<arm>.trec`.
+    """Warms every arm up, measures the queries into `answers/`, and writes `runs/<arm>.trec`.
 
     After the last timed answer, every query that was answered is sent again for `depth` hits, where a metric looks
-    deeper than the timed answers. A failed query is recorded, never retried and never fatal. Each answer is handed to
-    the operating system before the next query is sent, so that a killed run goes on with the query that it was killed
-    at. `segment`: the number of interruptions so far. `counters`: of the machine, of tests.
+    deeper than the timed answers. A failed query is recorded, never retried and never fatal. `counters`: of the
+    machine, of tests.
     """
     turns = list(query_turns(queries.measured, len(arms), experiment.seed))
-    paths = [folder.answers(arm.name) for arm in arms]
-    before = [arm_progress(path) for path in paths]
-    left = [(at, query) for at, query in turns if query not in before[at].measured]
-    sender = QuerySender(client, experiment, arms, dataset, folder, segment)
-    if left:
-        await sender.send_all("Warming up", "warmup", [(at, one) for one in queries.warmup for at in range(len(arms))])
-        conditions = ConditionsLog(folder.path, segment, measured_processes(folder.runs, client.url), counters)
-        await sender.send_all("Ranking", "measured", left, conditions.note)
-        conditions.write()
+    sender = QuerySender(client, experiment, arms, dataset, folder)
+    warmup = [(at, query) for query in queries.warmup for at in range(len(arms))]
+    await sender.send_all("Warming up", "warmup", warmup)
+    meter = ConditionsMeter(measured_processes(folder.runs, client.url), counters)
+    await sender.send_all("Ranking", "measured", turns, lambda: meter.read() if meter.due else None)
+    write_conditions(folder.path, meter.read())
     if experiment.depth > experiment.ranking_depth:
         say(f"No metric looks deeper than {experiment.timed_top} hits: no more are asked for")
     if experiment.ranking_depth > experiment.timed_top:
-        done = [arm_progress(path) for path in paths]
-        deep = [(at, query) for at, query in turns if query in done[at].answered - done[at].deep]
+        answered = [_answered(folder, arm) for arm in arms]
+        deep = [(at, query) for at, query in turns if query in answered[at]]
         await sender.send_all(f"Asking for {experiment.ranking_depth} hits", "deep", deep)
     for arm in arms:
         write_run_file(folder, arm.name, "deep" if experiment.ranking_depth > experiment.timed_top else "measured")
+
+
+def _answered(folder: RunFolder, arm: Arm) -> frozenset[str]:
+    """Returns the queries that an arm has answered."""
+    outcomes = read_outcomes(folder.answers(arm.name))
+    return frozenset(outcome.query for outcome in outcomes if outcome.phase == "measured" and outcome.error is None)
 
 
 class QuerySender:
@@ -134,26 +148,20 @@ class QuerySender:
         arms: Sequence[Arm],
         dataset: Dataset,
         folder: RunFolder,
-        segment: int,
     ) -> None:
         self._client = client
         self._experiment = experiment
         self._arms = arms
         self._dataset = dataset
         self._paths = [folder.answers(arm.name) for arm in arms]
-        self._segment = segment
-        before = [arm_progress(path) for path in self._paths]
-        self._timeouts: dict[Phase, list[int]] = {
-            "measured": [one.timeouts for one in before],
-            "deep": [one.deep_timeouts for one in before],
-        }
+        self._timeouts: dict[Phase, list[int]] = {"measured": [0] * len(arms), "deep": [0] * len(arms)}
 
     async def send_all(
         self,
         what: str,
         phase: Phase,
         walk: Sequence[tuple[int, str]],
-        before_each: Callable[[], None] = lambda: None,
+        before_each: Callable[[], object] = lambda: None,
     ) -> None:
         """Sends queries, each to the arm of its number, in this order, and shows the progress."""
         with progress(what, len(walk), "queries") as advance:
@@ -170,11 +178,16 @@ class QuerySender:
         else:
             record = await _run_query(self._client, self._experiment, self._arms[at], query, self._dataset, phase)
         if timeouts is not None:
-            timeouts[at] = timeouts_in_a_row(timeouts[at], record)
+            timeouts[at] = _timeouts_in_a_row(timeouts[at], record)
         path = self._paths[at]
         with naming(path), writable(path).open("a", encoding="utf-8") as file:
-            file.write(record.model_copy(update={"segment": self._segment}).line)
+            file.write(record.line)
         return int(record.error is not None)
+
+
+def _timeouts_in_a_row(before: int, record: AnswerOutcome) -> int:
+    """Returns the number of queries in a row, up to this one, that timed out; abandoned ones do not count."""
+    return before if record.error == "abandoned" else before + 1 if record.error == "timeout" else 0
 
 
 def write_rank_report(

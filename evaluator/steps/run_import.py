@@ -31,7 +31,7 @@ Scores = Mapping[str, Mapping[str, float]]  # query → document → score, best
 
 
 class ImportedFile(Wire):
-    """What reading a run file decided. The counts of hits are over the judged queries, within the depth."""
+    """Counts from reading a run file. Those of hits are over the judged queries, within the depth."""
 
     file: str
     sha256: str
@@ -60,13 +60,13 @@ class _ImportedArm:
     report: ImportedFile
 
 
-def named_files(asked: Sequence[str]) -> dict[str, Path]:
+def named_files(words: Sequence[str]) -> dict[str, Path]:
     """Returns the files by the arm's name: `NAME=FILE`, or a name derived from that of FILE.
 
     Raises EvaluationError for names that are equal or that no arm can have.
     """
     files: dict[str, Path] = {}
-    for word in asked:
+    for word in words:
         name, given, path = word.partition("=")
         if not given or Path(word).exists():
             stem = re.sub(r"(\.(trec|run|txt|res|tsv|gz))+$", "", Path(word).name.lower())
@@ -168,7 +168,7 @@ def _imported(
 
 def _record(query: str, hits: Mapping[str, float] | None, excluded_self: bool, fingerprint: str) -> AnswerRecord:
     if hits is None:
-        detail = "the run file does not hold it: it failed, or nothing was found"
+        detail = "not in the run file: the query failed, or had no hits"
         return AnswerRecord(query=query, phase="measured", error=NOT_IN_FILE, detail=detail)
     return AnswerRecord(
         query=query,

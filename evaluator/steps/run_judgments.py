@@ -30,7 +30,7 @@ class JudgmentsOrigin(Wire):
     def sentences(self) -> Iterator[str]:
         """Yields what a report states of them."""
         yield self.of_dataset
-        yield from (f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in self.added)
+        yield from (f"{file.sentence[0].upper()}{file.sentence[1:]}." for file in self.added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ def judgments_as_measured(folder: RunFolder) -> MeasuredJudgments:
     added = _added_to(folder)
     if not added:
         return _of_dataset(folder)
-    own, paths = _of_dataset(folder), [Path(one.file) for one in added]
+    own, paths = _of_dataset(folder), [Path(file.file) for file in added]
     missing = [path for path in paths if not path.is_file()]
     merged = None if missing else merged_judgments(own.grades, paths)
-    if merged is None or [one.sha256 for one in merged.files] != [one.sha256 for one in added]:
+    if merged is None or [file.sha256 for file in merged.files] != [file.sha256 for file in added]:
         again = command_line("quality", "--run", str(folder.path), *(f"--judgments={path}" for path in paths))
         raise EvaluationError(
             f"{folder.path}: judgments that quality.json was measured by changed or are gone "
@@ -86,10 +86,10 @@ def judgments_of_all(folders: Sequence[RunFolder]) -> MeasuredJudgments:
         return _of_dataset(folders[0])
     first, *others = measured
     for other in others:
-        one, another = _added_to(first), _added_to(other)
-        if [file.sha256 for file in one] != [file.sha256 for file in another]:
+        ours, theirs = _added_to(first), _added_to(other)
+        if [file.sha256 for file in ours] != [file.sha256 for file in theirs]:
             raise EvaluationError(
-                f"{first.name} is measured by {_in_words(one)} and {other.name} by {_in_words(another)}; measure both "
+                f"{first.name} is measured by {_in_words(ours)} and {other.name} by {_in_words(theirs)}; measure both "
                 "by the same: `quality --run RUN`, with the same --judgments, or with none"
             )
     return judgments_as_measured(first)
@@ -101,7 +101,7 @@ def _added_to(folder: RunFolder) -> tuple[AddedJudgments, ...]:
 
 
 def _in_words(added: Sequence[AddedJudgments]) -> str:
-    return f"added judgments ({', '.join(one.file for one in added)})" if added else "no added judgments"
+    return f"added judgments ({', '.join(file.file for file in added)})" if added else "no added judgments"
 
 
 def _of_dataset(folder: RunFolder) -> MeasuredJudgments:

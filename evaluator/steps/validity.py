@@ -1,4 +1,4 @@
-"""Says of a pipeline's answers and imported file what makes a run not valid, apart from lost and degraded ones. Pure.
+"""Finds what in a pipeline's answers or imported file makes a run not valid, apart from lost and degraded ones. Pure.
 
 Leaves those to the report and to comparisons, which count them over other queries.
 """
@@ -22,7 +22,7 @@ def arm_faults(
     if generations:
         yield f"{label}: answered from {sorted(map(str, generations))} too, not only {manifest.generation}"
     if {record.fingerprint for record in answered} - {arm.fingerprint}:
-        yield f"{label}: the gateway's pipeline was not the one that it had told of before"
+        yield f"{label}: the gateway ran another pipeline than it had declared before"
     models: dict[str, set[str]] = {}
     for record in answered:
         for stage, model in record.models.items():

@@ -52,13 +52,13 @@ async def vector_recall(
     """Searches each vector backend that an arm searches, approximately and exactly with a seeded sample of queries."""
     judged = sorted(dataset.judgments)
     sample = random.Random(experiment.seed).sample(judged, min(experiment.recall_queries, len(judged)))
-    found: dict[str, VectorRecall] = {}
+    recalls: dict[str, VectorRecall] = {}
     stages = [item.stage for arm in arms for item in arm.pipeline.identified]
-    legs = [one for one in stages if isinstance(one, Retrieve)]
+    legs = [stage for stage in stages if isinstance(stage, Retrieve)]
     approximate = approximate_backends(view)
     for backend, state in live_states(view).items():
-        asked = backend in approximate and any(leg.backend == backend for leg in legs)
-        if state.vectors is None or not sample or not asked:
+        searched = backend in approximate and any(leg.backend == backend for leg in legs)
+        if state.vectors is None or not sample or not searched:
             continue
         top, beam = _served(legs, backend, experiment)
         shares: list[float] = []
@@ -76,7 +76,7 @@ async def vector_recall(
                 if exact:
                     shares.append(len(exact & near) / len(exact))
                 advance(1)
-        found[backend] = VectorRecall(
+        recalls[backend] = VectorRecall(
             vectors=state.vectors.vectors,
             indexed=state.vectors.indexed,
             top=top,
@@ -85,7 +85,7 @@ async def vector_recall(
             reason=reason,
             beam=beam,
         )
-    return RecallReport(backends=found)
+    return RecallReport(backends=recalls)
 
 
 def approximate_backends(view: CollectionView) -> frozenset[str]:
@@ -96,7 +96,7 @@ def approximate_backends(view: CollectionView) -> frozenset[str]:
 
 def _served(legs: Sequence[Retrieve], backend: str, experiment: Experiment) -> tuple[int, int]:
     """Returns the top and the beam to measure a backend with."""
-    near = [one for one in legs if one.backend == backend and not one.exact]
+    near = [leg for leg in legs if leg.backend == backend and not leg.exact]
     top = max((leg.top for leg in near), default=min(MAX_TOP, experiment.depth))
     beam = max((DEFAULT_BEAM if leg.beam is None else leg.beam for leg in near), default=DEFAULT_BEAM)
     return top, beam

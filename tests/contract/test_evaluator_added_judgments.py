@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from evaluator.__main__ import app
 from evaluator.report.evaluation import quality_step
+from evaluator.report.history import history
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.run_judgments import judgments_as_measured
 from tests.support import evaluator_service
@@ -82,8 +83,8 @@ def test_runs_measured_by_other_judgments_are_a_history_of_their_own(
     evaluator("import", tmp_path / "shop", files["fair"], files["good"])
     evaluator("quality", "--run", run, "--judgments", more)
     evaluator("report", "--run", run)
-    pipelines = json.loads(evaluator("history", "shop", "--json").stdout)["pipelines"]
-    assert [(history["pipeline"], len(history["entries"])) for history in pipelines] == [("fair", 1), ("good", 1)] * 2
+    listed = history(tmp_path / "runs", "shop", "nDCG@10").pipelines
+    assert [(entry.pipeline, len(entries)) for entry, entries in listed.items()] == [("fair", 1), ("good", 1)] * 2
 
 
 async def test_the_service_compares_by_the_judgments_that_the_runs_are_measured_by(

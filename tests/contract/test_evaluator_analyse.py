@@ -129,8 +129,7 @@ def test_every_pair_is_tested_fusions_are_tried_and_the_terminal_shows_ten_syste
     verdict = next(line for line in done.stderr.splitlines() if "dense-bge is best" in line)
     assert verdict.startswith("shop: No answers were lost, none degraded.")
     page = (tmp_path / "out" / "analysis.md").read_text()
-    assert verdict in " ".join(page.split())
-    assert all(len(line) <= 120 for line in page.splitlines() if not line.startswith(("|", "!", "#")))
+    assert verdict in page
 
 
 def test_a_set_that_lacks_a_pipeline_is_shown_and_left_out_of_means(

@@ -11,11 +11,7 @@ from typer.testing import CliRunner, Result
 from evaluator.__main__ import app
 from evaluator.comparison.compared_rankings import resolve_compared
 from evaluator.datasets.catalogue import load_catalogue
-from evaluator.runs.answers import read_answers
-from evaluator.runs.manifest import MeasuringEnvironment
 from evaluator.runs.run_folder import RunFolder
-from evaluator.runs.timing_validity import ConditionsLog
-from tests.support.machine_counters import CountedMachine
 from tests.support.simulated_runs import FAIR, GOOD, ranked_by, write_collection, write_rankings, write_three_rankings
 
 Compare = Callable[..., Result]
@@ -240,59 +236,6 @@ def test_samples_are_compared_on_the_queries_that_they_share(
     done = evaluator("compare", first, second)
     assert "Note: fair was asked 40 queries and good 40, a sample of 40 with seed 0 and a sample" in done.stdout
     assert "20 queries; minimum detectable difference" in done.stdout
-
-
-def test_latency_is_compared_within_one_run_only(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
-) -> None:
-    run, other = imported(files["fair"], files["good"]), imported(files["bad"])
-    for folder, arm, ms in ((run, "fair", 10.0), (run, "good", 15.0), (other, "bad", 5.0)):
-        path = RunFolder.open(folder).answers(arm)
-        timed = [one.model_copy(update={"latency_ms": ms + n % 3}) for n, one in enumerate(read_answers(path))]
-        path.write_text("".join(one.line for one in timed))
-        rank_again(folder)
-    report = json.loads(evaluator("compare", f"{run}:fair", f"{run}:good", other, "--json").stdout)
-    within, across = (pair["latency"] for pair in report["pairs"])
-    assert within["ratio"] == pytest.approx(1.46, abs=0.01)
-    assert within["pairs"] == 60
-    assert across is None
-
-
-def test_times_of_a_busy_machine_are_not_compared_and_the_reason_is_told(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], tmp_path: Path
-) -> None:
-    run = imported(files["fair"], files["good"])
-    for arm, ms in (("fair", 10.0), ("good", 20.0)):
-        path = RunFolder.open(run).answers(arm)
-        path.write_text("".join(one.model_copy(update={"latency_ms": ms}).line for one in read_answers(path)))
-    rank_again(run)
-    assert "good takes 2.00 times as long as fair" in evaluator("compare", run).stdout
-    machine = CountedMachine(tmp_path / "machine")
-    log = ConditionsLog(run, 0, (), machine.counters)
-    machine.pass_time(100, other=0.4)
-    log.write()
-    (pair,) = json.loads(evaluator("compare", run, "--json").stdout)["pairs"]
-    assert (pair["latency"], "40%" in pair["latency_doubts"][0]) == (None, True)
-    assert f"are not valid: {pair['latency_doubts'][0]}" in evaluator("compare", run).stdout
-
-
-def test_latency_of_an_interrupted_run_is_of_the_segment_that_its_report_takes(
-    files: dict[str, Path], imported: Callable[..., Path], evaluator: Compare
-) -> None:
-    run = imported(files["fair"], files["good"])
-    manifest = json.loads((run / "manifest.json").read_text())
-    environment = {name: manifest[name] for name in MeasuringEnvironment.model_fields}
-    (run / "manifest.json").write_text(json.dumps({**manifest, "continued": [environment]}))
-    for arm, early, late in (("fair", 10.0, 10.0), ("good", 90.0, 20.0)):
-        path = RunFolder.open(run).answers(arm)
-        timed = [
-            one.model_copy(update={"latency_ms": early, "segment": 0} if n < 20 else {"latency_ms": late, "segment": 1})
-            for n, one in enumerate(read_answers(path))
-        ]
-        path.write_text("".join(one.line for one in timed))
-    rank_again(run)
-    (pair,) = json.loads(evaluator("compare", run, "--json").stdout)["pairs"]
-    assert (pair["latency"]["ratio"], pair["latency"]["pairs"]) == (pytest.approx(2.0), 40)
 
 
 NOT_COMPARABLE = {

@@ -1,5 +1,6 @@
 """report.html and what lies beside it, of runs against a stub of the gateway."""
 
+import asyncio
 import json
 import re
 import time
@@ -10,9 +11,10 @@ import pytest
 
 from evaluator.metrics.verdict import PairedComparison
 from evaluator.pages.html_page import render_standalone
+from evaluator.pages.markdown_page import render_markdown
 from evaluator.pages.page_blocks import ChartImage
 from evaluator.report.quality_section import quality_latency_chart
-from evaluator.report.report_page import render_report_markdown, report_blocks, report_charts, report_page
+from evaluator.report.report_page import report_blocks, report_charts, report_page
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.charted_blocks import charts_without_table, flat, tables_of
@@ -24,9 +26,11 @@ from tests.support.valid_times import with_timing_valid
 HOSTILE = "<script>alert(1)</script>"
 
 
-@pytest.fixture
-async def run(tmp_path: Path) -> tuple[Report, RunFolder]:
-    return await evaluated(GatewayStub(), planned(tmp_path), tmp_path)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, RunFolder]:
+    """A run that tests only read."""
+    place = tmp_path_factory.mktemp("run")
+    return asyncio.run(evaluated(GatewayStub(), planned(place), place))
 
 
 def page_of(folder: RunFolder) -> str:
@@ -47,14 +51,14 @@ class Tags(HTMLParser):
         self.loaded += [str(value) for name, value in attrs if name in ("src", "srcset", "data", "action")]
 
 
-async def test_the_page_loads_nothing_and_runs_no_script(run: tuple[Report, RunFolder]) -> None:
+def test_the_page_loads_nothing_and_runs_no_script(run: tuple[Report, RunFolder]) -> None:
     found = Tags(page_of(run[1]))
     assert found.loaded == []
     assert not {"script", "link", "iframe", "object", "img"} & set(found.tags)
     assert "default-src 'none'" in page_of(run[1])
 
 
-async def test_every_cell_and_every_sentence_of_the_markdown_page_stands_in_the_html_page(
+def test_every_cell_and_every_sentence_of_the_markdown_page_stands_in_the_html_page(
     run: tuple[Report, RunFolder],
 ) -> None:
     report, folder = run
@@ -63,11 +67,11 @@ async def test_every_cell_and_every_sentence_of_the_markdown_page_stands_in_the_
         rows = getattr(block, "rows", ())
         for cell in (cell.strip("`") for row in rows for cell in row if cell):
             assert cell.replace("&", "&amp;").replace("'", "&#39;").replace('"', "&#34;") in page
-    headings = re.findall(r"^## (.*)$", render_report_markdown(report), re.MULTILINE)
-    assert [re.sub("<[^>]+>", "", one) for one in re.findall("<h2[^>]*>(.*?)</h2>", page)] == headings
+    headings = re.findall(r"^## (.*)$", render_markdown(report.title, report_blocks(report)), re.MULTILINE)
+    assert [re.sub("<[^>]+>", "", title) for title in re.findall("<h2[^>]*>(.*?)</h2>", page)] == headings
 
 
-async def test_the_charts_are_files_of_their_own_and_the_same_as_those_in_the_page(
+def test_the_charts_are_files_of_their_own_and_the_same_as_those_in_the_page(
     run: tuple[Report, RunFolder],
 ) -> None:
     folder = run[1]
@@ -76,16 +80,16 @@ async def test_the_charts_are_files_of_their_own_and_the_same_as_those_in_the_pa
         svg = path.read_text(encoding="utf-8")
         assert texts(svg)
         assert "<style>" in svg
-        assert all(f">{one}</text>" in page_of(folder) for one in texts(svg) if one.isascii() and "'" not in one)
+        assert all(f">{text}</text>" in page_of(folder) for text in texts(svg) if text.isascii() and "'" not in text)
     assert "![Where the time goes](charts/stages.svg)" in (folder.path / "report.md").read_text(encoding="utf-8")
 
 
-async def test_every_chart_of_the_page_has_a_table_of_what_it_shows_beside_it(run: tuple[Report, RunFolder]) -> None:
+def test_every_chart_of_the_page_has_a_table_of_what_it_shows_beside_it(run: tuple[Report, RunFolder]) -> None:
     report = with_timing_valid(run[0])
     blocks = report_blocks(report, report_charts(report))
-    assert [one.path for one in flat(blocks) if isinstance(one, ChartImage)] == list(report_charts(report))
+    assert [block.path for block in flat(blocks) if isinstance(block, ChartImage)] == list(report_charts(report))
     assert charts_without_table(blocks) == []
-    tables = {one.name: one.rows for one in tables_of(blocks)}
+    tables = {table.name: table.rows for table in tables_of(blocks)}
     verdict = report.pipelines["hybrid"].against_first
     assert isinstance(verdict, PairedComparison)
     assert tables["differences"][1][:6] == [
@@ -104,7 +108,7 @@ async def test_warnings_stand_before_all_tables(tmp_path: Path) -> None:
     assert len(report.warnings) >= 2
 
 
-async def test_quality_against_latency_names_each_pipeline_and_marks_times_that_do_not_hold(
+def test_quality_against_latency_names_each_pipeline_and_marks_times_that_do_not_hold(
     run: tuple[Report, RunFolder],
 ) -> None:
     valid = with_timing_valid(run[0])
@@ -119,9 +123,9 @@ async def test_quality_against_latency_names_each_pipeline_and_marks_times_that_
     assert "Times: marked with ?, because it was busy." in pages[1]
 
 
-async def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Report, RunFolder]) -> None:
+def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Report, RunFolder]) -> None:
     report = with_timing_valid(run[0])
-    page = render_report_markdown(report, report_charts(report))
+    page = render_markdown(report.title, report_blocks(report, report_charts(report)))
     parts = (
         "## What to ship",
         "Not decided: ",
@@ -133,17 +137,17 @@ async def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Rep
     assert places == sorted(places)
 
 
-async def test_a_report_of_nine_pipelines_and_five_thousand_queries_is_rendered_within_a_second(
+def test_a_report_of_nine_pipelines_and_five_thousand_queries_is_rendered_within_a_second(
     run: tuple[Report, RunFolder],
 ) -> None:
     report, _ = run
-    one = report.pipelines["hybrid"]
+    outcome = report.pipelines["hybrid"]
     quantiles = tuple(at / 100 - 1 for at in range(201))
-    slowest = tuple(one.slowest[:1]) * 50
-    verdict = one.against_first
+    slowest = tuple(outcome.slowest[:1]) * 50
+    verdict = outcome.against_first
     assert isinstance(verdict, PairedComparison)
     many = {
-        f"pipeline-{number}": one.model_copy(
+        f"pipeline-{number}": outcome.model_copy(
             update={
                 "queries": 5_000,
                 "differences": quantiles if number else (),
@@ -162,7 +166,7 @@ async def test_a_report_of_nine_pipelines_and_five_thousand_queries_is_rendered_
     assert max(map(len, svgs.values())) < 125_000
 
 
-async def test_a_report_without_the_newer_fields_has_a_page_without_their_charts(
+def test_a_report_without_the_newer_fields_has_a_page_without_their_charts(
     run: tuple[Report, RunFolder],
 ) -> None:
     content = json.loads(run[0].model_dump_json())

@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 
 from evaluator.attribution.attribution_page import attribution_page
 from evaluator.attribution.attribution_report import AttributionReport
+from evaluator.errors import EvaluationError, command_line
+from evaluator.pages.html_page import Page
 from evaluator.pages.page_blocks import Listing, Table
-from evaluator.pages.step_page import StepPage
+from evaluator.replay.tuning import replay_step
 from evaluator.replay.tuning_page import replay_page
 from evaluator.replay.tuning_report import ReplayReport
 from evaluator.report.evaluation import quality_step
@@ -42,7 +45,7 @@ def folder(made: Path, tmp_path: Path) -> RunFolder:
     return RunFolder(Path(shutil.copytree(made, tmp_path / "runs" / made.name)))
 
 
-def page_of(folder: RunFolder, step: str) -> StepPage:
+def page_of(folder: RunFolder, step: str) -> Page:
     if step == "replay":
         return replay_page(folder.read("replay.json", ReplayReport))
     return attribution_page(folder.read("attribution.json", AttributionReport))
@@ -50,6 +53,20 @@ def page_of(folder: RunFolder, step: str) -> StepPage:
 
 def cells(table: Table) -> list[str]:
     return [cell.strip("`") for row in table.rows for cell in row if cell]
+
+
+def test_candidates_of_which_a_list_is_missing_are_refused_with_the_command_that_collects_them(
+    folder: RunFolder,
+) -> None:
+    lines = folder.path / "candidates.jsonl"
+    records = [{**json.loads(line), "legs": {}} for line in lines.read_text().splitlines()]
+    lines.write_text("".join(json.dumps(record) + "\n" for record in records))
+    report = json.loads((folder.path / "candidates.json").read_text())
+    made_from = report["made_from"] | folder.hashes("candidates.jsonl")
+    (folder.path / "candidates.json").write_text(json.dumps(report | {"made_from": made_from}))
+    with pytest.raises(EvaluationError) as refused:
+        replay_step(folder)
+    assert f"run `{command_line('attribute', str(folder.path))}` again" in str(refused.value)
 
 
 async def test_the_page_of_a_run_links_those_of_its_attribution_and_its_replay(folder: RunFolder) -> None:

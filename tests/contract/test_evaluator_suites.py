@@ -11,8 +11,9 @@ from typer.testing import CliRunner, Result
 
 from evaluator.__main__ import app
 from evaluator.datasets.catalogue import load_catalogue
+from evaluator.report.history import history
 from evaluator.report.run_report import Report
-from evaluator.report.suite_summary import SuiteSummary
+from evaluator.report.suite_runs import SuiteSummary
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.served import served
@@ -66,19 +67,23 @@ def test_each_set_has_its_table_and_the_mean_stands_below_the_sets(evaluator: Ev
     figures = [report["pipelines"]["bm25"]["quality"]["nDCG@10"] for report in reports]
     assert figures[0] != figures[1]
     assert found["mean of 2 sets"][0] == f"{statistics.fmean(figures):.4f}"
-    assert [report["schema_version"] for report in reports] == [1, 1]
-
-
-def test_the_summary_holds_the_mean_beside_what_it_is_of(evaluator: Evaluator, workplace: Path) -> None:
-    evaluator("run", "both.yaml")
     summary = SuiteSummary.model_validate_json((workplace / "runs/latest/summary.json").read_bytes())
-    assert summary.valid
-    assert summary.mean_of == ("shop", "bazaar")
-    for metric, mean in summary.mean["bm25"].items():
-        values = [found.quality["bm25"][metric] for found in summary.sets]
-        assert mean == (None if None in values else pytest.approx(statistics.fmean(v for v in values if v is not None)))
+    assert (summary.valid, summary.mean_of) == (True, ("shop", "bazaar"))
     page = (workplace / "runs/latest/summary.md").read_text()
     assert page.count("mean of 2 sets") == page.count("\n| shop ") == len(summary.mean["bm25"])
+
+
+def test_a_suite_is_the_latest_run_and_its_sets_are_runs_as_any_other(evaluator: Evaluator, workplace: Path) -> None:
+    evaluator("run", "both.yaml")
+    latest = workplace / "runs" / "latest"
+    assert {path.name for path in latest.iterdir()} == {"suite.json", "summary.json", "summary.md", "shop", "bazaar"}
+    done = evaluator("export")
+    assert done.exit_code == 1
+    assert "holds several runs; name one of them with --run: bazaar, shop" in done.stderr
+    run = latest / "bazaar"
+    before = Report.model_validate_json((run / "report.json").read_bytes()).pipelines
+    assert [evaluator(step, "--run", str(run)).exit_code for step in ("quality", "report")] == [0, 0]
+    assert Report.model_validate_json((run / "report.json").read_bytes()).pipelines == before
 
 
 def test_the_steps_one_by_one_end_where_run_ends(evaluator: Evaluator) -> None:
@@ -97,31 +102,9 @@ def test_an_interrupted_rank_goes_on_with_the_sets_that_are_left(
     (workplace / "runs" / "latest" / "bazaar" / "rank.json").unlink()  # what a kill at its last moment leaves
     stub.searches.clear()
     assert evaluator("rank").exit_code == 0
-    assert len(stub.searches) == 2  # whether the pipelines can run
+    assert 2 < len(stub.searches) < 20  # of one set alone
     assert answers.read_bytes() == before
     assert {path: path.read_bytes() for path in whole} == whole
-
-
-def test_the_run_of_one_set_is_a_run_as_any_other(evaluator: Evaluator, workplace: Path) -> None:
-    evaluator("run", "both.yaml")
-    run = workplace / "runs" / "latest" / "bazaar"
-    before = Report.model_validate_json((run / "report.json").read_bytes()).pipelines
-    assert [evaluator(step, "--run", str(run)).exit_code for step in ("quality", "report")] == [0, 0]
-    assert Report.model_validate_json((run / "report.json").read_bytes()).pipelines == before
-
-
-def test_latest_is_the_suite_and_no_link_lies_within(evaluator: Evaluator, workplace: Path) -> None:
-    evaluator("run", "both.yaml")
-    assert {path.name for path in (workplace / "runs" / "latest").iterdir()} == {
-        "suite.json", "summary.json", "summary.md", "shop", "bazaar",
-    }  # fmt: skip
-
-
-def test_a_command_that_takes_one_run_names_those_of_a_suite(evaluator: Evaluator) -> None:
-    evaluator("run", "both.yaml")
-    done = evaluator("export")
-    assert done.exit_code == 1
-    assert "holds several runs; name one of them with --run: bazaar, shop" in done.stderr
 
 
 def test_a_set_that_lost_queries_makes_the_whole_not_valid(
@@ -183,11 +166,10 @@ def test_datasets_that_cannot_be_run_are_refused_before_anything_begins(
 def test_the_history_of_a_suite_lists_the_runs_of_each_set(evaluator: Evaluator) -> None:
     for _ in range(2):
         evaluator("run", "both.yaml")
-    done = evaluator("history", "both.yaml", "--json")
-    assert done.exit_code == 0, done.output
+    assert evaluator("history", "both.yaml").exit_code == 0
     listed = {
-        (found["dataset"], found["pipeline"]): [entry["run"].partition("/")[2] for entry in found["entries"]]
-        for found in json.loads(done.stdout)["pipelines"]
+        (of.dataset, of.pipeline): [entry.measured.run.partition("/")[2] for entry in entries]
+        for of, entries in history(Path("runs"), "both", "nDCG@10").pipelines.items()
     }
     assert listed == {
         (name, pipeline): [name.lower()] * 2 for name in ("shop", "Bazaar") for pipeline in ("bm25", "dense")

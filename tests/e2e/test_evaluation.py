@@ -11,8 +11,9 @@ import pytest_asyncio
 from evaluator.client.client import GatewayClient, connected
 from evaluator.comparison.comparing import ComparisonSettings, compare
 from evaluator.experiments.experiment import Experiment, experiment_path, read_experiment
+from evaluator.pages.markdown_page import render_markdown
 from evaluator.report.evaluation import evaluate, ingest_step
-from evaluator.report.report_page import render_report_markdown
+from evaluator.report.report_page import report_blocks
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import IngestReport
@@ -144,4 +145,4 @@ async def test_a_run_reports_the_hit_rates_of_caches_where_it_lets_services_use_
     assert {use.rate for outcome in warm.pipelines.values() for use in outcome.cached.values()} == {1.0}
     assert warm.warnings == ("caches were on: compare latency only with runs that had them on",)
     assert warm.pipelines["dense"].quality == without.pipelines["dense"].quality
-    assert f"1.0000 |   {QUERIES:2} |" in render_report_markdown(warm)
+    assert f"1.0000 |   {QUERIES:2} |" in render_markdown(warm.title, report_blocks(warm))

@@ -267,7 +267,11 @@ FAULTS: tuple[tuple[dict[str, str], tuple[str, ...], str], ...] = (
         "QDRANT_API_KEY would travel unencrypted to store.example",
     ),
     ({"ELASTICSEARCH_URL": "https://a:{password}@store.example"}, ("lexical",), "ELASTICSEARCH_URL: it holds a user"),
-    ({"GATEWAY_BACKENDS": '{"lexical": "http://a:{password}@lexical'}, ("gateway",), "GATEWAY_BACKENDS: it is not JSON"),
+    (
+        {"GATEWAY_BACKENDS": '{"lexical": "http://a:{password}@lexical'},
+        ("gateway",),
+        "GATEWAY_BACKENDS: it is not JSON",
+    ),
 )
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from evaluator.pages.html_page import cell_html
-from evaluator.pages.markdown_page import markdown_parts
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned, markdown_parts
 from evaluator.pages.page_blocks import Bullets, Sentence, Table
 from evaluator.progress import shown
 

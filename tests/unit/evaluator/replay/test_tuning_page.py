@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import yaml
 
-from evaluator.pages.markdown_page import markdown_parts
+from evaluator.pages.markdown_page import markdown_parts, render_markdown
 from evaluator.pages.page_blocks import Listing
-from evaluator.pages.step_page import render_step_markdown
 from evaluator.replay.points import VariedPipeline
 from evaluator.replay.tuning_page import replay_page, winner_yaml
 from evaluator.replay.tuning_report import ReplayReport, tried_points
@@ -44,7 +43,8 @@ def report(lost: int = 0, arms: Mapping[str, float] | None = None) -> ReplayRepo
 
 
 def markdown(tuned: ReplayReport) -> str:
-    return render_step_markdown(replay_page(tuned))
+    page = replay_page(tuned)
+    return render_markdown(page.title, page.blocks)
 
 
 def test_the_winner_keeps_its_re_ranker_with_all_settings() -> None:

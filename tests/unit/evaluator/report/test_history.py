@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from evaluator.errors import EvaluationError, command_line
 from evaluator.report.evaluation import quality_step
-from evaluator.report.history import HistoryEntry, HistoryReport, PipelineHistory, history, render_history
+from evaluator.report.history import ExperimentHistory, HistoryEntry, history, render_history
 from evaluator.report.report_step import report_step
 from evaluator.steps.run_import import import_runs
 
@@ -43,29 +44,28 @@ def add_run(tmp_path: Path, second: int, missing: int = 0, depth: int = 100, arm
     return folder.path.name
 
 
-def nightly(tmp_path: Path) -> HistoryReport:
+def nightly(tmp_path: Path) -> ExperimentHistory:
     return history(tmp_path / "runs", "nightly", "nDCG@10")
 
 
-def only(report: HistoryReport) -> PipelineHistory:
-    (found,) = report.pipelines
-    return found
+def only(listed: ExperimentHistory) -> Sequence[HistoryEntry]:
+    (entries,) = listed.pipelines.values()
+    return entries
 
 
 def test_runs_are_listed_by_time_with_the_verdict_against_the_one_before(tmp_path: Path) -> None:
     names = [add_run(tmp_path, second) for second in (0, 0, 30)]
-    entries = only(nightly(tmp_path)).entries
-    assert [entry.run for entry in entries] == names
+    entries = only(nightly(tmp_path))
+    assert [entry.measured.run for entry in entries] == names
     assert [entry.against_previous and entry.against_previous.outcome for entry in entries] == [None, "same", "worse"]
     worse = entries[2].against_previous
     assert worse is not None
     assert (worse.first, worse.second, worse.losses) == (names[1], names[2], 30)
-    assert entries[2].commit == entries[0].commit
 
 
 def test_a_slow_decline_is_seen_against_the_first_and_the_best(tmp_path: Path) -> None:
     names = [add_run(tmp_path, second) for second in (4, 1, 4, 7, 10)]
-    last = only(nightly(tmp_path)).entries[-1]
+    last = only(nightly(tmp_path))[-1]
     assert last.against_previous is not None
     assert last.against_best is not None
     assert last.against_first is not None
@@ -76,9 +76,9 @@ def test_a_slow_decline_is_seen_against_the_first_and_the_best(tmp_path: Path) -
 
 def test_a_run_that_is_not_valid_is_listed_but_nothing_is_compared_with_it(tmp_path: Path) -> None:
     names = [add_run(tmp_path, 0), add_run(tmp_path, 0, missing=20), add_run(tmp_path, 0)]
-    first, lossy, after = only(nightly(tmp_path)).entries
-    assert (lossy.valid, lossy.against_previous) == (False, None)
-    assert "LOST 20 of 60 queries" in lossy.warnings[0]
+    first, lossy, after = only(nightly(tmp_path))
+    assert (lossy.measured.report.valid, lossy.against_previous) == (False, None)
+    assert "LOST 20 of 60 queries" in lossy.measured.report.warnings[0]
     assert after.against_previous is not None
     assert (after.against_previous.first, after.against_previous.outcome) == (names[0], "same")
     assert first.against_previous is None
@@ -90,12 +90,8 @@ def test_runs_of_another_depth_or_other_judgments_are_a_history_of_their_own(tmp
     with (tmp_path / "numbers" / "qrels" / "test.tsv").open("a") as qrels:
         qrels.write("q0\td5\t1\n")
     add_run(tmp_path, 0)
-    found = nightly(tmp_path).pipelines
-    assert [(one.depth, len(one.entries), one.entries[0].against_previous) for one in found] == [
-        (100, 1, None),
-        (10, 1, None),
-        (100, 1, None),
-    ]
+    listed = nightly(tmp_path).pipelines
+    assert [(conditions.depth, len(entries)) for conditions, entries in listed.items()] == [(100, 1), (10, 1), (100, 1)]
 
 
 def test_a_run_without_a_report_is_named_with_the_step_that_is_missing(tmp_path: Path) -> None:
@@ -103,7 +99,7 @@ def test_a_run_without_a_report_is_named_with_the_step_that_is_missing(tmp_path:
     unfinished = tmp_path / "runs" / add_run(tmp_path, 0)
     (unfinished / "report.json").unlink()
     report = nightly(tmp_path)
-    assert len(only(report).entries) == 1
+    assert len(only(report)) == 1
     assert "no report.json; run " in report.left_out[unfinished.name]
     assert f"Not listed: {unfinished.name}: " in render_history(report)
 
@@ -151,17 +147,16 @@ def test_a_run_whose_figures_are_damaged_is_left_out_with_the_reason(tmp_path: P
     else:
         file.write_text(text.replace("0.63", "0.93"))
     report = nightly(tmp_path)
-    assert [entry.run for entry in only(report).entries] == [whole]
+    assert [entry.measured.run for entry in only(report)] == [whole]
     assert "quality/bm25.jsonl" in report.left_out[damaged]
 
 
 @pytest.mark.parametrize("valid", [True, False])
 def test_times_are_marked_where_those_of_their_run_do_not_hold(tmp_path: Path, valid: bool) -> None:
-    add_run(tmp_path, 0)
-    report = nightly(tmp_path)
-    (entry,) = only(report).entries
-    timed = HistoryEntry.model_validate(entry.model_dump() | {"p50_ms": 12.0, "p95_ms": 34.0, "timing_valid": valid})
-    found = only(report).model_copy(update={"entries": (timed,)})
-    shown = render_history(report.model_copy(update={"pipelines": (found,)}))
+    file = tmp_path / "runs" / add_run(tmp_path, 0) / "report.json"
+    report = json.loads(file.read_text())
+    report["pipelines"]["bm25"]["latency_ms"] |= {"p50": 12.0, "p95": 34.0}
+    file.write_text(json.dumps(report | {"timing_valid": valid}))
+    shown = render_history(nightly(tmp_path))
     assert [f"{ms}?" in shown for ms in ("12.0", "34.0")] == [not valid] * 2
     assert ("not valid" in shown) == (not valid)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from evaluator.__main__ import app
 from evaluator.commands.exchange import export_run
 from evaluator.datasets.reader import DatasetRecord
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.report.evaluation import quality_step
 from evaluator.runs.answers import read_answers
@@ -52,6 +52,18 @@ def test_a_folder_in_the_place_of_a_file_is_said_in_a_sentence() -> None:
     (folder.path / "rank.json").mkdir()
     with pytest.raises(EvaluationError, match=r"rank\.json: "):
         quality_step(folder)
+
+
+@pytest.mark.parametrize("words", [("report", "--run"), ("quality", "--run"), ("compare",)])
+def test_a_folder_that_holds_a_load_alone_names_the_command_that_ranks(words: tuple[str, ...]) -> None:
+    folder = RunFolder.create(Path(".runs"), imported().experiment)
+    (folder.path / "load.json").write_text("{}")
+    done = CliRunner().invoke(app, [*words, str(folder.path)])
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"evaluator: {folder.path}: holds a load alone (load.json), and queries that were not ranked; "
+        f"`{command_line('run', str(folder.path / 'experiment.json'))}` ranks them in a run of its own\n"
+    )
 
 
 def test_a_folder_in_the_place_of_a_state_is_no_state() -> None:

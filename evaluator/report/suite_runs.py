@@ -1,21 +1,25 @@
-"""Sums up an experiment over several datasets: figures of each set, and their mean, which never stands alone.
+"""Owns the folder of an experiment over several datasets, with a run's folder for each, and sums the runs up.
 
-A set of several parts counts once, with the mean of its parts (CQADupStack: Thakur et al. 2021, arXiv 2104.08663).
+The mean of the sets never stands alone. A set of several parts counts once, with the mean of its parts (CQADupStack:
+Thakur et al. 2021, arXiv 2104.08663).
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 from pydantic import FiniteFloat
 
+from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.suite import Suite
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.pages.markdown_table import aligned
+from evaluator.pages.markdown_page import aligned
 from evaluator.report.run_report import Report
-from evaluator.runs.run_folder import StepFile
+from evaluator.runs.run_folder import SUITE, RunFolder, StepFile, new_folder, removed_on_error
 from services.contracts.base import Count, Wire
 
+SUMMARY, SUMMARY_PAGE = "summary.json", "summary.md"
 Figures = dict[str, dict[str, FiniteFloat | None]]  # by pipeline and metric
 
 
@@ -41,6 +45,47 @@ class SuiteSummary(StepFile):
     sets: tuple[SetSummary, ...]
     mean_of: tuple[str, ...]
     mean: Figures
+
+
+def create_runs(runs: Path, plan: Experiment | Suite) -> Path:
+    """Creates the folder of a run, or of a suite with the folders of its runs, and returns it."""
+    if isinstance(plan, Experiment):
+        return RunFolder.create(runs, plan).path
+    path = new_folder(runs, plan.name, plan.fingerprint)
+    with removed_on_error(path):
+        for member in plan.members:
+            (path / member.name).mkdir()
+            RunFolder(path / member.name).write("experiment.json", member.experiment)
+        RunFolder(path).write(SUITE, plan)
+    return path
+
+
+def suite_at(path: Path) -> Suite | None:
+    """Returns the suite whose folder this is; None: it is the folder of one run, or none at all."""
+    return RunFolder(path).read(SUITE, Suite) if (path / SUITE).is_file() else None
+
+
+def runs_of(path: Path) -> Sequence[RunFolder]:
+    """Returns the runs of a folder: of a suite all, else the one that it is. Raises EvaluationError when it is none."""
+    suite = suite_at(path)
+    if suite is None:
+        return [RunFolder.open(path)]
+    return [RunFolder.open(path.resolve() / member.name) for member in suite.members]
+
+
+def runs_to_rank(path: Path) -> Sequence[RunFolder]:
+    """Returns the runs of a folder whose `rank` has not ended; all of them where none is left."""
+    runs = runs_of(path)
+    return [folder for folder in runs if not folder.has("rank.json")] or runs
+
+
+def summary_step(path: Path, suite: Suite, reports: Mapping[str, Report]) -> SuiteSummary:
+    """Writes summary.json and summary.md of a suite's folder from the report of each run."""
+    folder = RunFolder(path)
+    summary = summarise_suite(suite, reports, folder.hashes(*(f"{name}/report.json" for name in reports)))
+    folder.write(SUMMARY, summary)
+    folder.write_text(SUMMARY_PAGE, render_summary_page(summary))
+    return summary
 
 
 def summarise_suite(suite: Suite, reports: Mapping[str, Report], made_from: dict[str, str]) -> SuiteSummary:
