@@ -67,4 +67,4 @@ async def test_a_deletion_rejected_for_one_document_is_a_429() -> None:
     async with service(stub) as client:
         answer = await client.post("/v1/collections/notes@1/documents/delete", json={"ids": ["a", "b"]})
     assert (answer.status_code, answer.json()["type"]) == (429, "urn:problem:overloaded")
-    assert "delete them again" in answer.json()["detail"]
+    assert "send them again" in answer.json()["detail"]
