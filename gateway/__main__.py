@@ -4,10 +4,10 @@ import sys
 from functools import partial
 
 from gateway.app import build_app
-from gateway.keys import keys_command
 from gateway.settings import GatewaySettings
 from services.chassis.server.serve import start
 from services.files.disk_writes import end_command
+from services.keys.keys_command import keys_command
 
 if __name__ == "__main__":
     match sys.argv[1:]:

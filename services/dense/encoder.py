@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from services.chassis.deadlines import Deadline
 from services.contracts.passages import Passages
+from services.storage.representation import Dense, DenseVector
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.representation import Dense, DenseVector
 
 Vectors = NDArray[np.float32]  # [texts, dimension]
 # A model may need a different prefix for each.

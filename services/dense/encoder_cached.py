@@ -14,7 +14,7 @@ from services.chassis.errors import DeadlineExceeded
 from services.chassis.requests.telemetry import no_store_requested, record_lookups
 from services.contracts.passages import Passages
 from services.dense.encoder import DenseEncoder, Role, Vectors
-from services.vectorstore.representation import DenseVector
+from services.storage.representation import DenseVector
 
 # Most bytes of an entry besides its components: key, array header, dictionaries of the cache (CPython 3.11, 64 bits).
 ENTRY_BYTES = 560

@@ -11,7 +11,7 @@ from services.chassis.deadlines import Deadline
 from services.contracts.passages import Passages
 from services.dense.encoder import Role, Vectors
 from services.inference.passages import count_words, cut_words, lowercase_words
-from services.vectorstore.representation import Dense, DenseVector
+from services.storage.representation import Dense, DenseVector
 
 DIMENSION = 256  # one byte of the hash chooses the bucket; part of the stamp
 

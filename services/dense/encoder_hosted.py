@@ -21,7 +21,7 @@ from services.contracts.passages import Passages
 from services.dense.encoder import Role, Vectors, normalised
 from services.dense.settings import DenseSettings
 from services.inference.passages import count_words, cut_words
-from services.vectorstore.representation import Dense, DenseVector
+from services.storage.representation import Dense, DenseVector
 
 START_MS = 30_000
 # Seconds before a retry without Retry-After. They double.

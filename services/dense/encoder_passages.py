@@ -10,7 +10,7 @@ from services.chassis.errors import BadInput
 from services.contracts.documents import Document
 from services.contracts.passages import Passages
 from services.dense.encoder import DenseEncoder
-from services.vectorstore.representation import MOST_COMPONENTS, MultiVector, TokenVectors
+from services.storage.representation import MOST_COMPONENTS, MultiVector, TokenVectors
 
 
 class PassageEncoder:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from services.chassis.errors import BadInput
 from services.contracts.explanation import Match
-from services.vectorstore.representation import SparseVector, TokenVectors, Vector
+from services.storage.representation import SparseVector, TokenVectors, Vector
 
 
 async def matches_of_all(

@@ -18,7 +18,7 @@ from services.inference.idf import read_idf
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, SparseEncoderProfile
-from services.vectorstore.representation import Sparse, SparseVector, Vector
+from services.storage.representation import Sparse, SparseVector, Vector
 
 Float32 = NDArray[np.float32]
 

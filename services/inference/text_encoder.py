@@ -13,7 +13,7 @@ from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.passages import cut_text
 from services.inference.profiles import TOKENIZER, EncoderProfile
-from services.vectorstore.representation import Dense
+from services.storage.representation import Dense
 
 Float32 = NDArray[np.float32]
 

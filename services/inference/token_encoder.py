@@ -18,7 +18,7 @@ from services.inference.idf import COMMAND, read_idf
 from services.inference.model_tokenizer import Row
 from services.inference.open_model import Engine, OpenModel
 from services.inference.profiles import TOKENIZER, ModelError, TokenEncoderProfile
-from services.vectorstore.representation import MultiVector, Storage, TokenVectors, Vector
+from services.storage.representation import MultiVector, Storage, TokenVectors, Vector
 
 Float32 = NDArray[np.float32]
 MASK = "[MASK]"

@@ -11,7 +11,7 @@ from services.chassis.deadlines import Deadline
 from services.contracts.explanation import Match
 from services.inference.explained_matches import best_matches
 from services.inference.passages import lowercase_words
-from services.vectorstore.representation import MultiVector, Storage, TokenVectors, Vector
+from services.storage.representation import MultiVector, Storage, TokenVectors, Vector
 
 DIMENSION = 64  # bits of a word's hash; part of the stamp
 MAX_WORDS = 256

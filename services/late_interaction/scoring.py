@@ -9,9 +9,9 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
 from services.chassis.requests.telemetry import timed
 from services.contracts.rerank import StoredScoreRequest
+from services.storage.representation import Representation, Vector, kept_vector
 from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.representation import Representation, Vector, kept_vector
 from services.vectorstore.store import VectorStore
 
 # The recommended share of MaxSim when it is mixed with the scores of the first stage: re-ranking 100 documents of BM25

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from services.chassis.deadlines import Deadline
+from services.storage.representation import Sparse, SparseVector
 from services.vectorservice.encoder import ExplainingEncoder
-from services.vectorstore.representation import Sparse, SparseVector
 
 
 class SparseEncoder(ExplainingEncoder, Protocol):

@@ -12,7 +12,7 @@ from services.chassis.deadlines import Deadline
 from services.contracts.explanation import Match
 from services.inference.explained_matches import matches_of_all
 from services.inference.passages import count_words, lowercase_words
-from services.vectorstore.representation import Sparse, SparseVector, Vector
+from services.storage.representation import Sparse, SparseVector, Vector
 
 
 class HashingTermEncoder:

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from services.chassis.deadlines import Deadline
 from services.contracts.documents import Document
 from services.contracts.explanation import Match
-from services.vectorstore.representation import Representation, Vector
+from services.storage.representation import Representation, Vector
 
 
 class Encoder(Protocol):

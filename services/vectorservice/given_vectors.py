@@ -5,7 +5,7 @@ import numpy as np
 from services.chassis.errors import AnswerTooLarge, BadInput
 from services.contracts.documents import DocumentWithVectors
 from services.contracts.vectors import MOST_ANSWER_COMPONENTS, DocumentVector, StoredVector, VectorsAnswer
-from services.vectorstore.representation import Dense, DenseVector, SparseVector, kept_vector
+from services.storage.representation import Dense, DenseVector, SparseVector, kept_vector
 from services.vectorstore.store import GenerationSpec, VectorStore
 
 

@@ -17,11 +17,11 @@ from services.contracts.documents import DeleteReport, Document, DocumentWithVec
 from services.contracts.generations import name_of, number_of
 from services.storage.fields import FieldValue, fields_of
 from services.storage.generation_checks import refuse_other_build
+from services.storage.representation import DenseVector, SparseVector, Vector
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
 from services.vectorservice.collections import require_own
 from services.vectorservice.encoder import DocumentEncoder, Encoder, passage_hashes
 from services.vectorservice.given_vectors import given_vector
-from services.vectorstore.representation import DenseVector, SparseVector, Vector
 from services.vectorstore.store import GenerationSpec, Point, StoredPoint, VectorStore
 
 # Most documents and characters that are encoded and stored together: a retry after a deadline begins at the next chunk.

@@ -6,7 +6,7 @@ import qdrant_edge as edge
 
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import SEARCH_THREADS
-from services.vectorstore.representation import (
+from services.storage.representation import (
     HNSW_EF_CONSTRUCT,
     HNSW_M,
     MULTI_VECTOR_LINKS,

@@ -10,8 +10,7 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.scored import Ranking, paired
 from services.storage.fields import AllOf, AnyOf, Exists, NoneOf, OneOf, Requirement, Within
 from services.storage.point_ids import point_id
-from services.vectorstore.qdrant_parameters import QdrantParameters
-from services.vectorstore.representation import (
+from services.storage.representation import (
     HNSW_EF_CONSTRUCT,
     HNSW_M,
     MULTI_VECTOR_LINKS,
@@ -31,6 +30,7 @@ from services.vectorstore.representation import (
     pooled_vector,
     vector_of,
 )
+from services.vectorstore.qdrant_parameters import QdrantParameters
 from services.vectorstore.store import GenerationSpec, Point, Publication, StoredPoint
 
 # Incremented when the layout of payload or metadata changes. A collection of another layout is not opened.

@@ -12,7 +12,7 @@ from services.contracts.retrieval import DEFAULT_BEAM
 from services.contracts.scored import Ranking
 from services.storage.fields import FieldValue, Requirement
 from services.storage.generation_checks import refuse_other_build, refuse_other_declaration, refuse_other_stamp
-from services.vectorstore.representation import Representation, SparseVector, Vector
+from services.storage.representation import Representation, SparseVector, Vector
 
 # Most components in one request: Qdrant refuses bodies above 32 MB, and a component takes up to 22 bytes of JSON.
 MOST_SENT = 1_048_576

@@ -15,6 +15,14 @@ from services.storage.edge_fields import edge_filter, field_indexes, ids_filter
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import ShardSchema
 from services.storage.point_ids import point_id
+from services.storage.representation import (
+    Representation,
+    Vector,
+    checked_vector,
+    indexed_documents,
+    kept_vector,
+    vector_of,
+)
 from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions
 from services.vectorstore.edge_vectors import (
@@ -24,14 +32,6 @@ from services.vectorstore.edge_vectors import (
     representation_of,
     search_request,
     shard_config,
-)
-from services.vectorstore.representation import (
-    Representation,
-    Vector,
-    checked_vector,
-    indexed_documents,
-    kept_vector,
-    vector_of,
 )
 from services.vectorstore.store import (
     NO_STAMP,

@@ -41,8 +41,8 @@ from services.storage.elasticsearch.indices import (
 from services.storage.elasticsearch.searching import fetch_documents, field_clause, field_types, ranked
 from services.storage.fields import FieldValue
 from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS
+from services.storage.representation import Dense, DenseVector, SparseVector, Vector, checked_vector, kept_vector
 from services.storage.ties import settle_ties
-from services.vectorstore.representation import Dense, DenseVector, SparseVector, Vector, checked_vector, kept_vector
 from services.vectorstore.store import (
     NO_STAMP,
     Counts,

@@ -21,6 +21,7 @@ from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored
 from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.point_ids import point_id
+from services.storage.representation import Vector, checked_vector, indexed_documents
 from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions, next_publication
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, unknown
@@ -44,7 +45,6 @@ from services.vectorstore.qdrant_models import (
     stored_point,
 )
 from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantParameters
-from services.vectorstore.representation import Vector, checked_vector, indexed_documents
 from services.vectorstore.store import (
     Counts,
     GenerationSpec,

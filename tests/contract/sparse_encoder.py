@@ -9,8 +9,8 @@ import pytest
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput, DeadlineExceeded
 from services.sparse.encoder import SparseEncoder
+from services.storage.representation import Sparse, SparseVector, checked_vector
 from services.vectorservice.encoder import ExplainingEncoder
-from services.vectorstore.representation import Sparse, SparseVector, checked_vector
 from tests.support.passages import soon
 
 # Of words that the small checkpoints know.

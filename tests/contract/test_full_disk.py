@@ -15,7 +15,7 @@ from tests.support.gateway_stub import GatewayStub, write_shop
 
 __all__ = ["evaluator", "url"]  # fixtures
 PATH = {"PATH": "/usr/bin:/bin"}
-IMPORTS = ("evaluator.commands.steps", "gateway.app", "gateway.keys")
+IMPORTS = ("evaluator.commands.steps", "gateway.app", "services.keys.keys_command")
 
 
 @pytest.fixture(scope="module")

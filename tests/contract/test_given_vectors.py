@@ -12,7 +12,7 @@ import pytest
 
 from services.chassis.deadlines import Deadline
 from services.contracts.vectors import MOST_ANSWER_COMPONENTS, MOST_VECTOR_IDS
-from services.vectorstore.representation import Dense, DenseVector, MultiVector, Representation, Vector
+from services.storage.representation import Dense, DenseVector, MultiVector, Representation, Vector
 from tests.contract.test_vector_service import (
     DECLARATION,
     DIMENSION,

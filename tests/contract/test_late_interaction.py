@@ -18,8 +18,8 @@ from services.late_interaction.app import build_app, open_encoder
 from services.late_interaction.encoder_hashing import HashingTokenEncoder
 from services.late_interaction.scoring import scores
 from services.late_interaction.settings import LateInteractionSettings
+from services.storage.representation import SparseVector, TokenVectors
 from services.vectorservice.encoder import Encoder
-from services.vectorstore.representation import SparseVector, TokenVectors
 from services.vectorstore.store import GenerationSpec
 from services.vectorstore.store_edge import EdgeStore
 from tests.support.token_models import COLBERT, small_token_encoder

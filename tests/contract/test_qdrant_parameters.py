@@ -11,10 +11,10 @@ from services.dense.settings import DenseSettings
 from services.late_interaction.settings import LateInteractionSettings
 from services.sparse.settings import SparseSettings
 from services.storage.point_ids import point_id
+from services.storage.representation import Sparse
 from services.vectorservice.settings import VectorServiceSettings
 from services.vectorstore.qdrant_connection import QdrantClients
 from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantParameters
-from services.vectorstore.representation import Sparse
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.test_dense_on_qdrant import free_port, serving

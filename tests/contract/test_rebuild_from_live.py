@@ -15,8 +15,8 @@ from gateway.collections import document_pages
 from services.chassis.deadlines import Deadline
 from services.dense.encoder_hashing import HashingEncoder
 from services.dense.settings import DenseSettings
+from services.storage.representation import Dense, DenseVector
 from services.vectorservice.compose import build_vector_app
-from services.vectorstore.representation import Dense, DenseVector
 from tests.support.real_stack import RealStack, real_stack
 
 HALF = 128

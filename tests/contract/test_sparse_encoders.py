@@ -16,7 +16,7 @@ from services.sparse.app import open_encoder
 from services.sparse.encoder import SparseEncoder
 from services.sparse.encoder_hashing import HashingTermEncoder
 from services.sparse.settings import SparseSettings
-from services.vectorstore.representation import SparseVector
+from services.storage.representation import SparseVector
 from tests.contract.sparse_encoder import PASSAGES, SparseEncoderSuite
 from tests.support.models import fetched
 from tests.support.passages import soon

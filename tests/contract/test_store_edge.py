@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from services.chassis.errors import Unavailable
 from services.contracts.collections import CollectionDeclaration
-from services.vectorstore.representation import Dense, MultiVector, SparseVector, Storage
+from services.storage.representation import Dense, MultiVector, SparseVector, Storage
 from services.vectorstore.store import VectorQuery
 from services.vectorstore.store_edge import EdgeStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite

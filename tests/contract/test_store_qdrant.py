@@ -31,8 +31,8 @@ from services.chassis.errors import (
 )
 from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.retrieval import DEFAULT_BEAM
+from services.storage.representation import MultiVector
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer, qdrant_errors
-from services.vectorstore.representation import MultiVector
 from services.vectorstore.store import VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite

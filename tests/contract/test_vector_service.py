@@ -13,16 +13,16 @@ from pydantic_settings import SettingsConfigDict
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.vectorservice.compose import build_vector_app
-from services.vectorservice.encoder import Encoder
-from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
-from services.vectorstore.representation import (
+from services.storage.representation import (
     MultiVector,
     Representation,
     Sparse,
     SparseVector,
     TokenVectors,
 )
+from services.vectorservice.compose import build_vector_app
+from services.vectorservice.encoder import Encoder
+from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
 
 DIMENSION = 16
 TEXTS = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.vectorstore.representation import MultiVector, SparseVector, Storage, TokenVectors, pooled_vector
+from services.storage.representation import MultiVector, SparseVector, Storage, TokenVectors, pooled_vector
 from services.vectorstore.store import Point, VectorQuery, VectorStore
 from tests.support.approximate_search import assert_depth_changes_no_first_hit
 from tests.support.vectors import MULTI_VECTOR, halved, point, same, unit_rows

@@ -11,7 +11,7 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.content_digest import ContentDigest
 from services.contracts.filters import Condition, Filter
 from services.storage.fields import requirements_of
-from services.vectorstore.representation import MultiVector, SparseVector
+from services.storage.representation import MultiVector, SparseVector
 from services.vectorstore.store import VectorQuery, VectorStore
 from tests.contract.vector_filters import FilterSuite
 from tests.contract.vector_writes import VectorWritesSuite

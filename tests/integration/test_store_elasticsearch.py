@@ -15,8 +15,8 @@ from services.contracts.collections import CollectionDeclaration
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
 from services.storage.elasticsearch.client import ElasticsearchClients
+from services.storage.representation import Dense, Sparse
 from services.vectorservice.compose import open_store
-from services.vectorstore.representation import Dense, Sparse
 from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
 from services.vectorstore.store_elasticsearch import ElasticsearchStore
 from tests.contract.vector_store import VectorStoreSuite

@@ -16,9 +16,9 @@ import pytest
 from pydantic import SecretStr
 
 from services.contracts.collections import CollectionDeclaration
+from services.storage.representation import Dense
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantServer
 from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantParameters
-from services.vectorstore.representation import Dense
 from services.vectorstore.store import VectorQuery, VectorStore
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite

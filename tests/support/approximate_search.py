@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from services.vectorstore.representation import Vector
+from services.storage.representation import Vector
 from services.vectorstore.store import VectorQuery, VectorStore
 
 

@@ -13,7 +13,7 @@ from services.contracts.health import Check
 from services.contracts.retrieval import RetrievalRequest
 from services.lexical.engine_edge import EdgeEngine
 from services.storage.edge_directory import DEFAULT_LIMITS, EdgeLimits
-from services.vectorstore.representation import Dense
+from services.storage.representation import Dense
 from services.vectorstore.store import GenerationSpec, Point, VectorQuery
 from services.vectorstore.store_edge import EdgeStore
 

@@ -9,7 +9,7 @@ from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import MetadataValue
 from services.contracts.filters import Condition
 from services.storage.fields import fields_of
-from services.vectorstore.representation import (
+from services.storage.representation import (
     Dense,
     DenseVector,
     MultiVector,

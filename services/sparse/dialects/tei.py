@@ -13,7 +13,7 @@ from services.contracts.base import Wire
 from services.dialects.tei_errors import TeiError
 from services.dialects.vendor_requests import MODEL_HEADER, Texts, refuse_long, served_model
 from services.sparse.encoder import SparseEncoder
-from services.vectorstore.representation import SparseVector
+from services.storage.representation import SparseVector
 
 
 class EmbedSparseRequest(Wire):

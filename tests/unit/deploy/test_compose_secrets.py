@@ -10,7 +10,7 @@ import yaml
 
 from deploy.certificates import CertificateProblem
 from deploy.compose_secrets import LISTENERS, make_secrets
-from gateway.keys import keys_command
+from services.keys.keys_command import keys_command
 from tests.support.made_secrets import copy_secrets
 
 CONTAINER_USER = 10_001  # that of deploy/Dockerfile

@@ -13,7 +13,7 @@ from services.inference.open_model import Engine
 from services.inference.profiles import ModelError
 from services.inference.sparse_encoder import SparseTextEncoder
 from services.inference.token_encoder import TokenEncoder
-from services.vectorstore.representation import SparseVector
+from services.storage.representation import SparseVector
 from tests.support.sparse_checkpoints import sparse_checkpoint
 from tests.support.token_models import COLBERT, IDS, PLAIN, small_token_encoder
 from workshop.idf import main

@@ -12,8 +12,8 @@ from deploy.local.served_models import with_models
 from deploy.local.stacks import Stack, expect_same_settings, write_digests
 from services.contracts.collections import CollectionDeclaration
 from services.dense.settings import DenseSettings
+from services.storage.representation import Dense
 from services.vectorservice.compose import open_store
-from services.vectorstore.representation import Dense
 from services.vectorstore.store import GenerationSpec
 
 VNNI, AVX2 = "flags\t\t: avx2 avx512_vnni\n", "flags\t\t: avx2\n"

@@ -11,7 +11,7 @@ from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded, Overloaded
 from services.dense.encoder_cached import ENTRY_BYTES, CachedEncoder, QueryVectorCache
 from services.dense.encoder_hashing import HashingEncoder
-from services.vectorstore.representation import DenseVector
+from services.storage.representation import DenseVector
 from tests.support.passages import soon
 
 STAMP = HashingEncoder.stamp

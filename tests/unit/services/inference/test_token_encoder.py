@@ -8,7 +8,7 @@ import pytest
 from services.inference.open_model import Engine
 from services.inference.profiles import ModelError
 from services.inference.token_encoder import TokenEncoder
-from services.vectorstore.representation import MultiVector
+from services.storage.representation import MultiVector
 from tests.support.models import random_weights
 from tests.support.stamps import ENTRIES, expect_each_in_the_stamp
 from tests.support.textbook_bert import textbook_bert
