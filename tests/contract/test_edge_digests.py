@@ -20,6 +20,8 @@ from tests.support.lexical_notes import WITH_FIELDS
 from tests.support.scratch import scratch
 from tests.support.vectors import SPEC, axis, point
 
+pytestmark = pytest.mark.integration
+
 NAMES = [f"d{number}" for number in range(60)]
 STEPS, SEED = 16, 20_261_126
 

@@ -7,7 +7,7 @@ from services.dense.settings import DenseSettings
 from tests.contract.test_dense_on_qdrant import free_port, serving
 from tests.support.two_writers import assert_the_newest_write_of_each_id_stays
 
-pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
+pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:Payload indexes have no effect")]
 
 
 async def test_the_newest_write_of_each_id_stays() -> None:

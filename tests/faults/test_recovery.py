@@ -20,7 +20,8 @@ from tests.support.replicas import (
     two_replicas,
 )
 from tests.support.times import repeated_when_late, timed
-from tests.support.variants import first_now
+
+pytestmark = pytest.mark.integration
 
 FAULTS: tuple[ReplicaFault, ...] = ("500", "hung", "503", "reset", "garbage", "latin-1")
 
@@ -51,7 +52,7 @@ async def test_answers_with_a_field_of_the_next_release_are_full_quality(backend
         assert await searches.count_degraded(30) == 0
 
 
-@pytest.mark.parametrize("fault", first_now(FAULTS, 1))
+@pytest.mark.parametrize("fault", FAULTS)
 @repeated_when_late
 async def test_a_broken_backend_is_flagged_in_time_and_back_within_five_seconds(fault: ReplicaFault) -> None:
     async with two_replicas() as backends, opened_gateway(lexical(backends), backends[1]) as searches:
@@ -67,7 +68,7 @@ async def test_a_broken_backend_is_flagged_in_time_and_back_within_five_seconds(
         assert await searches.count_degraded(20) == 0
 
 
-@pytest.mark.parametrize("fault", first_now(FAULTS, 1))
+@pytest.mark.parametrize("fault", FAULTS)
 @repeated_when_late
 async def test_the_gateways_view_of_its_backends_recovers_from_any_fault(fault: ReplicaFault) -> None:
     async with two_replicas() as backends, opened_gateway(lexical(backends), backends[1]) as searches:
@@ -81,7 +82,6 @@ async def test_the_gateways_view_of_its_backends_recovers_from_any_fault(fault: 
         assert "background_task_deaths_total{" not in metrics
 
 
-@pytest.mark.integration  # takes seconds
 async def test_a_slow_backend_is_waited_for_although_it_hung_before(backends: tuple[Replica, Replica]) -> None:
     async with opened_gateway(lexical(backends), backends[1]) as searches:
         backends[0].fault = "hung"

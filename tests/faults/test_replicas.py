@@ -21,7 +21,8 @@ from tests.support.replicas import (
     two_replicas,
 )
 from tests.support.times import repeated_when_late, timed
-from tests.support.variants import first_now
+
+pytestmark = pytest.mark.integration
 
 QUERIES = 800
 FAULTS: tuple[ReplicaFault, ...] = ("500", "hung", "503", "reset", "garbage")
@@ -41,7 +42,7 @@ async def replicas() -> AsyncIterator[tuple[Replica, Replica]]:
         yield both
 
 
-@pytest.mark.parametrize("fault", first_now(FAULTS, 1))
+@pytest.mark.parametrize("fault", FAULTS)
 @repeated_when_late
 async def test_one_broken_replica_behind_one_address_degrades_less_than_a_hundredth(fault: ReplicaFault) -> None:
     async with (
@@ -62,7 +63,7 @@ async def test_one_broken_replica_behind_one_address_degrades_less_than_a_hundre
         assert later < QUERIES / 200
 
 
-@pytest.mark.parametrize("fault", first_now(["killed", *FAULTS], 1))
+@pytest.mark.parametrize("fault", ["killed", *FAULTS])
 @repeated_when_late
 async def test_one_broken_replica_of_two_addresses_degrades_less_than_a_hundredth(
     fault: ReplicaFault | Literal["killed"],
@@ -86,7 +87,6 @@ async def test_one_broken_replica_of_two_addresses_degrades_less_than_a_hundredt
         assert later < QUERIES / 100
 
 
-@pytest.mark.integration  # takes seconds
 async def test_a_repaired_replica_gets_its_share_of_the_calls(replicas: tuple[Replica, Replica]) -> None:
     async with two_replicas() as (dense, _), opened_gateway(resolved_to_all(replicas), dense) as searches:
         replicas[0].fault = "500"
@@ -113,7 +113,6 @@ async def test_a_new_replica_is_found_and_a_removed_one_gets_no_calls(
         assert (replicas[0].searches, replicas[1].searches) == (before, 20)
 
 
-@pytest.mark.integration  # takes seconds
 async def test_an_old_connection_ends_so_that_load_reaches_other_replicas(
     replicas: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
