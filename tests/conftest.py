@@ -11,6 +11,7 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
+from evaluator.pages import plotted_svg
 from retrieval_client import exchange
 from services.storage import edge_disk_space
 from tests.support import secured
@@ -29,6 +30,9 @@ prepare_routes_once()
 
 # What each opened directory of Edge reserves is written with zeros: 32 MB take 12 ms, and the tests open hundreds.
 edge_disk_space.RESERVE_BYTES = edge_disk_space.MB
+
+# Half of the time that a chart takes is its layout: `laid_out` is for the tests that look at it.
+CHARTS_OF_USERS, plotted_svg.LAYOUT = plotted_svg.LAYOUT, None
 
 # Before a client sends a call again: they grow from the first one on.
 exchange.FIRST_PAUSE_S = 0.02
@@ -79,6 +83,14 @@ def no_full_collection_in_the_middle() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+@pytest.fixture(scope="module")
+def laid_out() -> Iterator[None]:
+    """Has charts laid out as users get them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plotted_svg, "LAYOUT", CHARTS_OF_USERS)
+        yield
 
 
 @pytest.fixture

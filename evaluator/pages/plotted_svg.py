@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
 from evaluator.errors import EvaluationError
@@ -37,6 +37,7 @@ DARK = {
 COLOURS = 6
 MARKERS = "os^DP"
 WIDTH = 5.2  # inches of a chart in a page: a telephone shows it whole, with letters of 10 pixels
+LAYOUT: Literal["constrained"] | None = "constrained"  # nothing of a chart is cut off or lies upon other parts
 CHARACTER = 0.09  # inches of the mean character, for texts that must not be cut
 SETTINGS = {
     "svg.fonttype": "none",
@@ -102,7 +103,7 @@ def plotted_svg(width: float, height: float, title: str, description: str, panel
 
     # Without the settings of the user's own matplotlibrc.
     with style.context(["default", SETTINGS]):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout=LAYOUT)
         image = PlottedImage(figure, tuple(figure.subplots(panels, squeeze=False).flat))
         headline = textwrap.fill(shown(title), int(width / CHARACTER))
         figure.suptitle(headline, x=0.01, horizontalalignment="left", fontweight="bold", fontsize=11)

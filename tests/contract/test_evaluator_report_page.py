@@ -23,6 +23,8 @@ from tests.support.small_runs import evaluated, planned
 from tests.support.svg_reading import texts
 from tests.support.valid_times import with_timing_valid
 
+pytestmark = pytest.mark.usefixtures("laid_out")
+
 HOSTILE = "<script>alert(1)</script>"
 
 

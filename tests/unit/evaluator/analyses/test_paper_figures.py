@@ -11,6 +11,8 @@ from evaluator.datasets.catalogue import load_catalogue
 from tests.support.analysed_sets import analysed_set, lengths
 from tests.support.svg_reading import texts
 
+pytestmark = pytest.mark.usefixtures("laid_out")
+
 SVG = "{http://www.w3.org/2000/svg}"
 CATALOGUE = load_catalogue()
 

@@ -2,10 +2,14 @@
 
 import random
 
+import pytest
+
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
 from evaluator.metrics.paired_tests import sorted_differences
 from evaluator.metrics.verdict import PairedComparison, ScoredPair, compare_pairs
 from tests.support.svg_reading import texts
+
+pytestmark = pytest.mark.usefixtures("laid_out")
 
 
 def compared(second: str, values: list[float]) -> PairedComparison:

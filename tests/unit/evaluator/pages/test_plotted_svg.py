@@ -10,6 +10,8 @@ from evaluator.pages.step_page import drawn_charts
 from evaluator.runs.run_folder import RunFolder
 from tests.support.svg_reading import texts
 
+pytestmark = pytest.mark.usefixtures("laid_out")
+
 HOSTILE = "<script>alert(1)</script>"
 
 

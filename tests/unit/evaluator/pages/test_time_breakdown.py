@@ -1,7 +1,11 @@
 """Mean latencies as stacked shares."""
 
+import pytest
+
 from evaluator.pages.time_breakdown import StackedTimes, piece_rows, stacked_times_chart
 from tests.support.svg_reading import texts
+
+pytestmark = pytest.mark.usefixtures("laid_out")
 
 
 def test_a_bar_has_its_name_its_pieces_and_the_mean_latency() -> None:

@@ -2,6 +2,8 @@
 
 import functools
 
+import pytest
+
 from evaluator.load.capacity import CapacityReport, FoundCapacity, MeasuredRate, capacity_report
 from evaluator.load.page.blocks import load_blocks
 from evaluator.load.page.charts import capacity_chart
@@ -10,6 +12,8 @@ from evaluator.load.page.tables import overview_rows
 from evaluator.pages.markdown_page import markdown_parts
 from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import texts
+
+pytestmark = pytest.mark.usefixtures("laid_out")
 
 BOUND = 500.0
 

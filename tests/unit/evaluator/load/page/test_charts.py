@@ -8,6 +8,8 @@ from evaluator.load.points.point_report import LoadPointReport
 from tests.support.load_points import load_point, load_report
 from tests.support.svg_reading import texts
 
+pytestmark = pytest.mark.usefixtures("laid_out")
+
 
 def closed(point: LoadPointReport) -> LoadPointReport:
     return point.model_copy(update={"loop": "closed", "rate": None, "in_flight": 8})
