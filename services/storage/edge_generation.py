@@ -283,17 +283,17 @@ class EdgeGeneration:
             self._shard.close()
 
     async def close_and_move_aside(self) -> Path:
-        """Closes the shard and moves its folder aside. Returns the new path. If the move fails, nothing has changed."""
+        """Closes the shard and moves its folder aside. Returns the new path. If the move fails, it serves as before."""
         await self._stop()
-        try:
-            with edge_errors():
-                gone = move_aside(self._folder)
-        except ProblemError:
-            self._closed = False
-            raise
-        with contextlib.suppress(ProblemError), edge_errors():
-            self._shard.close()
-        return gone
+        with edge_errors():
+            # Before the move: afterwards Edge misses its files, and collects a backtrace for 80 ms of CPU.
+            with contextlib.suppress(ProblemError), edge_errors():
+                self._shard.close()
+            try:
+                return move_aside(self._folder)
+            except OSError:
+                self._shard, self._closed = Shard.load(str(self._folder / self.record.shard)), False
+                raise
 
     async def _stop(self) -> None:
         """Refuses new work and waits for running work."""

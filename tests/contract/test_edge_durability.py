@@ -1,6 +1,7 @@
 """Acknowledged writes survive failures of the disk and the process, and foreign folders. On both Edge engines."""
 
 import errno
+import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from services.chassis.errors import (
     InsufficientStorage,
     UpstreamFailed,
 )
+from services.storage import edge_generation
 from services.storage.edge_directory import EdgeLimits
 from services.storage.edge_files import PUBLISHED, RECORD
 from tests.support.edge_subjects import Subject, numbered, opened
@@ -87,15 +89,19 @@ async def test_a_write_that_cannot_unset_finished_is_refused_and_can_be_sent_aga
         assert await subject.held("c@1", ["a", "b"]) == {"a", "b"}
 
 
+def no_move(folder: Path) -> Path:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder))
+
+
 async def test_a_drop_that_fails_changes_nothing_and_can_be_repeated(kind: str, directory: Path) -> None:
     async with opened(kind, directory) as subject:
         await subject.begin("c@1")
         await subject.put("c@1", ["a"])
         await subject.publish("c@1")
-        elsewhere = (directory / "c@1").rename(directory.with_name("elsewhere"))  # a rename can only fail then
-        with pytest.raises(UpstreamFailed):
-            await subject.drop("c@1")
-        elsewhere.rename(directory / "c@1")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(edge_generation, "move_aside", no_move)
+            with pytest.raises(UpstreamFailed):
+                await subject.drop("c@1")
         assert await subject.held("c@1", ["a"]) == {"a"}
         assert await subject.published() == {"c@1"}
         await subject.drop("c@1")
