@@ -89,6 +89,7 @@ async def test_a_filter_deletes_from_a_build_alone(stack: RealStack) -> None:
     assert (await stack.post("/documents/delete", filter=LATE, build="other")).status_code == 409
 
 
+@pytest.mark.integration  # takes seconds
 async def test_too_much_metadata_at_once_is_refused_with_what_to_do(stack: RealStack) -> None:
     for number in range(3):
         huge = {"id": f"h{number}", "text": "." * 6_000_000}

@@ -25,6 +25,7 @@ async def searching(stub: GatewayStub) -> None:
     raise AssertionError("no search was sent")
 
 
+@pytest.mark.integration  # takes seconds
 @pytest.mark.parametrize("made_anew", [False, True])
 async def test_an_experiment_of_the_service_fails_by_the_name_of_its_folder(tmp_path: Path, made_anew: bool) -> None:
     stub = GatewayStub(search_delay_s=0.03)

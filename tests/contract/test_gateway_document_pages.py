@@ -43,6 +43,7 @@ async def test_the_pages_together_have_every_document_whole_and_once(stack: Real
     assert (whole["documents"], whole["following"]) == (documents, None)
 
 
+@pytest.mark.integration  # takes seconds
 async def test_a_page_holds_fewer_documents_where_they_are_large(stack: RealStack) -> None:
     for name in ("one", "two", "three"):
         assert (await stack.send([{"id": name, "text": "." * 7_000_000}])).json()["complete"]

@@ -108,6 +108,7 @@ async def test_the_beam_is_the_hnsw_ef_of_a_search_at_every_depth_and_an_exact_s
     await store.close()
 
 
+@pytest.mark.integration  # takes seconds
 async def test_token_vectors_are_sent_in_requests_that_a_server_takes() -> None:
     largest = 0
 

@@ -126,6 +126,7 @@ async def test_the_same_pipeline_run_twice_is_the_same(
     assert report.pairs[0].overlap_at_10 == pytest.approx(1.0)
 
 
+@pytest.mark.integration  # takes seconds
 async def test_a_run_reports_the_hit_rates_of_caches_where_it_lets_services_use_them(
     gateway: GatewayClient, planned: Planned, tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ async def test_more_sessions_than_may_wait_are_refused(
     assert "try again in a moment" in refused.text
 
 
+@pytest.mark.integration  # takes seconds
 async def test_a_service_killed_while_it_makes_a_session_leaves_none_and_says_so_on_the_page_that_waits(
     run: str, runs: Path, slow: Path, tmp_path: Path
 ) -> None:
