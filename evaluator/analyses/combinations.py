@@ -23,7 +23,7 @@ Rankings = Mapping[str, Mapping[str, Sequence[str]]]  # pipeline → query → d
 
 
 def compared_pairs(figures: Figures, seed: int) -> tuple[PipelinePair, ...]:
-    """Returns every pair with p of the sign-flip test; all pairs are one family after Holm.
+    """Returns every pair with p of the sign-flip test; corrected over all pairs by Holm's method.
 
     The better pipeline of a pair is the first.
     """

@@ -51,7 +51,7 @@ def example_blocks(report: ComparisonReport) -> Iterator[Block]:
 def example_parts(first: str, second: str, example: QueryExample, number: int) -> Iterator[Block]:
     """Yields a query with the values of both systems, and its documents with their ranks in both.
 
-    `number`: of the examples of a page.
+    `number`: the example's place on its page.
     """
     yield Sentence(f"{example.query}: {example.text} ({example.first:.4f} → {example.second:.4f})")
     rows = [

@@ -34,7 +34,7 @@ class StackedTimes:
         return sum(self.path_ms.values())
 
 
-# What a chart of this kind and its table are called.
+# The titles of such a chart, and of the columns of its table.
 PATH = "Where the time goes: mean milliseconds by piece of the slowest path"
 PIECES = ("piece", "mean ms", "share")
 STAGES = ("stage", "p50", "p95", "share", "answers")

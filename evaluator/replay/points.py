@@ -61,8 +61,6 @@ def _variants(stage: SourceStage | LaterStage) -> Iterator[SourceStage | LaterSt
         case Rerank():
             for depth, weight in itertools.product(DEPTHS, MIXES):
                 yield stage.model_copy(update={"top": depth, "weight": weight})
-        case _:
-            pass
 
 
 def _shares(inputs: int) -> Iterator[tuple[float, ...]]:

@@ -152,7 +152,7 @@ def _measured_runs(runs: Path, experiment: str, metric: str) -> tuple[list[_Meas
 
 
 def _was_ranked(folder: RunFolder) -> bool:
-    """Returns whether `rank` has ended; False for a folder that holds a load alone.
+    """Returns whether `rank` has ended; False for a folder with no more than a load.
 
     Raises EvaluationError, naming the step to run, where it was interrupted.
     """

@@ -183,7 +183,7 @@ class RunFolder:
             if name == "rank.json" and not self.asked and (loads := list(filter(self.has, LOADS))):
                 again = command_line("run", str(self.path / "experiment.json"))
                 raise EvaluationError(
-                    f"{self.path}: holds a load alone ({loads[0]}), and queries that were not ranked; `{again}` ranks "
+                    f"{self.path}: has a load ({loads[0]}), but no ranking of the queries; `{again}` ranks "
                     "them in a run of its own"
                 ) from error
             raise EvaluationError(f"{self.path}: no {name}; run `{self._step(name)}` first") from error

@@ -313,7 +313,7 @@ async def open_backends(
 
 
 def _collection_path(generation: str, action: str = "", **parameters: str | int | None) -> str:
-    """Returns the URL path of a generation. `asked` are query parameters; those that are None are left out."""
+    """Returns the URL path of a generation. Of the query parameters those that are None are left out."""
     query = urlencode({name: value for name, value in parameters.items() if value is not None})
     return f"/v1/collections/{generation}{action}{'?' if query else ''}{query}"
 

@@ -50,7 +50,7 @@ class MatchedRoute:
     parameters: Mapping[str, str]
 
 
-# Also that of unmatched paths, so that unknown callers cannot find out which paths exist.
+# Unmatched paths have it too, so that unknown callers cannot find out which paths exist.
 DEFAULT_HANDLING = Handling(scope="search")
 
 

@@ -61,7 +61,7 @@ def test_a_folder_that_holds_a_load_alone_names_the_command_that_ranks(words: tu
     done = CliRunner().invoke(app, [*words, str(folder.path)])
     assert done.exit_code == 1
     assert done.stderr == (
-        f"evaluator: {folder.path}: holds a load alone (load.json), and queries that were not ranked; "
+        f"evaluator: {folder.path}: has a load (load.json), but no ranking of the queries; "
         f"`{command_line('run', str(folder.path / 'experiment.json'))}` ranks them in a run of its own\n"
     )
 
