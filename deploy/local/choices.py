@@ -206,7 +206,7 @@ def _datasets(environment: Mapping[str, str]) -> str | None:
     try:
         folders = _FOLDERS.validate_json(given) if given else EvaluatorSettings.model_fields["datasets"].default
     except ValidationError as error:
-        raise StackProblem(f"EVALUATOR_DATASETS is no JSON list of folders: {given}.") from error
+        raise StackProblem(f"EVALUATOR_DATASETS is not a JSON list of folders: {given}.") from error
     return json.dumps([*map(str, folders), dataset])
 
 

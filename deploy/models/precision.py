@@ -39,7 +39,9 @@ def choose_precision(environment: Mapping[str, str], cpuinfo: str) -> PrecisionC
     """Returns PRECISION, else int8 where every core of /proc/cpuinfo has instructions for it. Raises ModelError."""
     wanted, instructions = asked_precision(environment), int8_instructions(cpuinfo)
     if wanted is None and instructions is not None:
-        return PrecisionChoice("int8", f"this CPU has {instructions}; PRECISION=fp32 takes fp32")
+        return PrecisionChoice(
+            "int8", f"this CPU has {instructions}; PRECISION=fp32 takes fp32, for vectors that are made anew"
+        )
     if wanted is None:
         return PrecisionChoice("fp32", LACKING)
     if wanted == "int8" and instructions is None:

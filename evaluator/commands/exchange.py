@@ -31,7 +31,7 @@ from evaluator.runs.run_folder import LATEST, RunFolder
 from evaluator.runs.trec_runs import read_run, run_lines
 from evaluator.steps.rank import RankReport
 from evaluator.steps.run_import import ImportReport, import_runs, named_files
-from evaluator.steps.run_judgments import judgments_with_added
+from evaluator.steps.run_judgments import judgments_of_all
 from services.files.disk_writes import write_whole
 
 QRELS = "judgments.qrels"
@@ -52,10 +52,11 @@ def export_run(folder: RunFolder, directory: Path, added: Sequence[Path] = ()) -
 
     Ids are written as they are, unless one has white space: then in all files `%` and white space are percent-encoded
     (RFC 3986), and the second column, which tools ignore, marks it for our readers. Scores are n - rank. `added`: qrels
-    files merged over the dataset's judgments. Raises EvaluationError when these changed since the queries ran.
+    files merged over the dataset's judgments; without, those that `quality` merged. Raises EvaluationError when the
+    judgments changed since the queries ran.
     """
     ranked = folder.read("rank.json", RankReport)
-    grades = judgments_with_added(folder, added).grades
+    grades = judgments_of_all([folder], added).grades
     if unknown := [query for query in ranked.queries if query not in grades]:
         raise EvaluationError(
             f"{folder.path / 'rank.json'}: query {unknown[0]!r} has no judgments; rank or import again"

@@ -53,7 +53,7 @@ def pool(
         if remark := made.file.scale_remark:
             say(remark)
         show(f"Session: {made.folder}")
-        say(f"Next: {command_line('serve')}, and grade on the page /judge/{made.folder.name}")
+        say(f"Next: {command_line('serve')}, unless `make up` does, and grade on the page /judge/{made.folder.name}")
 
 
 @judge.command("show")

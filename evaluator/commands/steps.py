@@ -294,7 +294,7 @@ def end_status(doubts: Sequence[str], gates: Sequence[GateOutcome], *, slower: b
     if doubts:
         _exit(INVALID_RUN, doubts[0])
     if missed:
-        _exit(MISSED_GATE, f"a gate has no value: {missed[0].what}")
+        _exit(MISSED_GATE, f"a gate has no value: {missed[0].what}: {missed[0].reason}")
 
 
 def _exit(status: int, reason: str) -> NoReturn:

@@ -32,7 +32,7 @@ from evaluator.metrics.verdict import (
     no_worse_gate,
     scored_pair,
 )
-from evaluator.steps.run_judgments import JudgmentsOrigin, judgments_of_all, judgments_with_added
+from evaluator.steps.run_judgments import JudgmentsOrigin, judgments_of_all
 from services.contracts.base import Count, Wire
 
 # A field of `metadata` with more values is an identifier or a measurement, and no grouping.
@@ -126,23 +126,20 @@ def compare(
     settings: ComparisonSettings,
     dataset: Path | None = None,
     split: str | None = None,
-    added: Sequence[Path] | None = (),
+    added: Sequence[Path] = (),
     baseline: str | None = None,
 ) -> ComparisonReport:
     """Compares what the words name (see `resolve_compared`). Raises EvaluationError.
 
-    `added`: qrels files that are merged over the judgments of the dataset; None: those that the runs are measured by.
+    `added`: qrels files that are merged over the judgments of the dataset; without: those that `quality` merged.
     `baseline`: the pipeline of the first word that the others are set against.
     """
     expect_higher_is_better(settings.metric)
     with tempfile.TemporaryDirectory(prefix="compare-") as imports:
         pairs = resolve_compared(words, runs, Path(imports), dataset, split, baseline)
         first = pairs[0][0]
-        if added is None:
-            folders = {ranking.folder.path: ranking.folder for pair in pairs for ranking in pair}
-            merged = judgments_of_all(list(folders.values()))
-        else:
-            merged = judgments_with_added(first.folder, added)
+        folders = {ranking.folder.path: ranking.folder for pair in pairs for ranking in pair}
+        merged = judgments_of_all(list(folders.values()), added)
         judgments = merged.grades
         measured = [_measured(ranking, other, judgments, settings.metric) for ranking, other in pairs]
         label = _label(settings.metric, measured)

@@ -63,7 +63,9 @@ def make_collection(
         unused = "".join(which for what, _, which in notes.rows if what == UNUSED) or "none"
         for name in fields.metadata:
             if (kept := field_name(name)) not in field_names:
-                notes.wrong(f"--metadata: no document has a value of `{name}`; not used are: {shown(unused)}")
+                notes.wrong(
+                    f"--metadata: no document has a value of `{name}`; once for each, give some of: {shown(unused)}"
+                )
             elif kept != name:
                 notes.left_out("fields under another name", f"{name} as {kept}")
         if question_file is not None:

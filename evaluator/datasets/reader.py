@@ -238,7 +238,10 @@ def corpus_file(directory: Path) -> Path:
     """Returns the corpus of a directory, packed or not. Raises DatasetError without one; reads nothing of it."""
     corpus = find_one(directory, (CORPUS,))
     if corpus is None or not corpus.is_file():
-        raise DatasetError(f"{directory}: no {CORPUS} there; a BEIR directory has {CORPUS}, {QUERIES} and qrels/")
+        raise DatasetError(
+            f"{directory}: no {CORPUS} there; a BEIR directory has {CORPUS}, {QUERIES} and qrels/; "
+            "`datasets from` makes one of other files"
+        )
     return corpus
 
 

@@ -50,7 +50,7 @@ class Comparisons:
         if not self._work.holds(key):
             # By path: a bare name could be a folder here.
             paths = [str(self._runs / word) for word in words]
-            self._work.start(key, partial(compare, paths, self._runs, settings, added=None))
+            self._work.start(key, partial(compare, paths, self._runs, settings))
         return key
 
     def _changed_at(self, word: str, name: str) -> int:

@@ -76,11 +76,14 @@ def judgments_as_measured(folder: RunFolder) -> MeasuredJudgments:
     return MeasuredJudgments(merged.grades, own.origin.model_copy(update={"added": added}))
 
 
-def judgments_of_all(folders: Sequence[RunFolder]) -> MeasuredJudgments:
-    """Reads the judgments that runs over one dataset are measured by; its own where `quality` has measured none.
+def judgments_of_all(folders: Sequence[RunFolder], added: Sequence[Path] = ()) -> MeasuredJudgments:
+    """Reads the judgments of the dataset of some runs, with `added` merged over them.
 
-    Raises EvaluationError where they are measured by different added ones, and as `judgments_as_measured`.
+    Without `added`, those that the runs are measured by; the dataset's own where `quality` has measured none. Raises
+    EvaluationError where runs are measured by different added ones, and as `judgments_as_measured`.
     """
+    if added:
+        return judgments_with_added(folders[0], added)
     measured = [folder for folder in folders if folder.has("quality.json")]
     if not measured:
         return _of_dataset(folders[0])

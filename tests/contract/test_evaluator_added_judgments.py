@@ -76,6 +76,19 @@ def test_compare_takes_added_judgments_and_says_so_first(evaluator: Evaluator, r
     assert added["pairs"][0]["verdict"]["first_mean"] != plain["pairs"][0]["verdict"]["first_mean"]
 
 
+def test_compare_and_export_take_the_judgments_that_the_run_is_measured_by(
+    evaluator: Evaluator, run: Path, more: Path
+) -> None:
+    evaluator("export", "--run", run)
+    own = len((run / "export/judgments.qrels").read_text().splitlines())
+    evaluator("quality", "--run", run, "--judgments", more)
+    measured = json.loads((run / "quality.json").read_text())["arms"]
+    (pair,) = json.loads(evaluator("compare", run, "--json").stdout)["pairs"]
+    assert pair["verdict"]["first_mean"] == pytest.approx(measured[pair["verdict"]["first"]]["nDCG@10"])
+    evaluator("export", "--run", run)
+    assert len((run / "export/judgments.qrels").read_text().splitlines()) == own + 60
+
+
 def test_runs_measured_by_other_judgments_are_a_history_of_their_own(
     evaluator: Evaluator, run: Path, more: Path, tmp_path: Path
 ) -> None:

@@ -233,6 +233,7 @@ def test_samples_are_compared_on_the_queries_that_they_share(
         experiment = json.loads((run / "experiment.json").read_text())
         (run / "experiment.json").write_text(json.dumps({**experiment, "queries": 40, "seed": low}))
         rank_again(run, queries=[f"q{n}" for n in range(low, high)])
+        assert evaluator("quality", "--run", run).exit_code == 0
     done = evaluator("compare", first, second)
     assert "Note: fair was asked 40 queries and good 40, a sample of 40 with seed 0 and a sample" in done.stdout
     assert "20 queries; minimum detectable difference" in done.stdout
