@@ -168,7 +168,8 @@ class _CorpusSummary:
         self.stripped += document.stripped
         self.trimmed += read.trimmed
         self.inference.add(document.metadata)
-        if query is not None and is_same_text(document, query):
+        # Self-retrieval: the query is the document's text, or title and text, white space apart.
+        if query is not None and query.split() in (document.text.split(), document.passage.split()):
             self.own.add(document.id)
 
 
@@ -248,12 +249,6 @@ def expect_files(directory: Path, split: str) -> None:
     if not (queries := queries_file(directory)).is_file():
         raise DatasetError(f"{queries}: no such file")
     qrels_file(directory, split)
-
-
-def is_same_text(document: Document, query: str) -> bool:
-    """Returns whether a query is the document's text (or title and text), white space apart: self-retrieval."""
-    wanted = query.split()
-    return document.text.split() == wanted or document.passage.split() == wanted
 
 
 def _summarise(corpus: Path, lines: HashedLines, queries: Queries, strict: bool) -> _CorpusSummary:
