@@ -63,17 +63,14 @@ def corpus_document(value: Mapping[str, object], size: int, place: str) -> Corpu
         raise DatasetError(f"{place}: {where}: {first['msg']}") from error
     _expect_sendable(document, size, place)
     unread = value.keys() - _FIELDS
-    elsewhere = not document.text.strip() and any(_is_text(name, value[name]) for name in unread)
+    others = [value[name] for name in unread if name.casefold() in OTHER_TEXTS]
+    elsewhere = not document.text.strip() and any(isinstance(other, str) and other.strip() for other in others)
     return CorpusDocument(document, dropped, unread, trimmed, elsewhere, place)
 
 
 def sent_json(document: Document) -> bytes:
     """Returns a document as it is sent, with title and text: the wire refuses a document that has neither key."""
     return document.model_dump_json(exclude=None if document.metadata else {"metadata"}).encode()
-
-
-def _is_text(name: str, value: object) -> bool:
-    return name.casefold() in OTHER_TEXTS and isinstance(value, str) and bool(value.strip())
 
 
 def _expect_sendable(document: Document, size: int, place: str) -> None:

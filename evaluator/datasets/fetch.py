@@ -24,8 +24,7 @@ def fetch(catalogue: Catalogue, name: str) -> tuple[Path, ...]:
     A part comes with all others of its archive. Raises EvaluationError that states what to put where.
     """
     requested = catalogue.named(name)
-    present = _directories(catalogue, name)
-    if present:
+    if present := _directories(catalogue, name):
         say(f"{name}: present in {', '.join(map(str, present))}")
         return present
     whole = catalogue.named(requested.part_of) if requested.part_of else requested

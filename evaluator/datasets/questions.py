@@ -9,7 +9,7 @@ import hashlib
 import heapq
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,9 +71,8 @@ class DocumentNames:
             raise DatasetError(
                 f"{place}: {shown(name)!r} is the title of {len(documents)} documents: name one by id: {named}"
             )
-        similar: Sequence[str] = ()
-        if len(self.ids) <= MOST_COMPARED:
-            similar = difflib.get_close_matches(name, [*sorted(self.ids), *self.written.values()], 1)
+        compared = [*sorted(self.ids), *self.written.values()] if len(self.ids) <= MOST_COMPARED else []
+        similar = difflib.get_close_matches(name, compared, 1)
         hint = f"; the most similar one is {similar[0]!r}" if similar else ""
         raise DatasetError(f"{place}: {shown(name)!r} is neither the id nor the title of a document{hint}")
 
