@@ -126,20 +126,16 @@ def refusal(status: int, content: bytes, retry_after: str, address: str) -> Retr
     )
 
 
-def no_answer(error: httpx.TransportError | httpx.DecodingError, seconds: float) -> RetrievalError:
-    """Returns the error of a request that has no answer after so many seconds, or none that can be unpacked."""
-    late = isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout)
-    kind = "bad-answer" if isinstance(error, httpx.DecodingError) else "timeout" if late else "unreachable"
-    reason = str(error) or type(error).__name__
-    return RetrievalError(kind, f"{error.request.method} {error.request.url}: {reason} after {seconds:.1f} s")
-
-
 def respond(request: Request, accepted: Collection[int] = ()) -> Steps[httpx.Response]:
-    """Sends a request once. Raises RetrievalError where its status is neither a success nor one of the accepted."""
+    """Sends a request once. Raises RetrievalError where its status is neither a success nor one of the accepted, and
+    where there is no answer, or none that can be unpacked."""
     began = time.monotonic() + request.after_s
     outcome = yield request
     if not isinstance(outcome, httpx.Response):
-        raise no_answer(outcome, time.monotonic() - began) from outcome
+        late = isinstance(outcome, httpx.TimeoutException) and not isinstance(outcome, httpx.ConnectTimeout)
+        kind = "bad-answer" if isinstance(outcome, httpx.DecodingError) else "timeout" if late else "unreachable"
+        call, reason = f"{request.method} {outcome.request.url}", str(outcome) or type(outcome).__name__
+        raise RetrievalError(kind, f"{call}: {reason} after {time.monotonic() - began:.1f} s") from outcome
     if not outcome.is_success and outcome.status_code not in accepted:
         retry_after = outcome.headers.get("retry-after", "")
         raise refusal(outcome.status_code, outcome.content, retry_after, str(outcome.url))
