@@ -38,24 +38,6 @@ Transport = TypeVar("Transport")
 P = ParamSpec("P")
 
 
-def _options(url: str, key: str | None, ca_file: Path | str | None, trust_plain: bool) -> dict[str, Any]:
-    """Raises ValueError where the key would travel unencrypted, or is none."""
-    if key is not None and not re.fullmatch(r"[!-~]+", key):  # httpx would show it in its error
-        raise ValueError("the key is empty, or has white space or other characters that no key has")
-    if key is not None and not trust_plain and not _is_safe(httpx.URL(url)):
-        raise ValueError(
-            f"the key would travel unencrypted to {url}: use https://, or trust_plain=True in your network"
-        )
-    return {
-        "base_url": url,
-        "headers": {} if key is None else {"authorization": f"Bearer {key}"},
-        "verify": True if ca_file is None else ssl.create_default_context(cafile=ca_file),
-        "limits": LIMITS,
-        # A proxy would read the key of plain HTTP. Over https it makes a tunnel (CONNECT) and reads nothing.
-        "trust_env": httpx.URL(url).scheme == "https",
-    }
-
-
 def _is_safe(url: httpx.URL) -> bool:
     try:
         loopback = ip_address(url.host).is_loopback
@@ -81,7 +63,7 @@ def _arguments(request: Request, left_s: float) -> dict[str, Any]:
 
 
 class Connecting(Generic[Transport]):
-    """What both clients are opened with."""
+    """What both clients are opened with. Raises ValueError where the key would travel unencrypted, or is none."""
 
     def __init__(
         self,
@@ -94,8 +76,22 @@ class Connecting(Generic[Transport]):
         repeating: Repeating | None = None,
         transport: Transport | None = None,
     ) -> None:
+        if key is not None and not re.fullmatch(r"[!-~]+", key):  # httpx would show it in its error
+            raise ValueError("the key is empty, or has white space or other characters that no key has")
+        if key is not None and not trust_plain and not _is_safe(httpx.URL(url)):
+            raise ValueError(
+                f"the key would travel unencrypted to {url}: use https://, or trust_plain=True in your network"
+            )
         self._within_s, self._repeating = deadline_ms / 1000, repeating
-        self._options = {**_options(url, key, ca_file, trust_plain), "transport": transport}
+        self._options: dict[str, Any] = {
+            "base_url": url,
+            "headers": {} if key is None else {"authorization": f"Bearer {key}"},
+            "verify": True if ca_file is None else ssl.create_default_context(cafile=ca_file),
+            "limits": LIMITS,
+            # A proxy would read the key of plain HTTP. Over https it makes a tunnel (CONNECT) and reads nothing.
+            "trust_env": httpx.URL(url).scheme == "https",
+            "transport": transport,
+        }
         self._connect()
 
     def _connect(self) -> None:
