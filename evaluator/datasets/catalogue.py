@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -61,7 +61,7 @@ class LocatedSet:
     known: CataloguedSet | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Catalogue:
     """The sets by name, and the directories that may hold them; fetched sets go into the first one."""
 
@@ -83,7 +83,7 @@ class Catalogue:
 
     def parts(self, name: str) -> tuple[CataloguedSet, ...]:
         """Returns the collections of a set: its parts (the forums of CQADupStack), or the set alone."""
-        return self._parts.get(name) or (self.named(name),)
+        return tuple(part for part in self.sets.values() if part.part_of == name) or (self.named(name),)
 
     def directory(self, name: str) -> Path | None:
         """Returns the directory that holds a set in BEIR layout; None: it is not on this machine."""
@@ -112,11 +112,6 @@ class Catalogue:
                 raise EvaluationError(f"{part.name} is not on this machine; `{command}` fetches it")
             located.append(LocatedSet(directory, part))
         return tuple(located)
-
-    @cached_property
-    def _parts(self) -> Mapping[str, tuple[CataloguedSet, ...]]:
-        wholes = {part.part_of for part in self.sets.values() if part.part_of}
-        return {whole: tuple(part for part in self.sets.values() if part.part_of == whole) for whole in wholes}
 
 
 def holds_set(directory: Path) -> bool:

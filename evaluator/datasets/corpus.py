@@ -63,7 +63,8 @@ def corpus_document(value: Mapping[str, object], size: int, place: str) -> Corpu
         raise DatasetError(f"{place}: {where}: {first['msg']}") from error
     _expect_sendable(document, size, place)
     unread = value.keys() - _FIELDS
-    elsewhere = not document.text.strip() and any(_is_text(name, value[name]) for name in unread)
+    others = [value[name] for name in unread if name.casefold() in OTHER_TEXTS]
+    elsewhere = not document.text.strip() and any(isinstance(other, str) and other.strip() for other in others)
     return CorpusDocument(document, dropped, unread, trimmed, elsewhere, place)
 
 
@@ -72,33 +73,15 @@ def sent_json(document: Document) -> bytes:
     return document.model_dump_json(exclude=None if document.metadata else {"metadata"}).encode()
 
 
-def _metadata_values(document: Document) -> int:
-    """Counts the values that a document's metadata adds to a body."""
-    return sum(1 + len(value) if isinstance(value, tuple) else 1 for value in document.metadata.values())
-
-
-def _is_text(name: str, value: object) -> bool:
-    return name.casefold() in OTHER_TEXTS and isinstance(value, str) and bool(value.strip())
-
-
 def _expect_sendable(document: Document, size: int, place: str) -> None:
-    if size * _MOST_GROWTH > MOST_DOCUMENT_BYTES:
-        sent = len(sent_json(document))
-        if sent > MOST_DOCUMENT_BYTES:
-            raise DatasetError(
-                f"{place}: document {document.id!r}: {sent} bytes; at most {MOST_DOCUMENT_BYTES} can be sent"
-            )
-    if not document.metadata:
-        return
+    metadata = document.metadata.values()
+    numbers = (value for value in metadata if type(value) is int)
     for count, most, what in (
-        (len(document.metadata), MOST_METADATA_KEYS, "metadata fields"),
-        (_metadata_values(document), MOST_DOCUMENT_VALUES, "metadata values"),
-        (_characters(document), MOST_DIGITS, "characters in a whole number"),
-    ):
+        (len(sent_json(document)) if size * _MOST_GROWTH > MOST_DOCUMENT_BYTES else 0, MOST_DOCUMENT_BYTES, "bytes"),
+        (len(metadata), MOST_METADATA_KEYS, "metadata fields"),
+        (sum(1 + len(value) if isinstance(value, tuple) else 1 for value in metadata), MOST_DOCUMENT_VALUES,
+         "metadata values"),
+        (max((len(str(number)) for number in numbers), default=0), MOST_DIGITS, "characters in a whole number"),
+    ):  # fmt: skip
         if count > most:
             raise DatasetError(f"{place}: document {document.id!r}: {count} {what}; at most {most} can be sent")
-
-
-def _characters(document: Document) -> int:
-    numbers = (value for value in document.metadata.values() if type(value) is int)
-    return max((len(str(number)) for number in numbers), default=0)

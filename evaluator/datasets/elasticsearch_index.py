@@ -8,7 +8,6 @@ import httpx
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from evaluator.datasets.elasticsearch_access import read_elasticsearch_access
-from evaluator.datasets.field_sources import FieldNames, named_documents
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.errors import DatasetError
 from services.chassis.settings.addresses import server_address
@@ -36,16 +35,12 @@ class IndexPage(BaseModel):
     hits: Annotated[list[IndexHit], Field(validation_alias=AliasPath("hits", "hits"))]
 
 
-def index_documents(url: str, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
-    """Yields every document of an index, `http://host:9200/index`, as it was when reading began.
+def index_rows(url: str, notes: ReadingNotes) -> Iterator[PlacedDocument]:
+    """Yields place and fields of every document of an index, `http://host:9200/index`, as it was when reading began.
 
-    The id is that of Elasticsearch, unless `fields` name another. ELASTICSEARCH_API_KEY and ELASTICSEARCH_CA_FILE are
-    those of the lexical service. Raises DatasetError, which names the address, for whatever the server refuses.
+    Its id in Elasticsearch is `_id`. ELASTICSEARCH_API_KEY and ELASTICSEARCH_CA_FILE are those of the lexical service.
+    Raises DatasetError, which names the address, for whatever the server refuses.
     """
-    return named_documents(url, _sources(url, notes), fields, notes)
-
-
-def _sources(url: str, notes: ReadingNotes) -> Iterator[PlacedDocument]:
     try:
         server, _, index = server_address(url).rpartition("/")
     except ValueError as error:

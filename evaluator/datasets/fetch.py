@@ -24,8 +24,7 @@ def fetch(catalogue: Catalogue, name: str) -> tuple[Path, ...]:
     A part comes with all others of its archive. Raises EvaluationError that states what to put where.
     """
     requested = catalogue.named(name)
-    present = _directories(catalogue, name)
-    if present:
+    if present := _directories(catalogue, name):
         say(f"{name}: present in {', '.join(map(str, present))}")
         return present
     whole = catalogue.named(requested.part_of) if requested.part_of else requested
@@ -69,7 +68,9 @@ def _verified_archive(catalogue: Catalogue, name: str, archive: OfficialArchive,
                 f"{name} could not be fetched (ir_datasets: {type(error).__name__}): put the official {name}.zip "
                 f"(md5 {archive.md5}), or a directory {name} with {_layout(catalogue, name)}, into {into}"
             ) from error
-    if md5(path) != archive.md5:
+    with path.open("rb") as file:
+        md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if md5 != archive.md5:
         raise EvaluationError(f"{path}: its md5 is not {archive.md5}; replace it, or remove it to download")
     return path
 
@@ -104,9 +105,3 @@ def _is_in_layout(name: str, folders: Sequence[str]) -> bool:
 def _layout(catalogue: Catalogue, name: str) -> str:
     where = " in a directory for each part" if len(catalogue.parts(name)) > 1 else ""
     return f"{CORPUS}, {QUERIES} and qrels/{where}"
-
-
-def md5(path: Path) -> str:
-    """Returns the md5 of a file's content, as archives are listed by."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -49,11 +49,6 @@ class FieldNames:
     texts: tuple[str, ...] = ()
     metadata: tuple[str, ...] = ()  # what filters and facets may use later
 
-    @property
-    def given(self) -> frozenset[str]:
-        """The names that the user gave."""
-        return frozenset(name for name in (self.id, self.title, *self.texts, *self.metadata) if name is not None)
-
     def __post_init__(self) -> None:
         names = Counter(map(field_name, self.metadata))
         if twice := [name for name, count in names.items() if count > 1]:
@@ -92,16 +87,6 @@ class FieldNames:
                 yield field_name(name), value
 
 
-def table_documents(path: Path, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
-    """Yields one document per row. Wrong rows are faults of `notes`. Raises DatasetError for any other file."""
-    return named_documents(str(path), table_rows(path, notes), fields, notes, one_header=True)
-
-
-def object_documents(path: Path, fields: FieldNames, notes: ReadingNotes) -> Iterator[PlacedDocument]:
-    """Yields one document per object of JSON lines or a list. Wrong ones are faults of `notes`. Raises DatasetError."""
-    return named_documents(str(path), _objects(path, notes), fields, notes)
-
-
 def named_documents(
     source: str,
     documents: Iterator[PlacedDocument],
@@ -133,7 +118,7 @@ def named_documents(
         yield place, made
     if not present:
         return
-    for name in sorted(fields.given - taken - {*fields.metadata}):
+    for name in sorted({name for name in (fields.id, fields.title, *fields.texts) if name} - taken):
         notes.wrong(f"{source}: no document has a field `{name}`; there are: {shown(', '.join(sorted(present)))}")
     for name in sorted(present - taken - {field.partition(".")[0] for field in taken}):
         notes.left_out(UNUSED, f"{name} of {source}")
@@ -256,7 +241,8 @@ def _may_go_on(text: str, tabs: int) -> bool:
     return '"' in text and any(_OPEN_CELL.findall(text)[: tabs + 1])
 
 
-def _objects(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:
+def json_rows(path: Path, notes: ReadingNotes) -> Iterator[PlacedDocument]:
+    """Yields place and object of JSON lines, or of a list. Others are faults of `notes`. Raises DatasetError."""
     if path.name.removesuffix(".gz").lower().endswith(".json"):
         text = HashedLines(path).text()
         if text.lstrip().startswith("["):

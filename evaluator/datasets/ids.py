@@ -40,19 +40,15 @@ def slug(text: str, used: set[str], most: int = 100) -> str:
     words ends with `-1`.
     """
     text = unicodedata.normalize("NFC", text.lower())
-    kept = "".join(character for character in text if character in "-_" or character.isspace() or _in_word(character))
-    plain = "-".join(kept.split())[:most].strip("-") or "untitled"
+    # Marks (M) are the vowels of Hindi and Thai. U+FE0F is one too, and only gives an emoji its colours.
+    words = (sign for sign in text if sign in "-_" or sign.isspace() or unicodedata.category(sign)[0] in "LMN")
+    plain = "-".join("".join(words).replace("\ufe0f", "").split())[:most].strip("-") or "untitled"
     identity, number = plain, 0
     while identity in used:
         number += 1
         identity = f"{plain}-{number}"
     used.add(identity)
     return identity
-
-
-def _in_word(character: str) -> bool:
-    # Marks are the vowels of Hindi and Thai. U+FE0F is one too, and only gives an emoji its colours.
-    return unicodedata.category(character)[0] in "LMN" and character != "\ufe0f"
 
 
 def encoded_id(identity: str) -> str:

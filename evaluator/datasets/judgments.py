@@ -23,17 +23,9 @@ _GRADE = re.compile(r"-?[0-9]{1,9}(\.0+)?", re.ASCII)
 QUERY_COLUMN = ("query-id", "qid", "query", "topic-id", "topic")
 DOCUMENT_COLUMN = ("corpus-id", "docno", "doc-id", "docid", "document-id", "document", "passage-id", "pid")
 GRADE_COLUMN = ("score", "grade", "relevance", "rel", "label", "judgment")
+# The place of a judgment in its file, the plain ids of query and document, the grade as it is written.
+JudgmentRow = tuple[str, str, str, str]
 _COLUMNS = {"query": QUERY_COLUMN, "document": DOCUMENT_COLUMN, "grade": GRADE_COLUMN}
-
-
-@dataclass(frozen=True, slots=True)
-class JudgmentRow:
-    """One judgment: its place in the file, plain ids, the grade as it is written."""
-
-    place: str
-    query: str
-    document: str
-    grade: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +61,25 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
     given: dict[str, dict[str, int]] = {}
     negative = duplicate = 0
     packed = Path(path.name.removesuffix(".gz"))
-    for row in _of_objects(path, lines) if packed.suffix == ".jsonl" else _of_lines(path, lines):
-        if row.query and not row.document and not row.grade:
-            given.setdefault(row.query, {})
+    rows = _of_objects(path, lines) if packed.suffix == ".jsonl" else _of_lines(path, lines)
+    for place, query, document, written in rows:
+        if query and not document and not written:
+            given.setdefault(query, {})
             continue
-        if not row.query or not row.document:
-            raise DatasetError(f"{row.place}: an empty id")
-        grade = read_grade(row.grade, row.place)
-        judged = given.setdefault(row.query, {})
-        if row.document in judged:
-            if judged[row.document] != grade or strict:
-                raise DatasetError(f"{row.place}: {row.query} {row.document} was judged {judged[row.document]} above")
+        if not query or not document:
+            raise DatasetError(f"{place}: an empty id")
+        grade = read_grade(written, place)
+        judged = given.setdefault(query, {})
+        if document in judged:
+            if judged[document] != grade or strict:
+                raise DatasetError(f"{place}: {query} {document} was judged {judged[document]} above")
             duplicate += 1
             continue
         if grade < 0:
             if strict:
-                raise DatasetError(f"{row.place}: a negative judgment (without strict it counts as unjudged)")
+                raise DatasetError(f"{place}: a negative judgment (without strict it counts as unjudged)")
             negative += 1
-        judged[row.document] = grade
+        judged[document] = grade
     if not given:
         raise DatasetError(f"{path}: no judgment in the whole file")
     grades = {
@@ -106,22 +99,27 @@ def read_grade(text: str, place: str) -> int:
 
 def _of_lines(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
     columns: dict[str, int] | None = None
-    width = 0  # of a header and all lines under it
-    first = True
+    width = 0  # of the first line, and of all lines under a header
     for number, text in lines.texts():
         if not text.strip():
             continue
         cells = [plain_id(cell) for cell in (text.split("\t") if "\t" in text else text.split())]
         place = f"{path}:{number}"
-        if first:
-            first = False
-            if (columns := named_columns(cells, _COLUMNS)) is not None:
-                width = len(cells)
+        if not width:
+            columns, width = named_columns(cells, _COLUMNS), len(cells)
+            if columns is not None:
                 continue
-            _expect_no_header(cells, place)
-        yield (
-            _row(cells, place, spaced="\t" not in text) if columns is None else _named_row(cells, place, columns, width)
-        )
+            if len(cells) > 1 and cells[-1][:1].isalpha():  # a header that cannot be read by name
+                raise DatasetError(
+                    f"{place}: the grade {cells[-1]!r} is not a whole number; if this line is a header, it has to name "
+                    f"three columns ({known_columns(_COLUMNS)}){separators_hint(cells)}"
+                )
+        if columns is None:
+            yield _row(cells, place, spaced="\t" not in text)
+        elif len(cells) == width:
+            yield place, cells[columns["query"]], cells[columns["document"]], cells[columns["grade"]]
+        else:
+            raise DatasetError(f"{place}: columns: {len(cells)}; the header has {width}")
 
 
 def _row(cells: list[str], place: str, *, spaced: bool) -> JudgmentRow:
@@ -134,22 +132,7 @@ def _row(cells: list[str], place: str, *, spaced: bool) -> JudgmentRow:
     query, document = cells[0], cells[-2]
     if len(cells) == 4 and cells[1] == ENCODED:
         query, document = decoded_id(query, place), decoded_id(document, place)
-    return JudgmentRow(place, query, document, cells[-1])
-
-
-def _named_row(cells: list[str], place: str, columns: Mapping[str, int], width: int) -> JudgmentRow:
-    if len(cells) != width:
-        raise DatasetError(f"{place}: columns: {len(cells)}; the header has {width}")
-    return JudgmentRow(place, *(cells[columns[name]] for name in ("query", "document", "grade")))
-
-
-def _expect_no_header(cells: list[str], place: str) -> None:
-    """Raises DatasetError for a first line with a word in place of the grade: a header that cannot be read by name."""
-    if len(cells) > 1 and cells[-1][:1].isalpha():
-        raise DatasetError(
-            f"{place}: the grade {cells[-1]!r} is not a whole number; if this line is a header, it has to name three "
-            f"columns ({known_columns(_COLUMNS)}){separators_hint(cells)}"
-        )
+    return place, query, document, cells[-1]
 
 
 def _of_objects(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
@@ -162,4 +145,4 @@ def _of_objects(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
             )
         cells = [*fields.values()]
         query, document = (read_id(cells[columns[name]], place)[0] for name in ("query", "document"))
-        yield JudgmentRow(place, query, document, str(cells[columns["grade"]]).strip())
+        yield place, query, document, str(cells[columns["grade"]]).strip()

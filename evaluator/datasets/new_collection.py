@@ -14,8 +14,8 @@ from pathlib import Path
 
 from evaluator.datasets import field_sources, text_sources
 from evaluator.datasets.corpus import CORPUS, corpus_document
-from evaluator.datasets.elasticsearch_index import index_documents
-from evaluator.datasets.field_sources import UNUSED, FieldNames, field_name, object_documents, table_documents
+from evaluator.datasets.elasticsearch_index import index_rows
+from evaluator.datasets.field_sources import UNUSED, FieldNames, field_name, json_rows, named_documents, table_rows
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.placed_documents import PlacedDocument, ReadingNotes
 from evaluator.datasets.queries import QUERIES
@@ -72,8 +72,9 @@ def make_collection(
             with _adding_fault(notes):
                 read_questions(question_file, names, questions, notes)
         notes.expect_nothing_wrong()
-        proposed = [item for item in known_items(made / CORPUS, proposals, seed) if item.sentence not in questions.ids]
-        for sentence, document in proposed:
+        known = known_items(made / CORPUS, proposals, seed) if proposals else {}
+        proposed = {sentence: document for sentence, document in known.items() if sentence not in questions.ids}
+        for sentence, document in proposed.items():
             questions.judge(questions.add(sentence, KNOWN_ITEM), document, 1, QUERIES)
         if not questions.texts:
             raise DatasetError("--questions: no document has a sentence of 6 to 25 words that no other document has")
@@ -120,15 +121,15 @@ def _of_source(
     source: str, fields: FieldNames, notes: ReadingNotes, *, by_heading: bool
 ) -> tuple[Iterator[PlacedDocument], bool]:
     if source.startswith(("http://", "https://")):
-        return index_documents(source, fields, notes), False
+        return named_documents(source, index_rows(source, notes), fields, notes), False
     path = Path(source)
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if _is_text(path):
         return text_documents(path, fields, notes, by_heading=by_heading), True
     if suffix in field_sources.TABLES:
-        return table_documents(path, fields, notes), True
+        return named_documents(source, table_rows(path, notes), fields, notes, one_header=True), True
     if suffix in field_sources.OBJECTS:
-        return object_documents(path, fields, notes), False
+        return named_documents(source, json_rows(path, notes), fields, notes), False
     known = ", ".join([*text_sources.TEXTS, *field_sources.TABLES, *field_sources.OBJECTS])
     raise DatasetError(f"{source}: neither a folder, nor an address, nor a file whose name ends with {known}")
 

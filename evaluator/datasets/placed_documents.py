@@ -10,7 +10,7 @@ PlacedDocument = tuple[str, Mapping[str, object]]
 
 MOST_NAMED = 10
 MOST_SHOWN = 3  # in a row of a table
-_WRONG = ""
+_WRONG = ""  # the kind of faults, which make no row
 
 
 class ReadingNotes:
@@ -22,11 +22,14 @@ class ReadingNotes:
 
     def wrong(self, fault: DatasetError | str) -> None:
         """Adds a fault; the message begins with its place."""
-        self._add(_WRONG, str(fault))
+        self.left_out(_WRONG, str(fault))
 
     def left_out(self, what: str, place: str) -> None:
         """Adds an omission or a change that is no fault. `what`: its kind, in the plural."""
-        self._add(what, place)
+        self._counts[what] += 1
+        first = self._first.setdefault(what, [])
+        if len(first) < MOST_NAMED:
+            first.append(place)
 
     def expect_nothing_wrong(self) -> None:
         """Raises DatasetError with a line for each of the first faults, and the number of the others."""
@@ -41,12 +44,6 @@ class ReadingNotes:
             for what, places in self._first.items()
             if what != _WRONG
         )
-
-    def _add(self, kind: str, message: str) -> None:
-        self._counts[kind] += 1
-        first = self._first.setdefault(kind, [])
-        if len(first) < MOST_NAMED:
-            first.append(message)
 
     def _others(self, kind: str, most: int = MOST_NAMED) -> list[str]:
         more = self._counts[kind] - most

@@ -60,9 +60,9 @@ def read_queries(path: Path, *, skip_unsendable: bool = False) -> Queries:
         # The wire refuses these characters; documents are stripped of them too (services.contracts.documents).
         plain, count = UNSENDABLE.subn("", text)
         try:
-            _WIRE.validate_python(plain)
-        except ValidationError as error:
-            unsendable[identity] = f"{place}: query {identity!r}: {validation_message(error.errors()[0])}"
+            sent_query(plain, f"{place}: query {identity!r}")
+        except DatasetError as error:
+            unsendable[identity] = str(error)
         else:
             texts[identity] = plain
         stripped += count
@@ -76,6 +76,14 @@ def read_queries(path: Path, *, skip_unsendable: bool = False) -> Queries:
     if not texts:
         raise DatasetError(f"{path}: no query in the whole file")
     return Queries(texts, frozenset(unsendable), stripped, trimmed, lines.sha256)
+
+
+def sent_query(text: str, place: str) -> str:
+    """Returns a query as a request carries it, in NFC. Raises DatasetError, which begins with `place`, if none can."""
+    try:
+        return _WIRE.validate_python(text)
+    except ValidationError as error:
+        raise DatasetError(f"{place}: {validation_message(error.errors()[0])}") from error
 
 
 def _of_jsonl(path: Path, lines: HashedLines) -> Iterator[tuple[str, str, bool, str]]:

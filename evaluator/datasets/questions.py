@@ -9,24 +9,20 @@ import hashlib
 import heapq
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
-
-from pydantic import TypeAdapter, ValidationError
 
 from evaluator.datasets.corpus import corpus_documents
 from evaluator.datasets.field_sources import named_field, table_rows
 from evaluator.datasets.ids import plain_id, slug
 from evaluator.datasets.judgments import DOCUMENT_COLUMN, GRADE_COLUMN, read_grade
 from evaluator.datasets.placed_documents import ReadingNotes
+from evaluator.datasets.queries import sent_query
 from evaluator.datasets.text_files import HashedLines, known_columns
 from evaluator.errors import DatasetError
 from evaluator.progress import shown
-from services.contracts.base import QueryText
 from services.contracts.documents import Document
-from services.contracts.validation_messages import validation_message
 from services.contracts.words import FULL_STOPS, UNSPACED, word_pattern
 
 QUERY_NAMES = ("query", "question")
@@ -46,8 +42,6 @@ CANDIDATES = 3
 _ENDS = re.compile(
     rf"(?<=[.!?])\s+|(?<=[{FULL_STOPS}])(?![{FULL_STOPS}\"'”’»)\]」』）】])\s*|(?<=[ก-ໟ]) +(?=[ก-ໟ])|\n\s*\n"
 )
-
-_WIRE = TypeAdapter[str](QueryText)
 
 
 @dataclass(slots=True)
@@ -77,9 +71,8 @@ class DocumentNames:
             raise DatasetError(
                 f"{place}: {shown(name)!r} is the title of {len(documents)} documents: name one by id: {named}"
             )
-        similar: Sequence[str] = ()
-        if len(self.ids) <= MOST_COMPARED:
-            similar = difflib.get_close_matches(name, [*sorted(self.ids), *self.written.values()], 1)
+        compared = [*sorted(self.ids), *self.written.values()] if len(self.ids) <= MOST_COMPARED else []
+        similar = difflib.get_close_matches(name, compared, 1)
         hint = f"; the most similar one is {similar[0]!r}" if similar else ""
         raise DatasetError(f"{place}: {shown(name)!r} is neither the id nor the title of a document{hint}")
 
@@ -122,49 +115,29 @@ def read_questions(path: Path, names: DocumentNames, questions: Questions, notes
                 f"{path}:1: the columns are {shown(', '.join(cells))}; expected query, document and perhaps grade "
                 f"({known_columns({'query': QUERY_NAMES, 'document': DOCUMENT_NAMES, 'grade': GRADE_COLUMN})})"
             )
+        grade = named_field(cells, GRADE_COLUMN)
         try:
-            identity = questions.add(_query(cells[query], place), "given")
+            identity = questions.add(sent_query(" ".join(cells[query].split()), f"{place}: query"), "given")
             if document is not None and cells[document].strip():
+                written = cells[grade].strip() if grade is not None else ""
                 document_id = names.id_of(cells[document], place)
-                questions.judge(identity, document_id, _grade(cells, place), place)
+                questions.judge(identity, document_id, read_grade(written or "1", place), place)
         except DatasetError as error:
             notes.wrong(error)
     if not questions.texts:
         notes.wrong(f"{path}: no question in the whole file")
 
 
-def _query(cell: str, place: str) -> str:
-    text = " ".join(cell.split())
-    try:
-        return _WIRE.validate_python(text)
-    except ValidationError as error:
-        raise DatasetError(f"{place}: query: {validation_message(error.errors()[0])}") from error
-
-
-def _grade(cells: Mapping[str, str], place: str) -> int:
-    column = named_field(cells, GRADE_COLUMN)
-    written = cells[column].strip() if column is not None else ""
-    return read_grade(written, place) if written else 1
-
-
 def _plain(title: str) -> str:
     return unicodedata.normalize("NFC", " ".join(title.split()).casefold())
 
 
-class KnownItem(NamedTuple):
-    """A sentence of one document, and of no other one."""
+def known_items(corpus: Path, count: int, seed: int) -> dict[str, str]:
+    """Returns at most `count` sentences, each with the id of the one document that has it; all of different documents.
 
-    sentence: str
-    document: str
-
-
-def known_items(corpus: Path, count: int, seed: int) -> list[KnownItem]:
-    """Returns at most `count` sentences of different documents, the same for the same corpus and seed.
-
-    Documents are drawn by a hash of their id, so that a new document replaces few proposals. Reads the corpus twice.
+    They are the same for the same corpus and seed. Documents are drawn by a hash of their id, so that a new document
+    replaces few proposals. Reads the corpus twice.
     """
-    if not count:
-        return []
     drawn = heapq.nsmallest(CANDIDATES * count, _drawn(corpus, seed))
     owners = {sentence: document for _, document, sentences in drawn for sentence in sentences}
     repeated = {
@@ -173,11 +146,12 @@ def known_items(corpus: Path, count: int, seed: int) -> list[KnownItem]:
         for sentence in owners.keys() & set(_sentences(document))
         if owners[sentence] != document.id
     }
-    items = []
+    items: dict[str, str] = {}
     for _, document, sentences in drawn:
-        if own := next((sentence for sentence in sentences if sentence not in repeated), None):
-            items.append(KnownItem(own, document))
-    return items[:count]
+        own = next((sentence for sentence in sentences if sentence not in repeated), None)
+        if own and len(items) < count:
+            items[own] = document
+    return items
 
 
 def _drawn(corpus: Path, seed: int) -> Iterator[tuple[str, str, list[str]]]:

@@ -168,7 +168,8 @@ class _CorpusSummary:
         self.stripped += document.stripped
         self.trimmed += read.trimmed
         self.inference.add(document.metadata)
-        if query is not None and is_same_text(document, query):
+        # Self-retrieval: the query is the document's text, or title and text, white space apart.
+        if query is not None and query.split() in (document.text.split(), document.passage.split()):
             self.own.add(document.id)
 
 
@@ -253,17 +254,18 @@ def expect_files(directory: Path, split: str) -> None:
     qrels_file(directory, split)
 
 
-def is_same_text(document: Document, query: str) -> bool:
-    """Returns whether a query is the document's text (or title and text), white space apart: self-retrieval."""
-    wanted = query.split()
-    return document.text.split() == wanted or document.passage.split() == wanted
-
-
 def _summarise(corpus: Path, lines: HashedLines, queries: Queries, strict: bool) -> _CorpusSummary:
     summary = _CorpusSummary()
     for read in corpus_documents(corpus, lines):
-        if strict:
-            _expect_nothing_to_decide(read)
+        if strict and read.dropped:
+            raise DatasetError(f"{read.place}: metadata that the wire does not carry (without strict it is dropped)")
+        if strict and read.unread:
+            unread = shown(", ".join(sorted(read.unread)))
+            raise DatasetError(f"{read.place}: {unread}: not read; a BEIR corpus has {', '.join(CORPUS_FIELDS)}")
+        if strict and read.trimmed:
+            raise DatasetError(
+                f"{read.place}: _id: white space or quotes around it, or no NFC (without strict it is mended)"
+            )
         summary.add(read, queries.texts.get(read.document.id))
     if not summary.ids:
         raise DatasetError(f"{corpus}:1: no document in the whole file")
@@ -273,18 +275,6 @@ def _summarise(corpus: Path, lines: HashedLines, queries: Queries, strict: bool)
         besides = f"; besides, there are: {', '.join(sorted(summary.unread))}" if summary.unread else ""
         raise DatasetError(f"{corpus}: no document has a {what}{besides}")
     return summary
-
-
-def _expect_nothing_to_decide(read: CorpusDocument) -> None:
-    if read.dropped:
-        raise DatasetError(f"{read.place}: metadata that the wire does not carry (without strict it is dropped)")
-    if read.unread:
-        unread = shown(", ".join(sorted(read.unread)))
-        raise DatasetError(f"{read.place}: {unread}: not read; a BEIR corpus has {', '.join(CORPUS_FIELDS)}")
-    if read.trimmed:
-        raise DatasetError(
-            f"{read.place}: _id: white space or quotes around it, or no NFC (without strict it is mended)"
-        )
 
 
 def _counted(

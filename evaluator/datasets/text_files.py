@@ -44,14 +44,14 @@ class HashedLines:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._digest = hashlib.sha256()
-        self._complete = False
 
     def __iter__(self) -> Iterator[bytes]:
+        named_gz = self._path.suffix == ".gz"
         try:
             with (
                 open_regular(self._path) as file,
                 io.BufferedReader(_HashingReader(file, self._digest), _BUFFER_BYTES) as raw,
-                gzip.open(raw) if self._packed(raw.peek(len(GZIP))) else nullcontext(raw) as unpacked,
+                gzip.open(raw) if named_gz or raw.peek(len(GZIP)).startswith(GZIP) else nullcontext(raw) as unpacked,
             ):
                 number = 0
                 while line := unpacked.readline(MOST_LINE_BYTES):
@@ -67,7 +67,6 @@ class HashedLines:
             raise DatasetError(f"{self._path}: {error}") from error
         except OSError as error:  # a directory, no permission, a failing disk
             raise DatasetError(f"{self._path}: {error.strerror}") from error
-        self._complete = True
 
     def texts(self) -> Iterator[tuple[int, str]]:
         """Yields number and text of each line, without its end; a carriage return alone ends one too."""
@@ -85,14 +84,9 @@ class HashedLines:
         except NotUtf8 as error:
             raise DatasetError(f"{self._path}: {error}") from error
 
-    def _packed(self, start: bytes) -> bool:
-        return self._path.suffix == ".gz" or start.startswith(GZIP)
-
     @property
     def sha256(self) -> str:
         """The sha256 of the file as it lies on the disk. Asked for only after the last line was read."""
-        if not self._complete:
-            raise RuntimeError(f"{self._path} was not read to its end")
         return self._digest.hexdigest()
 
 

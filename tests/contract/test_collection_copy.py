@@ -15,7 +15,7 @@ from evaluator.__main__ import app
 from evaluator.client.client import GatewayClient, connected
 from evaluator.commands import collection_copy
 from evaluator.commands.collection_copy import exported_collection, restored_collection
-from evaluator.datasets.collection_file import ExportedCollection
+from evaluator.commands.collection_file import ExportedCollection
 from evaluator.errors import DatasetError, EvaluationError
 from retrieval_client import loading
 from tests.support.real_stack import RealStack, real_stack

@@ -19,7 +19,7 @@ import httpx
 from retrieval_client import calls
 from retrieval_client.answers import Document, FanOutReport
 from retrieval_client.calls import SentDocument
-from retrieval_client.exchange import Outcome, Request, RetrievalError, Steps, no_answer
+from retrieval_client.exchange import Outcome, Request, RetrievalError, Steps
 from retrieval_client.loading import MOST_IN_FLIGHT, Loading, LoadReport
 
 DEADLINE_MS = 10_000
@@ -38,24 +38,6 @@ Transport = TypeVar("Transport")
 P = ParamSpec("P")
 
 
-def _options(url: str, key: str | None, ca_file: Path | str | None, trust_plain: bool) -> dict[str, Any]:
-    """Raises ValueError where the key would travel unencrypted, or is none."""
-    if key is not None and not re.fullmatch(r"[!-~]+", key):  # httpx would show it in its error
-        raise ValueError("the key is empty, or has white space or other characters that no key has")
-    if key is not None and not trust_plain and not _is_safe(httpx.URL(url)):
-        raise ValueError(
-            f"the key would travel unencrypted to {url}: use https://, or trust_plain=True in your network"
-        )
-    return {
-        "base_url": url,
-        "headers": {} if key is None else {"authorization": f"Bearer {key}"},
-        "verify": True if ca_file is None else ssl.create_default_context(cafile=ca_file),
-        "limits": LIMITS,
-        # A proxy would read the key of plain HTTP. Over https it makes a tunnel (CONNECT) and reads nothing.
-        "trust_env": httpx.URL(url).scheme == "https",
-    }
-
-
 def _is_safe(url: httpx.URL) -> bool:
     try:
         loopback = ip_address(url.host).is_loopback
@@ -66,17 +48,22 @@ def _is_safe(url: httpx.URL) -> bool:
 
 def _arguments(request: Request, left_s: float) -> dict[str, Any]:
     most_s = left_s + GRACE_S
+    headers = {"x-deadline-ms": str(max(1, int(left_s * 1000)))}
+    if request.body is not None:
+        headers["content-type"] = "application/json"
+    if request.no_store:
+        headers["cache-control"] = "no-store"
     return {
         "method": request.method,
         "url": request.path,
         "content": request.body,
-        "headers": request.headers(left_s),
+        "headers": headers,
         "timeout": httpx.Timeout(most_s, connect=min(CONNECT_S, most_s)),
     }
 
 
 class Connecting(Generic[Transport]):
-    """What both clients are opened with."""
+    """What both clients are opened with. Raises ValueError where the key would travel unencrypted, or is none."""
 
     def __init__(
         self,
@@ -89,8 +76,22 @@ class Connecting(Generic[Transport]):
         repeating: Repeating | None = None,
         transport: Transport | None = None,
     ) -> None:
+        if key is not None and not re.fullmatch(r"[!-~]+", key):  # httpx would show it in its error
+            raise ValueError("the key is empty, or has white space or other characters that no key has")
+        if key is not None and not trust_plain and not _is_safe(httpx.URL(url)):
+            raise ValueError(
+                f"the key would travel unencrypted to {url}: use https://, or trust_plain=True in your network"
+            )
         self._within_s, self._repeating = deadline_ms / 1000, repeating
-        self._options = {**_options(url, key, ca_file, trust_plain), "transport": transport}
+        self._options: dict[str, Any] = {
+            "base_url": url,
+            "headers": {} if key is None else {"authorization": f"Bearer {key}"},
+            "verify": True if ca_file is None else ssl.create_default_context(cafile=ca_file),
+            "limits": LIMITS,
+            # A proxy would read the key of plain HTTP. Over https it makes a tunnel (CONNECT) and reads nothing.
+            "trust_env": httpx.URL(url).scheme == "https",
+            "transport": transport,
+        }
         self._connect()
 
     def _connect(self) -> None:
@@ -144,10 +145,8 @@ class Blocking(Connecting[httpx.BaseTransport]):
         try:
             with self._http.stream(**_arguments(request, ends_at - time.monotonic())) as response:
                 return _read(response, ends_at + GRACE_S)
-        except httpx.TransportError as error:
+        except (httpx.TransportError, httpx.DecodingError) as error:
             return error
-        except httpx.DecodingError as error:
-            raise no_answer(error, time.monotonic() - ends_at + request.timeout_s) from error
         finally:
             self._free.release()
 
@@ -212,10 +211,8 @@ class Awaiting(Connecting[httpx.AsyncBaseTransport]):
                 return await self._http.request(**_arguments(request, ends_at - now()))
         except TimeoutError:
             return httpx.ReadTimeout(LATE, request=self._http.build_request(request.method, request.path))
-        except httpx.TransportError as error:
+        except (httpx.TransportError, httpx.DecodingError) as error:
             return error
-        except httpx.DecodingError as error:
-            raise no_answer(error, now() - ends_at + request.timeout_s) from error
 
 
 class Call(Protocol[P, Answered]):
@@ -300,11 +297,8 @@ class Client(GatewayCalls, Blocking):
 
         with ThreadPoolExecutor(MOST_IN_FLIGHT) as pool:
             try:
-                for document in documents:
-                    for batch in loading.add(document):
-                        end(loading.in_flight - 1)
-                        running.add(pool.submit(self.run, loading.send(batch)))
-                for batch in loading.rest():
+                for batch in loading.batches(documents):
+                    end(loading.in_flight - 1)
                     running.add(pool.submit(self.run, loading.send(batch)))
                 end(0)
             finally:
@@ -345,13 +339,10 @@ class AsyncClient(GatewayCalls, Awaiting):
                     loading.taken(done.result())
 
         try:
-            for document in documents:
-                for batch in loading.add(document):
-                    await end(loading.in_flight - 1)
-                    running.add(asyncio.create_task(self.run(loading.send(batch))))
-                    await asyncio.sleep(0)  # the batch is sent before the next one is made
-            for batch in loading.rest():
+            for batch in loading.batches(documents):
+                await end(loading.in_flight - 1)
                 running.add(asyncio.create_task(self.run(loading.send(batch))))
+                await asyncio.sleep(0)  # the batch is sent before the next one is made
             await end(0)
         except Exception:
             loading.ended = True

@@ -23,7 +23,7 @@ UNFINISHED = (0, 429, 502, 503, 504)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 15.0
 
 A = TypeVar("A")
-Outcome: TypeAlias = httpx.Response | httpx.TransportError
+Outcome: TypeAlias = httpx.Response | httpx.TransportError | httpx.DecodingError
 
 
 class RerankProblem(BaseModel):
@@ -76,15 +76,6 @@ class Request:
     error: RetrievalError | None = None
     no_store: bool = False
 
-    def headers(self, left_s: float) -> dict[str, str]:
-        """Returns the deadline, so many seconds from now, the type of the body, and whether caches may answer."""
-        headers = {"x-deadline-ms": str(max(1, int(left_s * 1000)))}
-        if self.body is not None:
-            headers["content-type"] = "application/json"
-        if self.no_store:
-            headers["cache-control"] = "no-store"
-        return headers
-
 
 Steps: TypeAlias = Generator[Request, Outcome, A]
 Parse: TypeAlias = Callable[[bytes], A]
@@ -106,7 +97,7 @@ class Repetition:
         """Returns the seconds before the next attempt: Retry-After at least. Raises the error where there is none."""
         # Spread, so that clients that were refused together do not return together.
         pause_s = max(error.retry_after_s, random.uniform(self._pause_s / 2, self._pause_s))
-        if error.status not in self._statuses or self.left_s(pause_s) <= 0:
+        if error.kind == "bad-answer" or error.status not in self._statuses or self.left_s(pause_s) <= 0:
             raise error
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return pause_s
@@ -135,20 +126,16 @@ def refusal(status: int, content: bytes, retry_after: str, address: str) -> Retr
     )
 
 
-def no_answer(error: httpx.RequestError, seconds: float) -> RetrievalError:
-    """Returns the error of a request that has no answer after so many seconds, or none that can be unpacked."""
-    late = isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout)
-    kind = "bad-answer" if isinstance(error, httpx.DecodingError) else "timeout" if late else "unreachable"
-    reason = str(error) or type(error).__name__
-    return RetrievalError(kind, f"{error.request.method} {error.request.url}: {reason} after {seconds:.1f} s")
-
-
 def respond(request: Request, accepted: Collection[int] = ()) -> Steps[httpx.Response]:
-    """Sends a request once. Raises RetrievalError where its status is neither a success nor one of the accepted."""
+    """Sends a request once. Raises RetrievalError where its status is neither a success nor one of the accepted, and
+    where there is no answer, or none that can be unpacked."""
     began = time.monotonic() + request.after_s
     outcome = yield request
-    if isinstance(outcome, httpx.TransportError):
-        raise no_answer(outcome, time.monotonic() - began) from outcome
+    if not isinstance(outcome, httpx.Response):
+        late = isinstance(outcome, httpx.TimeoutException) and not isinstance(outcome, httpx.ConnectTimeout)
+        kind = "bad-answer" if isinstance(outcome, httpx.DecodingError) else "timeout" if late else "unreachable"
+        call, reason = f"{request.method} {outcome.request.url}", str(outcome) or type(outcome).__name__
+        raise RetrievalError(kind, f"{call}: {reason} after {time.monotonic() - began:.1f} s") from outcome
     if not outcome.is_success and outcome.status_code not in accepted:
         retry_after = outcome.headers.get("retry-after", "")
         raise refusal(outcome.status_code, outcome.content, retry_after, str(outcome.url))

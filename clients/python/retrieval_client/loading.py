@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pydantic_core import from_json
@@ -55,8 +55,6 @@ class Loading:
         self.report = LoadReport()
         self.ended = False
         self._path, self._build, self._progress = documents_path(collection), build, progress
-        self._batch: list[bytes] = []
-        self._bytes = self._values = 0
         self._documents = FIRST_BATCH_DOCUMENTS
         self._window = 1.0
 
@@ -65,37 +63,34 @@ class Loading:
         """The most batches at once: one more for each round of them that was taken, half at each 429 (RFC 5681)."""
         return int(self._window)
 
-    def add(self, document: SentDocument) -> Iterator[list[bytes]]:
-        """Adds a document to the batch; yields the batch before it where that is full.
+    def batches(self, documents: Iterable[SentDocument]) -> Iterator[list[bytes]]:
+        """Yields the documents as JSON, in batches that a gateway takes.
 
-        Raises RetrievalError where a document alone is more than a gateway takes.
+        Raises RetrievalError where a document alone is more than that.
         """
-        part = as_json(document)
-        if len(part) > MOST_BATCH_BYTES:
-            raise RetrievalError(
-                "document-too-large",
-                f"document {from_json(part).get('id')!r}: {len(part)} bytes; at most {MOST_BATCH_BYTES} can be sent",
-                413,
-            )
-        size = len(part)
-        if b'"deepct"' in part:  # an engine repeats each word, and Elasticsearch takes requests of 100 MB
-            size += sum((len(word) + 1) * int(times) for word, times in _FREQUENCY.findall(part))
-        # An upper bound of the values: those in strings are counted too.
-        values = max(len(part.translate(None, _NO_VALUES)), part.count(b'"') // 4)
-        full = (
-            len(self._batch) >= self._documents
-            or self._bytes + size > MOST_BATCH_BYTES
-            or self._values + values > MOST_BATCH_VALUES
-        )
-        if full:
-            yield from self.rest()
-        self._batch.append(part)
-        self._bytes += size + 1
-        self._values += values
-
-    def rest(self) -> Iterator[list[bytes]]:
-        """Yields the batch that is not full, if it has documents."""
-        batch, self._batch, self._bytes, self._values = self._batch, [], 0, 0
+        batch: list[bytes] = []
+        batch_bytes = batch_values = 0
+        for document in documents:
+            part = as_json(document)
+            if len(part) > MOST_BATCH_BYTES:
+                raise RetrievalError(
+                    "document-too-large",
+                    f"document {from_json(part).get('id')!r}: {len(part)} bytes; at most {MOST_BATCH_BYTES} can be "
+                    "sent",
+                    413,
+                )
+            size = len(part) + 1
+            if b'"deepct"' in part:  # an engine repeats each word, and Elasticsearch takes requests of 100 MB
+                size += sum((len(word) + 1) * int(times) for word, times in _FREQUENCY.findall(part))
+            # An upper bound of the values: those in strings are counted too.
+            values = max(len(part.translate(None, _NO_VALUES)), part.count(b'"') // 4)
+            fits = batch_bytes + size <= MOST_BATCH_BYTES and batch_values + values <= MOST_BATCH_VALUES
+            if batch and not (fits and len(batch) < self._documents):
+                yield batch
+                batch, batch_bytes, batch_values = [], 0, 0
+            batch.append(part)
+            batch_bytes += size
+            batch_values += values
         if batch:
             yield batch
 

@@ -1,10 +1,9 @@
 """A retriever of Haystack whose documents come from a gateway, and a ranker.
 
 Their arguments are attributes, so that Haystack writes them into a pipeline's YAML. It reads that with
-`Pipeline.loads(..., allowed_modules=["retrieval_client.adapters.haystack"])`.
+`Pipeline.loads(..., allowed_modules=["retrieval_client.adapters.haystack"])`. An awaited pipeline runs them in threads.
 """
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -51,13 +50,6 @@ class GatewayRetriever:
         hits = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in answer.hits]
         return {"documents": hits}
 
-    @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
-    async def run_async(
-        self, query: str, top_k: int | None = None, filter: dict[str, Any] | None = None
-    ) -> dict[str, list[Document]]:
-        """Returns what `run` returns."""
-        return await asyncio.to_thread(self.run, query, top_k, filter)
-
 
 @component
 class RerankerRanker:
@@ -75,10 +67,3 @@ class RerankerRanker:
         texts = [passage(document.meta, document.content) for document in documents]
         ranked = self._reranker.rerank(query, texts, top=self.top_k if top_k is None else top_k)
         return {"documents": [replace(documents[index], score=score) for index, score in ranked]}
-
-    @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
-    async def run_async(
-        self, query: str, documents: list[Document], top_k: int | None = None
-    ) -> dict[str, list[Document]]:
-        """Returns what `run` returns."""
-        return await asyncio.to_thread(self.run, query, documents, top_k)

@@ -58,15 +58,15 @@ def separator(script: str) -> str:
 def test_each_sentence_of_a_document_in_any_script_can_be_a_question(script: str, tmp_path: Path) -> None:
     sentences = DOCUMENTS[script]
     path = corpus(tmp_path, separator(script).join(sentences))
-    drawn = {known_items(path, 1, seed)[0].sentence for seed in range(40)}
+    drawn = {next(iter(known_items(path, 1, seed))) for seed in range(40)}
     assert drawn == set(sentences)
 
 
 @pytest.mark.parametrize("case", NONE)
 def test_what_is_no_sentence_of_its_own_is_no_question(case: str, tmp_path: Path) -> None:
-    assert known_items(corpus(tmp_path, NONE[case]), 1, 7) == []
+    assert known_items(corpus(tmp_path, NONE[case]), 1, 7) == {}
 
 
 def test_a_sentence_of_two_documents_is_no_question(tmp_path: Path) -> None:
     path = corpus(tmp_path, "今天天气很好！自行车的刹车片需要更换。", "今天天气很好！")
-    assert [item.sentence for item in known_items(path, 9, 7)] == ["自行车的刹车片需要更换。"]
+    assert known_items(path, 9, 7) == {"自行车的刹车片需要更换。": "0"}
