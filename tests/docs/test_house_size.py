@@ -33,7 +33,7 @@ MOST_WORDS_OF_ANOTHER = 1_000
 PRODUCT_SUFFIXES = (".py", ".html", ".js", ".css", ".sh")
 MOST_LINES_OF_ALL = {
     ("services", "gateway", "evaluator", "deploy"): 58_900,
-    ("clients",): 1_660,
+    ("clients",): 1_618,
     ("workshop",): 4_400,
     ("tests",): 60_000,
 }
