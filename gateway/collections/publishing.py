@@ -331,7 +331,10 @@ def _agreed_documents(finished: dict[str, CollectionState], expected: int | None
             "new generation if there are too many; then publish again."
         )
     if documents == 0:
-        raise Conflict("There are no documents in it: send some, then publish. DELETE removes a collection.")
+        raise Conflict(
+            'There are no documents in it: send some, then publish, or publish with "fill": true, which copies those '
+            "of a live generation. DELETE removes the whole collection, a live generation too."
+        )
     return documents
 
 

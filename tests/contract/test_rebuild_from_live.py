@@ -270,6 +270,7 @@ async def test_a_build_on_a_further_backend_is_not_published_with_less_than_the_
     async with real_stack(tmp_path, others={"new": "dense"}) as stack:
         await stack.load()
         await stack.begin(backends=["new"], **BUILD)
+        assert "fill" in (await stack.post("/publish", **BUILD)).text
         assert (await stack.send([{"id": "d01", "text": "sent"}], **BUILD)).json()["complete"]
         refused = await stack.post("/publish", **BUILD)
         assert (refused.status_code, (await stack.client.get("/v1/collections/c")).json()["live"]) == (409, "c@1")
