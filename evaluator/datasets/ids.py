@@ -66,13 +66,13 @@ def decoded_id(text: str, place: str) -> str:
     return identity
 
 
-def read_id(value: object, place: str) -> tuple[str, bool]:
-    """Returns the plain id of a JSON `_id`, and whether it was written otherwise. Raises DatasetError."""
+def read_id(value: object, place: str, field: str = "_id") -> tuple[str, bool]:
+    """Returns the plain id of a field of JSON, and whether it was written otherwise. Raises DatasetError."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not (identity := plain_id(value)):
-        raise DatasetError(f"{place}: _id: a string is needed that is not empty")
-    _expect_writable(identity, f"{place}: _id: {identity!r}")
+        raise DatasetError(f"{place}: {field}: a string is needed that is not empty")
+    _expect_writable(identity, f"{place}: {field}: {identity!r}")
     return identity, identity != value
 
 

@@ -17,7 +17,7 @@ from evaluator.datasets.text_files import (
 from evaluator.errors import DatasetError
 from evaluator.progress import shown
 
-SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".jsonl")
+SUFFIXES = (".tsv", ".txt", ".trec", ".qrels", ".json", ".jsonl")  # .json: refused by what to write instead
 # Nine digits: no gain overflows, and no float prints like this.
 _GRADE = re.compile(r"-?[0-9]{1,9}(\.0+)?", re.ASCII)
 QUERY_COLUMN = ("query-id", "qid", "query", "topic-id", "topic")
@@ -60,8 +60,13 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
     lines = HashedLines(path)
     given: dict[str, dict[str, int]] = {}
     negative = duplicate = 0
-    packed = Path(path.name.removesuffix(".gz"))
-    rows = _of_objects(path, lines) if packed.suffix == ".jsonl" else _of_lines(path, lines)
+    suffix = Path(path.name.removesuffix(".gz")).suffix
+    if suffix == ".json":
+        raise DatasetError(
+            f"{path}: one JSON object is not read; write a judgment in each line, of {path.stem}.tsv as query-id, "
+            "corpus-id, score behind tabs (the last two empty: not judged yet), and remove this file"
+        )
+    rows = _of_objects(path, lines) if suffix == ".jsonl" else _of_lines(path, lines)
     for place, query, document, written in rows:
         if query and not document and not written:
             given.setdefault(query, {})
@@ -143,6 +148,6 @@ def _of_objects(path: Path, lines: HashedLines) -> Iterator[JudgmentRow]:
                 f"{place}: expected corpus-id, query-id, score; there are {shown(', '.join(fields))} "
                 f"(known are: {known_columns(_COLUMNS)})"
             )
-        cells = [*fields.values()]
-        query, document = (read_id(cells[columns[name]], place)[0] for name in ("query", "document"))
+        names, cells = [*fields], [*fields.values()]
+        query, document = (read_id(cells[at], place, names[at])[0] for at in (columns["query"], columns["document"]))
         yield place, query, document, str(cells[columns["grade"]]).strip()

@@ -119,6 +119,12 @@ def test_judgments_may_be_lines_of_json_or_trecs(shop: Path, name: str, lines: s
         ("test.jsonl", '{"query-id": "\\ud800", "corpus-id": "d1", "score": 1}', r"test\.jsonl:1: .*lone surrogate"),
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1"}', r"test\.jsonl:1: .*corpus-id, query-id, score"),
         ("test.jsonl", '{"query-id": "q1", "corpus-id": "d1", "score": true}', r"test\.jsonl:1: the grade 'True'"),
+        (
+            "test.jsonl",
+            '{"query-id": "q1", "corpus-id": null, "score": 1}',
+            r"test\.jsonl:1: corpus-id: a string is needed",
+        ),
+        ("test.json", '{"q1": {"d1": 1}}', r"test\.json: one JSON object is not read; .*test\.tsv"),
         ("test.jsonl", "[]", r"test\.jsonl:1: not a JSON object"),
         ("test.qrels", "q1 0 d1 1\nq1 d1\n", r"test\.qrels:2: columns: 2"),
         ("test.tsv", "q1\t\t1\n", r"test\.tsv:1: an empty id"),
