@@ -24,6 +24,7 @@ class AnswerOutcome(Wire):
 
     query: str
     phase: Phase
+    segment: Count = 0  # of an earlier release: interruptions of `rank` before this query was sent
     latency_ms: FiniteFloat | None = None  # None: no answer
     hits: Count = 0
     excluded_self: bool = False

@@ -83,6 +83,8 @@ def timing_faults(
             yield f"{arm}: the later half {drift_in_words(drift)} the earlier one (drift, limit {DRIFT_LIMIT:.0%})"
     if conditions is not None:
         yield from window_faults(conditions)
+    if any(record.segment for of_arm in records.values() for record in of_arm):
+        yield "an earlier release went on with this ranking after an interruption; `rank` measures its times anew"
     yield from warmup_remarks(records)
 
 

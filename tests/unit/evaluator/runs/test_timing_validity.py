@@ -61,3 +61,11 @@ def test_the_last_line_of_the_conditions_counts_also_of_an_earlier_release(tmp_p
     busy = QUIET.model_copy(update={"foreign": 0.5})
     file.write_text(file.read_text() + f'{{"segment":0,"conditions":{busy.model_dump_json()}}}\n')
     assert conditions_of(tmp_path) == busy
+
+
+def test_times_of_a_ranking_that_an_earlier_release_continued_are_doubted() -> None:
+    continued = [
+        AnswerOutcome.from_record(f'{{"query":"q","phase":"measured","segment":{at},"latency_ms":1}}') for at in (0, 1)
+    ]
+    (reason,) = timing_faults(samples(1.0), {"bm25": continued}, QUIET)
+    assert "`rank`" in reason
