@@ -102,7 +102,7 @@ def history(runs: Path, experiment: str, metric: str) -> ExperimentHistory:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         others = ", ".join(_reported_experiments(runs)) or "no experiment"
         raise EvaluationError(
-            f"{runs}: no run of {experiment} has a report{': ' if reasons else ''}{reasons}; there are runs of {others}"
+            f"{runs}: no run of {experiment} can be listed: {reasons or f'there are runs of {others}'}"
         )
     known = {name for pipelines in measured for run in pipelines.values() for name in run.outcome.quality}
     if metric not in known:

@@ -104,6 +104,13 @@ def test_a_run_without_a_report_is_named_with_the_step_that_is_missing(tmp_path:
     assert f"Not listed: {unfinished.name}: " in render_history(report)
 
 
+def test_a_history_of_stale_reports_alone_names_their_faults_and_no_other_experiments(tmp_path: Path) -> None:
+    run = add_run(tmp_path, 0)
+    (tmp_path / "runs" / run / "rank.json").write_text("{}")
+    with pytest.raises(EvaluationError, match=f"no run of nightly can be listed: {run}: (?!.*there are runs of)"):
+        nightly(tmp_path)
+
+
 def test_the_page_shows_figures_verdicts_and_the_sentences_of_the_last_run(tmp_path: Path) -> None:
     first, last = add_run(tmp_path, 0), add_run(tmp_path, 30)
     page = render_history(nightly(tmp_path))
