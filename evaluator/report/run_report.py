@@ -22,7 +22,7 @@ from evaluator.steps.vector_recall import VectorRecall
 from services.contracts.base import Count
 
 MEND = "Remove the cause and measure again: these are not the figures of the pipelines."
-MEASURE_AGAIN = "End other programs and measure again. Gates, `compare` and recommendations do not use marked times."
+MEASURE_AGAIN = "End other programs and measure again. Gates and recommendations do not use marked times."
 
 
 class Report(StepFile):

@@ -64,7 +64,7 @@ async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     assert all(outcome.latency_ms.p99.cell().endswith("?") for outcome in report.pipelines.values())
     times = [cell for line in render_table(report).splitlines()[2:] for cell in line.split("|")[7:9]]
     assert [cell.strip()[-1] for cell in times] == ["?"] * 4
-    status = f"Quality: valid. Times: marked with ?, because {FOREIGN}. End other programs"
+    status = f"Quality: valid. Times: marked with ?, because {FOREIGN}. End other programs and measure again. Gates and"
     assert any(status in getattr(block, "text", "") for block in report_blocks(report))
     assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {False}
     (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
