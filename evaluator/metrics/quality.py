@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from threading import Lock
 
 from pydantic import FiniteFloat
 
@@ -19,6 +20,9 @@ from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_formulas import RELEVANCE_LEVEL, QueryJudgments, TiedRanking
 from evaluator.metrics.metric_table import DEFAULT_METRICS, Favours, Metric, parse_metric
 from services.contracts.base import Count, Wire
+
+# numba ends the process where two threads compute at once.
+_COMPUTING = Lock()
 
 Grades = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]]
@@ -95,7 +99,7 @@ def _by_ranx(
 ) -> dict[str, Mapping[str, float | None]]:
     # Before the import: numba reads it once, and compiling anew costs 12 s.
     os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[2] / ".cache" / "numba"))
-    with warnings.catch_warnings():
+    with _COMPUTING, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numba's uint64 to int64 in ranx's own loops
         # Inside the function: importing ranx takes 6 s, and most commands never need it.
         import numpy as np

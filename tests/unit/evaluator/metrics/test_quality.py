@@ -1,6 +1,8 @@
 """Metrics against cases worked by hand, and by the properties that any of them must have."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -121,3 +123,17 @@ def test_moving_a_better_document_up_never_lowers_ndcg(grades: dict[str, int], r
         if grades.get(below, 0) > grades.get(above, 0):
             swapped = [*ranking[: at - 1], below, above, *ranking[at + 1 :]]
             assert (one(grades, swapped, "nDCG@10")["nDCG@10"] or 0.0) > before
+
+
+def test_threads_may_measure_at_the_same_time() -> None:
+    # In a process of its own, which numba ends otherwise.
+    program = """
+from concurrent.futures import ThreadPoolExecutor
+from evaluator.metrics.quality import measure
+judgments = {f"q{number}": {"d": 1} for number in range(200)}
+rankings = dict.fromkeys(judgments, ["a", "d"])
+with ThreadPoolExecutor(4) as threads:
+    first, *others = threads.map(lambda _: measure(judgments, rankings, list(judgments), ["MRR@10"]), range(20))
+assert set(first["MRR@10"].values()) == {0.5} and all(other == first for other in others)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
