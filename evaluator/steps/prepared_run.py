@@ -112,10 +112,18 @@ def dataset_of(folder: RunFolder) -> Dataset:
 
 async def live_collection(client: GatewayClient, experiment: Experiment) -> CollectionView:
     """Returns the experiment's collection. Raises EvaluationError unless a generation is published."""
-    view = await client.collection(experiment.target)
-    if view.live is None:
-        raise EvaluationError(f"{experiment.target} has no published generation; ingest it first")
-    return view
+    try:
+        view = await client.collection(experiment.target)
+    except GatewayError as error:
+        if error.kind != "unknown-collection":
+            raise
+    else:
+        if view.live is not None:
+            return view
+    load = command_line("ingest", "EXPERIMENT")
+    raise EvaluationError(
+        f"{experiment.target} has no published generation; `{load}` loads it, also of the experiment.json of a run"
+    )
 
 
 def _expect_loaded_corpus(folder: RunFolder, dataset: Dataset) -> None:

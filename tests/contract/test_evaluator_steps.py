@@ -135,6 +135,13 @@ async def test_a_collection_that_lacks_a_document_is_refused_before_the_first_qu
     assert not stub.searches
 
 
+async def test_a_collection_that_was_not_loaded_is_named_with_the_step_that_loads_it(
+    stub: GatewayStub, experiment: Experiment, tmp_path: Path
+) -> None:
+    with pytest.raises(EvaluationError, match="evaluator ingest EXPERIMENT"):
+        await rank_alone(stub, RunFolder.create(tmp_path / "runs", experiment))
+
+
 async def test_a_collection_with_other_metadata_is_refused(stub: GatewayStub, ingested: RunFolder) -> None:
     stub.documents["d1"] = stub.documents["d1"].model_copy(update={"metadata": {"year": 2018}})
     with pytest.raises(EvaluationError, match=r"0 are missing and 1 differ.*'d1'"):
