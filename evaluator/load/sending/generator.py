@@ -12,6 +12,7 @@ import gc
 import os
 import pickle
 import resource
+import signal
 import sys
 import time
 from pathlib import Path
@@ -151,6 +152,7 @@ class PreciseClock:
 
 def main(folder: Path) -> None:
     """Runs one task. Ends without a result when its parent ends before the start."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too, and its parent ends it
     task: GeneratorTask = pickle.loads((folder / TASK).read_bytes())
     # A connection is a file; the soft limit is often 1,024.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

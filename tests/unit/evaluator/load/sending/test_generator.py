@@ -1,13 +1,16 @@
 """A generator sends what its task says, and its CPU is told over all slices."""
 
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 
-from evaluator.load.sending.generator import generate
+from evaluator.load.sending.generator import READY, TASK, generate
 from evaluator.load.sending.load_loop import GeneratorTask
 from services.chassis.requests.telemetry import assign_request_id
 from tests.support.served import served
@@ -67,3 +70,15 @@ def test_the_answer_is_what_the_kernel_says_and_a_process_that_may_not_have_it_i
     answer, of_kernel, *without = done.stdout.split()
     assert answer == of_kernel
     assert without == ["False", "False"]
+
+
+def test_an_interrupted_generator_leaves_the_word_to_its_parent(tmp_path: Path) -> None:
+    (tmp_path / TASK).write_bytes(pickle.dumps(EMPTY))
+    command = [sys.executable, "-m", "evaluator.load.sending.generator", str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as generator:
+        assert generator.stdout is not None
+        assert generator.stdout.read(len(READY)) == READY
+        generator.send_signal(signal.SIGINT)
+        assert generator.communicate(timeout=30) == (b"", b"")
+    assert generator.returncode == 0
