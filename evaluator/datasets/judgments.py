@@ -64,7 +64,7 @@ def read_judgments(path: Path, *, strict: bool = False) -> Judgments:
     if suffix == ".json":
         raise DatasetError(
             f"{path}: one JSON object is not read; write a judgment in each line, of {path.stem}.tsv as query-id, "
-            "corpus-id, score behind tabs (the last two empty: not judged yet), and remove this file"
+            "corpus-id, score behind tabs (the last two empty: not judged yet)"
         )
     rows = _of_objects(path, lines) if suffix == ".jsonl" else _of_lines(path, lines)
     for place, query, document, written in rows:
