@@ -49,6 +49,7 @@ os.closerange(3, 256)
 os.environ.clear()
 os.environ.update(asked["environment"])
 if asked["file_bytes"] is not None:
+    sys.dont_write_bytecode = True  # Python 3.11 keeps the part of a module that fits, and nobody imports it again
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (asked["file_bytes"],) * 2)
 sys.argv = asked["words"]
