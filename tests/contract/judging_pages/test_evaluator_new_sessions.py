@@ -127,8 +127,9 @@ async def test_a_service_killed_while_it_makes_a_session_leaves_none_and_says_so
 def test_a_disk_that_fills_up_leaves_no_folder_of_a_session(run: str, runs: Path) -> None:
     pooled = [str(runs / f"{run}:{name}") for name in ("bad", "good")]
     command = [sys.executable, "-m", "evaluator", "judge", "pool", *pooled, "--runs", str(runs)]
-    # In blocks of 1 kB. A file that would be larger fails as on a full disk; the texts of documents are.
-    limited = ["bash", "-c", 'ulimit -f 1; "$@"', "limited", *command]
+    # In blocks of 1 kB. A file that would be larger fails as on a full disk; the texts of documents are. Bytecode is,
+    # too: Python 3.11 would keep a part of it, which nothing can import.
+    limited = ["bash", "-c", 'export PYTHONDONTWRITEBYTECODE=1; ulimit -f 1; "$@"', "limited", *command]
     ended = subprocess.run(limited, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.returncode != 0, "File too large" in ended.stderr) == (True, True), ended.stderr
     assert list((runs / "judging").iterdir()) == []
