@@ -55,6 +55,10 @@ class Admission:
             self._rerankers[backend] = Limiter(backend, limit, 0, self._instruments)
         return self._rerankers[backend].slot(within_s, client=client)
 
+    def refuses_reranking(self, backend: str) -> bool:
+        """Returns whether a re-ranking by this backend was refused of late."""
+        return backend in self._rerankers and self._rerankers[backend].refuses
+
     def slot(self, cost: float, within_s: float, client: str) -> AbstractAsyncContextManager[Held]:
         """Holds a slot for a search that must have retrieved within `within_s` seconds. Raises Overloaded."""
         lane = self._deep if cost >= DEEP else self.ordinary

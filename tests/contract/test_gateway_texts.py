@@ -1,9 +1,11 @@
 """Checks texts through the gateway: answers are bounded in bytes, and texts of any length can be re-ranked."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 
 import pytest
 
+from services.chassis.calls.sockets import CONNECTIONS
 from services.contracts.documents import MOST_ANSWER_BYTES
 from tests.support.backends import DOCUMENTS, Stack, StoreStub, opened_stack
 
@@ -65,6 +67,17 @@ async def test_metadata_after_a_re_ranking_is_read_for_the_hits_alone() -> None:
         fetched = [(len(asked.ids), asked.include) for asked in stack.lexical.fetched]
     assert [hit["metadata"]["kind"] for hit in answer["hits"]] == ["plant", "fruit"]
     assert fetched[-1] == (2, ("metadata", "title"))
+
+
+async def test_a_re_ranking_that_is_refused_reads_no_texts() -> None:
+    async with opened_stack() as stack:
+        stack.wires["reranker"].fault = "hung"
+        many = (stack.search("fruit trees", "bm25-rerank", deadline_ms=1_200) for _ in range(CONNECTIONS + 20))
+        answers = [answer.json() for answer in await asyncio.gather(*many)]
+        assert any(stage["reason"] == "overloaded" for answer in answers for stage in answer["degraded"])
+        assert stack.lexical.asked[0].include == ("title", "text")
+        await stack.search("fruit trees", "bm25-rerank", deadline_ms=500)
+        assert stack.lexical.asked[-1].include == ()
 
 
 STORED = [one["id"] for one in DOCUMENTS]
