@@ -54,7 +54,7 @@ browser: ## install Debian's Chromium for the tests of pages, as root, unless th
 
 ##@ Run
 .PHONY: demo
-demo: $(VENV)/.installed ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= LEXICAL= DENSE= ENGINE= SYSTEMS= PRECISION= SECURE=]
+demo: $(VENV)/.installed ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= PREFER= LEXICAL= DENSE= ENGINE= SYSTEMS= PRECISION= SECURE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up

@@ -11,6 +11,7 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
+from evaluator.metrics import calibration
 from evaluator.pages import plotted_svg
 from retrieval_client import exchange
 from services.storage import edge_disk_space
@@ -33,6 +34,9 @@ edge_disk_space.RESERVE_BYTES = edge_disk_space.MB
 
 # Half of the time that a chart takes is its layout: `laid_out` is for the tests that look at it.
 CHARTS_OF_USERS, plotted_svg.LAYOUT = plotted_svg.LAYOUT, None
+
+# Of bootstraps; tests of their rates name how many they draw.
+calibration.DRAWS = 9_999
 
 # Before a client sends a call again: they grow from the first one on.
 exchange.FIRST_PAUSE_S = 0.02

@@ -116,7 +116,7 @@ def _analysed_set(selected: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnal
         lengths={name: length_distribution(ranking.first_ten, counted.lengths) for name, ranking in measured.items()},
         added_judgments=added.files if added else (),
         processes=tuple(process_figures(selected.runs)),
-        pairs=compared_pairs({name: ranking.ndcg for name, ranking in measured.items()}, seed),
+        pairs=compared_pairs({name: ranking.ndcg for name, ranking in measured.items()}),
         fusions=fusions,
     )
     return analysed, counted.vocabulary

@@ -71,12 +71,12 @@ class RankingFigures(Wire):
 
 
 class PipelinePair(Wire):
-    """Two pipelines on the queries that both have a figure of. `p_holm`: adjusted for all pairs of the set."""
+    """Two pipelines on the queries that both have a figure of. `p`: adjusted for all pairs of the set."""
 
     better: str  # by its mean
     worse: str
     difference: FiniteFloat
-    p_holm: FiniteFloat
+    p: FiniteFloat
     queries: Count
 
 
@@ -164,7 +164,7 @@ class PipelineSummary(Wire):
 class Analysis(Wire):
     """analysis.json, without a time of its making: the same runs give the same file."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     baseline: str
     pipelines: tuple[str, ...]
     sets: tuple[SetAnalysis, ...]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from evaluator.analyses.analysis_report import FusedPipelines, PipelinePair
-from evaluator.metrics.paired_tests import differences, holm, mean, sign_flip_p
 from evaluator.metrics.quality import Grades
+from evaluator.metrics.verdict import compare_pairs, scored_pair
 from evaluator.replay.choice import FOLDS, QueryAnswers, best, honest_mean, measured
 from services.contracts.scored import paired
 from services.ranking.fusion import AlignedLegs, Leg
@@ -22,27 +22,19 @@ Figures = Mapping[str, Mapping[str, float | None]]  # pipeline → query → nDC
 Rankings = Mapping[str, Mapping[str, Sequence[str]]]  # pipeline → query → documents, best first
 
 
-def compared_pairs(figures: Figures, seed: int) -> tuple[PipelinePair, ...]:
-    """Returns every pair with p of the sign-flip test; corrected over all pairs by Holm's method.
-
-    The better pipeline of a pair is the first.
-    """
-    tested = []
-    for first, second in combinations(figures, 2):
-        both = [(value, figures[second].get(query)) for query, value in figures[first].items()]
-        known = [(value, other_value) for value, other_value in both if value is not None and other_value is not None]
-        if known:
-            tested.append((first, second, differences(*zip(*known, strict=True))))
-    adjusted = holm([sign_flip_p(values, seed) for *_, values in tested])
-    pairs = []
-    for (first, second, values), p in zip(tested, adjusted, strict=True):
-        names = (second, first) if mean(values) > 0 else (first, second)
-        pairs.append(
-            PipelinePair(
-                better=names[0], worse=names[1], difference=abs(mean(values)), p_holm=p, queries=len(values)
-            )
-        )  # fmt: skip
-    return tuple(pairs)
+def compared_pairs(figures: Figures) -> tuple[PipelinePair, ...]:
+    """Returns every pair with its p in the family of all pairs. The better pipeline of a pair is the first."""
+    pairs = [scored_pair(first, second, figures[first], figures[second]) for first, second in combinations(figures, 2)]
+    return tuple(
+        PipelinePair(
+            better=compared.second if compared.difference > 0 else compared.first,
+            worse=compared.first if compared.difference > 0 else compared.second,
+            difference=abs(compared.difference),
+            p=compared.p,
+            queries=compared.queries,
+        )
+        for compared in compare_pairs([pair for pair in pairs if pair.first_values], METRIC)
+    )
 
 
 def best_fusions(

@@ -107,15 +107,15 @@ def summary_table(analysis: Analysis) -> FigureTable:
 def pairs_tables(analysis: Analysis) -> Iterator[FigureTable]:
     """Yields every pair of pipelines with its test, the least p first, where a set has several."""
     rows = [
-        (analysed.name, pair.better, pair.worse, pair.difference, pair.p_holm, pair.queries)
+        (analysed.name, pair.better, pair.worse, pair.difference, pair.p, pair.queries)
         for analysed in analysis.sets
-        for pair in sorted(analysed.pairs, key=lambda pair: pair.p_holm)
+        for pair in sorted(analysed.pairs, key=lambda pair: pair.p)
     ]
     if rows:
         yield FigureTable(
             name="significance",
             title="pairs of pipelines, nDCG@10",
-            header=("set", "better", "worse", "difference", "p (Holm)", "queries"),
+            header=("set", "better", "worse", "difference", "p", "queries"),
             formats=(TEXT, TEXT, TEXT, SHARE, SHARE, COUNT),
             rows=tuple(rows),
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from evaluator.analyses.analysis_report import Analysis, PipelinePair, RankingFigures, SetAnalysis
 from evaluator.analyses.figure_table import Cell, FigureTable
 from evaluator.analyses.paper_systems import PaperSystem, paper_systems
-from evaluator.load.points.ratios import ALPHA
+from evaluator.metrics.paired_differences import ALPHA
 
 TEXT, SHARE = "", ".4f"
 STAND_INS, SIDE_BY_SIDE = "systems", "systems-side-by-side"
@@ -43,7 +43,7 @@ def side_by_side_table(analysis: Analysis) -> FigureTable:
     return FigureTable(
         name=SIDE_BY_SIDE,
         title="the ten systems side by side",
-        header=("set", "system", "stand-in here", "nDCG@10", f"against {base} %", f"p against {base} (Holm)", "p50 ms",
+        header=("set", "system", "stand-in here", "nDCG@10", f"against {base} %", f"p against {base}", "p50 ms",
                 "p95 ms", "CPU ms a query", f"CPU ms a point over {base}", "nDCG@10 of the original (other weights)"),
         formats=(TEXT, TEXT, TEXT, SHARE, "+z.1f", SHARE, ".1f", ".1f", ".1f", ".1f", TEXT),
         rows=tuple(
@@ -96,8 +96,8 @@ def _sentences(analysed: SetAnalysis, known: dict[str, float], base: str) -> Ite
     degraded = sum(figures.degraded for figures in analysed.pipelines.values())
     yield f"{lost or 'No'} answers were lost, {degraded or 'none'} degraded."
     yield f"{first} is best with an nDCG@10 of {known[first]:.4f}."
-    significant = [pair for pair in analysed.pairs if pair.p_holm < ALPHA]
-    family = f"Of {len(analysed.pairs)} pairs {len(significant)} differ significantly (sign-flip test, Holm)"
+    significant = [pair for pair in analysed.pairs if pair.p < ALPHA]
+    family = f"Of {len(analysed.pairs)} pairs {len(significant)} differ significantly"
     if base in known:
         better = [pair.better for pair in significant if pair.worse == base]
         worse = [pair.worse for pair in significant if pair.better == base]
@@ -147,7 +147,7 @@ def _cells(analysed: SetAnalysis, name: str | None, base: str) -> tuple[Cell, ..
 
 
 def _p(pairs: tuple[PipelinePair, ...], name: str, base: str) -> float | None:
-    return next((pair.p_holm for pair in pairs if {pair.better, pair.worse} == {name, base}), None)
+    return next((pair.p for pair in pairs if {pair.better, pair.worse} == {name, base}), None)
 
 
 def _published(analysis: Analysis, analysed: SetAnalysis, system: PaperSystem) -> str | None:

@@ -18,6 +18,7 @@ from evaluator.datasets.catalogue import load_catalogue
 from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.experiments.experiment import Experiment, experiment_path, read_pipeline, selected_pipelines
+from evaluator.experiments.preference import PREFERENCES, Preference, preference
 from evaluator.experiments.suite import Suite, experiments_of, read_plan
 from evaluator.metrics.metric_table import parse_metric
 from evaluator.progress import in_thread, say
@@ -77,6 +78,8 @@ Processes = Annotated[
 ]
 _BASELINE = "The pipeline that the others are set against; without it, the experiment's own, or the first."
 Baseline = Annotated[str | None, typer.Option(help=_BASELINE)]
+_PREFER = f"What a recommendation goes by: {PREFERENCES}; without it, the experiment's own, or quality."
+Prefer = Annotated[str | None, typer.Option(help=_PREFER)]
 SKIP_UNSENDABLE = typer.Option("--skip-unsendable", help="Leave out, and count, queries that no request can carry.")
 AddedFiles = Annotated[
     list[Path] | None,
@@ -110,6 +113,7 @@ class ExperimentOverrides(TypedDict):
     ]
     metrics: Metrics
     baseline: Annotated[str | None, typer.Option(envvar="BASELINE", help=_BASELINE)]
+    prefer: Annotated[str | None, typer.Option(envvar="PREFER", help=_PREFER)]
     expansions: Annotated[
         str | None,
         typer.Option(envvar="EXPANSIONS", help="Files of `expand`, whose presets are declared: A.jsonl,B.jsonl."),
@@ -175,6 +179,14 @@ def metric_names(text: str | None) -> tuple[str, ...] | None:
         return tuple(parse_metric(name).name for name in split_list(text or "")) or None
     except ValueError as error:
         raise WrongOption(f"--metrics: {error}") from error
+
+
+def preferred(word: str | None) -> Preference | None:
+    """Reads a preference; None without one. Raises WrongOption for an unknown one."""
+    try:
+        return preference(word) if word is not None else None
+    except ValueError as error:
+        raise WrongOption(f"--prefer: {error}") from error
 
 
 def overridden_plan(name: str, **given: object) -> Experiment | Suite:

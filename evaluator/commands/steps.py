@@ -18,6 +18,7 @@ from evaluator.commands.options import (
     Gateway,
     Metrics,
     Name,
+    Prefer,
     Processes,
     Run,
     Runs,
@@ -25,6 +26,7 @@ from evaluator.commands.options import (
     metric_names,
     overridden_experiment,
     overridden_plan,
+    preferred,
     reporting_errors,
     with_gateway,
     with_options,
@@ -43,7 +45,6 @@ from evaluator.pages.markdown_page import markdown_parts
 from evaluator.progress import say
 from evaluator.report.evaluation import evaluate, evaluate_again, ingest_step, measure_again, rank_step
 from evaluator.report.quality_section import verdicts
-from evaluator.report.recommendation import NO_BOUNDS, Bounds
 from evaluator.report.repeats import REPEATS, REPEATS_PAGE, RepeatReport, render_repeats, repeats_step
 from evaluator.report.report_page import render_table
 from evaluator.report.report_step import ReportChoices, report_step
@@ -160,17 +161,16 @@ def report(
     runs: Runs = RUNS,
     run: Run = None,
     baseline: Baseline = None,
-    p95: Annotated[float | None, typer.Option(min=0, help="Recommend only what has at most this p95, in ms.")] = None,
-    cpu: Annotated[float | None, typer.Option(min=0, help="Recommend only what takes at most this CPU, in ms.")] = None,
+    prefer: Prefer = None,
 ) -> None:
     """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
-        path, choices = run or runs / LATEST, ReportChoices(baseline, Bounds(p95, cpu))
+        path, choices = run or runs / LATEST, ReportChoices(baseline, preferred(prefer))
         reports = {}
         for folder in runs_of(path):
             reports[folder.path.name] = report_step(folder, choices)
-            if choices.bounds != NO_BOUNDS and reports[folder.path.name].recommendation is None:
-                raise WrongOption("--p95, --cpu: nothing is recommended of one pipeline or of a run that is not valid")
+            if choices.prefer is not None and reports[folder.path.name].recommendation is None:
+                raise WrongOption("--prefer: nothing is recommended of one pipeline or of a run that is not valid")
             print_report(folder, reports[folder.path.name])
         _end(path, reports)
 

@@ -104,7 +104,7 @@ def resolve_rankings(
     groups = []
     for number, (word, place) in enumerate(zip(words, known, strict=True)):
         folder, arm = place or _imported(word, imports / str(number), dataset, split or "test")
-        groups.append(_compared_rankings(folder, word, arm, folder.name if place else word))
+        groups.append(rankings_of(folder, word, arm, folder.name if place else word))
     return _labelled(groups)
 
 
@@ -127,7 +127,8 @@ def _imported(word: str, place: Path, dataset: Path, split: str) -> tuple[RunFol
     return import_runs(place, files, dataset, split=split, name=None, depth=None), next(iter(files))
 
 
-def _compared_rankings(folder: RunFolder, word: str, arm: str | None, run: str) -> list[ComparedRanking]:
+def rankings_of(folder: RunFolder, word: str, arm: str | None, run: str) -> list[ComparedRanking]:
+    """Returns all pipelines of a run, or the one that is named. Raises EvaluationError for one that it lacks."""
     names = [ranked.name for ranked in folder.read("rank.json", RankReport).arms]
     if arm is not None and arm not in names:
         raise EvaluationError(f"{word}: the run has no pipeline {arm!r}; it has {', '.join(names)}")

@@ -6,13 +6,13 @@ Reads run folders; writes nothing, prints nothing. The page is left to `comparis
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from evaluator.comparison.compared_rankings import ComparedRanking, resolve_compared
+from evaluator.comparison.compared_rankings import ComparedRanking, rankings_of, resolve_compared
 from evaluator.comparison.examples import QueryExample, examples_of, texts_of, with_texts
 from evaluator.comparison.shared_queries import Rankings, SharedQueries, find_shared_queries
 from evaluator.datasets.added_judgments import AddedJudgments
@@ -21,7 +21,7 @@ from evaluator.datasets.queries import queries_file
 from evaluator.datasets.text_files import HashedLines, json_objects
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import MetricName, expect_higher_is_better, parse_metric
-from evaluator.metrics.paired_tests import differences, interval, mean, sorted_differences
+from evaluator.metrics.paired_differences import interval, mean, sorted_differences
 from evaluator.metrics.quality import Grades, PerQuery, measure
 from evaluator.metrics.verdict import (
     MARGIN,
@@ -73,18 +73,25 @@ class PairReport(Wire):
     losses: tuple[QueryExample, ...]
 
 
+class SliceDifference(MetricDifference):
+    """The difference of a pair on some of the queries, without a test."""
+
+    first: str
+    second: str
+
+
 class SliceReport(Wire):
-    """The pairs on the queries whose metadata has a value. All slices of a field are one family."""
+    """The pairs on the queries whose metadata has a value."""
 
     field: str
     value: str
-    comparisons: tuple[PairedComparison, ...]
+    differences: tuple[SliceDifference, ...]
 
 
 class ComparisonReport(Wire):
     """Outcome of a comparison. Within a version, fields are only added."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     dataset: str
     split: str
     metric: str  # with its depth: MAP@100
@@ -143,9 +150,7 @@ def compare(
         judgments = merged.grades
         measured = [_measured(ranking, other, judgments, settings.metric) for ranking, other in pairs]
         label = _label(settings.metric, measured)
-        verdicts = compare_pairs(
-            [pair.scored(settings.metric) for pair in measured], label, settings.seed, settings.margin
-        )
+        verdicts = _verdicts(measured, judgments, label, settings)
         reports = [
             _pair_report(pair, verdict, judgments, settings) for pair, verdict in zip(measured, verdicts, strict=True)
         ]
@@ -166,6 +171,20 @@ def compare(
             added_judgments=merged.origin.added,
             judgments=merged.origin,
         )
+
+
+def _verdicts(
+    pairs: Sequence[_MeasuredPair], judgments: Grades, label: str, settings: ComparisonSettings
+) -> tuple[PairedComparison, ...]:
+    """Returns the verdict of each pair. Of pipelines of one run, the family is all pairs of it, as in its report."""
+    family = [pair.scored(settings.metric) for pair in pairs]
+    first = pairs[0].first
+    if len({ranking.folder.path for pair in pairs for ranking in (pair.first, pair.second)}) == 1:
+        named = [{pair.first.arm, pair.second.arm} for pair in pairs]
+        for ranking, other in combinations(rankings_of(first.folder, first.run, None, first.run), 2):
+            if {ranking.arm, other.arm} not in named:
+                family.append(_measured(ranking, other, judgments, settings.metric).scored(settings.metric))
+    return compare_pairs(family, label, settings.margin)[: len(pairs)]
 
 
 def _label(metric: str, pairs: Sequence[_MeasuredPair]) -> str:
@@ -198,16 +217,18 @@ def _measured(first: ComparedRanking, second: ComparedRanking, judgments: Grades
 def _pair_report(
     pair: _MeasuredPair, verdict: PairedComparison, judgments: Grades, settings: ComparisonSettings
 ) -> PairReport:
-    first, second = pair.values(settings.metric)
-    difference = dict(zip(first, differences(tuple(first.values()), tuple(second.values())), strict=True))
-    gains, losses = examples_of(difference, (first, second), pair.rankings, judgments, settings.examples)
+    scored = pair.scored(settings.metric)
+    values, difference = (scored.first_values, scored.second_values), scored.differences
+    gains, losses = examples_of(difference, values, pair.rankings, judgments, settings.examples)
     lists = [(pair.rankings[0][query], pair.rankings[1][query]) for query in pair.shared.queries]
     return PairReport(
         verdict=verdict,
         depth=pair.shared.depth,
         metrics=_metrics(pair, settings.seed),
         overlap_at_10=mean([overlap_of_top_10(before, after) for before, after in lists]),
-        gate=_gate(pair, verdict, settings),
+        gate=None
+        if settings.no_worse_than is None
+        else no_worse_gate(verdict, settings.no_worse_than, pair.shared.losses),
         differences=sorted_differences(tuple(difference.values())),
         gains=gains,
         losses=losses,
@@ -221,27 +242,23 @@ def overlap_of_top_10(first: Sequence[str], second: Sequence[str]) -> float:
     return len(mine & theirs) / longer if longer else 1.0
 
 
-def _gate(pair: _MeasuredPair, verdict: PairedComparison, settings: ComparisonSettings) -> NoWorseGate | None:
-    if settings.no_worse_than is None:
-        return None
-    return no_worse_gate(pair.scored(settings.metric), verdict, settings.no_worse_than, pair.shared.losses)
-
-
 def _metrics(pair: _MeasuredPair, seed: int) -> dict[str, MetricDifference]:
-    metrics = {}
-    for metric in pair.figures[0]:
-        scored = pair.scored(metric)
-        if not scored.first_values:
-            continue
-        values = differences(scored.first_values, scored.second_values)
-        metrics[parse_metric(metric).label(pair.shared.depth)] = MetricDifference(
-            queries=len(values),
-            first_mean=mean(scored.first_values),
-            second_mean=mean(scored.second_values),
-            difference=mean(values),
-            interval=interval(values, seed),
-        )
-    return metrics
+    return {
+        parse_metric(metric).label(pair.shared.depth): MetricDifference(**_figures(scored, seed))
+        for metric in pair.figures[0]
+        if (scored := pair.scored(metric)).first_values
+    }
+
+
+def _figures(scored: ScoredPair, seed: int) -> dict[str, Any]:
+    values = tuple(scored.differences.values())
+    return {
+        "queries": len(values),
+        "first_mean": mean(tuple(scored.first_values.values())),
+        "second_mean": mean(tuple(scored.second_values.values())),
+        "difference": mean(values),
+        "interval": interval(values, seed),
+    }
 
 
 def _fields(pairs: Sequence[_MeasuredPair]) -> tuple[dict[str, dict[str, tuple[str, ...]]], int]:
@@ -288,17 +305,17 @@ def _not_sliced(fields: Mapping[str, Mapping[str, Sequence[str]]], every: int) -
 def _slices_of_field(
     pairs: Sequence[_MeasuredPair], field: str, values: Mapping[str, Sequence[str]], settings: ComparisonSettings
 ) -> list[SliceReport]:
-    cells = [(value, pair.scored(settings.metric, queries)) for value, queries in values.items() for pair in pairs]
-    filled = [(value, scored) for value, scored in cells if scored.first_values]
-    label = _label(settings.metric, pairs)
-    verdicts = compare_pairs([scored for _, scored in filled], label, settings.seed, settings.margin)
     return [
         SliceReport(
             field=field,
             value=value,
-            comparisons=tuple(verdict for (name, _), verdict in zip(filled, verdicts, strict=True) if name == value),
+            differences=tuple(
+                SliceDifference(first=scored.first, second=scored.second, **_figures(scored, settings.seed))
+                for pair in pairs
+                if (scored := pair.scored(settings.metric, queries)).first_values
+            ),
         )
-        for value in values
+        for value, queries in values.items()
     ]
 
 

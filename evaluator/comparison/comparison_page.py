@@ -23,7 +23,7 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
         *(Sentence(f"Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes),
         *(Verdict(pair.verdict.sentence) for pair in report.pairs),
         *(Verdict(pair.gate.sentence) for pair in report.pairs if pair.gate),
-        Prose("Per pair: queries better, tied and worse; Cohen's d; how alike the lists are."),
+        Prose("Per pair: queries better, tied and worse; how many show the difference; how alike the lists are."),
         Table("pairs", "Each pair", [_PAIR_HEADER, *(_pair_row(pair) for pair in report.pairs)]),
         Prose("Means and differences, with 95 % intervals (a test and a verdict only for the metric above)."),
         Table(
@@ -64,13 +64,13 @@ def example_parts(first: str, second: str, example: QueryExample, number: int) -
 
 def _slices(report: ComparisonReport, field: str) -> list[Block]:
     rows = _slice_rows([part for part in report.slices if part.field == field])
-    what = f"By `{field}` of the queries (Holm over all rows)."
+    what = f"By `{field}` of the queries, with 95 % intervals and without a test."
     return [Sentence(what), Table(f"slices-{field}", f"By {field} of the queries", [_SLICE_HEADER, *rows])]
 
 
-_PAIR_HEADER = ("pair", "queries", "better", "tied", "worse", "d", "p", "overlap@10")
+_PAIR_HEADER = ("pair", "queries", "better", "tied", "worse", "p", "needed", "overlap@10")
 _METRIC_HEADER = ("pair", "metric", "first", "second", "difference", "95 % interval", "queries")
-_SLICE_HEADER = ("slice", "pair", "queries", "first", "second", "difference", "95 % interval", "p (Holm)", "outcome")
+_SLICE_HEADER = ("slice", "pair", "queries", "first", "second", "difference", "95 % interval")
 
 
 def _name(compared: PairedComparison) -> str:
@@ -86,8 +86,8 @@ def _pair_row(pair: PairReport) -> list[str]:
     return [
         _name(compared),
         *(str(count) for count in (compared.queries, compared.wins, compared.ties, compared.losses)),
-        "–" if compared.effect_size is None else f"{compared.effect_size:.2f}",
         f"{compared.p:.4f}",
+        _count(compared.queries_needed),
         f"{pair.overlap_at_10:.2f}",
     ]
 
@@ -111,17 +111,15 @@ def _slice_rows(slices: Sequence[SliceReport]) -> list[list[str]]:
     return [
         [
             part.value,
-            _name(compared),
+            f"{compared.first} → {compared.second}",
             str(compared.queries),
             f"{compared.first_mean:.4f}",
             f"{compared.second_mean:.4f}",
             f"{compared.difference:+z.4f}",
             _interval(compared.interval),
-            f"{compared.p_holm:.4f}",
-            compared.outcome,
         ]
         for part in slices
-        for compared in part.comparisons
+        for compared in part.differences
     ]
 
 

@@ -13,6 +13,7 @@ from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.experiments.gates import Gates
 from evaluator.experiments.load_plan import LoadPlan
+from evaluator.experiments.preference import preference
 from evaluator.metrics.metric_table import DEFAULT_METRICS, MetricName, parse_metric
 from evaluator.progress import shown
 from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
@@ -47,6 +48,8 @@ class Experiment(Wire):
     pipelines: Annotated[tuple[AskedPipeline, ...], Items(1, 32)]
     # The pipeline that the others are set against; without it, the first. Written only if set, as `skip_unsendable`.
     baseline: Annotated[Name | None, Field(exclude_if=not_)] = None
+    # What a recommendation goes by: quality, p95=200ms, cpu or index. Written only if set.
+    prefer: Annotated[str, Field(exclude_if="quality".__eq__)] = "quality"
     preset: Name | None = None  # lexical preset of every pipeline's lexical retrieves
     depth: Depth = 100
     top: Depth = 10  # hits that a timed request asks for, as an app does; at most `depth` of them
@@ -66,6 +69,11 @@ class Experiment(Wire):
         if names and baseline is not None and baseline not in names:
             raise ValueError(f"is not among the pipelines {', '.join(names)}")
         return baseline
+
+    @field_validator("prefer")
+    @classmethod
+    def _prefer_is_known(cls, prefer: str) -> str:
+        return str(preference(prefer))
 
     @model_validator(mode="after")
     def _arms_differ(self) -> Self:

@@ -221,11 +221,8 @@ def _quality(
 ) -> PairedComparison | None:
     means = [query_means(judgments, samples) for samples in sides]
     # Both were asked the same queries.
-    queries = sorted(means[0])
-    if not queries:
-        return None
-    first, second = ([mean[query] for query in queries] for mean in means)
-    return compare_pairs([ScoredPair(*stacks.urls, first, second)], METRIC, stacks.seed)[0]
+    first, second = ({query: mean[query] for query in sorted(means[0])} for mean in means)
+    return compare_pairs([ScoredPair(*stacks.urls, first, second)], METRIC)[0] if first else None
 
 
 def render_against(report: AgainstReport) -> str:

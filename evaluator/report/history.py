@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from evaluator.errors import EvaluationError
 from evaluator.metrics.metric_table import expect_higher_is_better, parse_metric
-from evaluator.metrics.paired_tests import mean
+from evaluator.metrics.paired_differences import mean
 from evaluator.metrics.verdict import PairedComparison, compare_pairs, scored_pair
 from evaluator.pages.markdown_page import aligned
 from evaluator.report.pipeline_report import PipelineReport
@@ -22,8 +22,6 @@ from evaluator.runs.latency import DOUBTFUL
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.quality_figures import QualityReport
 from evaluator.steps.rank import RankReport
-
-SEED = 20_250_601
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +199,7 @@ def _compared(
             pair = scored_pair(base.run, run.run, base.values, run.values)
             if pair.first_values:
                 pairs[conditions] = pair
-    return dict(zip(pairs, compare_pairs(tuple(pairs.values()), label, SEED), strict=True))
+    return dict(zip(pairs, compare_pairs(tuple(pairs.values()), label), strict=True))
 
 
 def _pipeline_parts(of: RunConditions, entries: Sequence[HistoryEntry], metric: str) -> Iterator[str]:

@@ -5,13 +5,14 @@ Computes what it states beside the figures: intervals of means, and verdicts aga
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.metrics.paired_tests import differences, interval, sorted_differences
+from evaluator.metrics.paired_differences import interval, sorted_differences
 from evaluator.metrics.quality import PerQuery
-from evaluator.metrics.verdict import PairedComparison, compare_pairs, scored_pair
+from evaluator.metrics.verdict import PairedComparison, ScoredPair, compare_pairs, scored_pair
 from evaluator.runs.answers import AnswerOutcome, read_outcomes
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
@@ -38,6 +39,26 @@ class ArmStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFamily:
+    """All pairs of a run's pipelines in its first metric. `unused`: all judged queries, where only some were asked."""
+
+    metric: str
+    pairs: Sequence[PairedComparison]
+    unused: int | None = None
+
+    def shown_better(self, other: str, pipeline: str) -> bool:
+        """Returns whether another pipeline is shown to be better than this one."""
+        return any(
+            (pair.first, pair.second, pair.outcome) in ((pipeline, other, "better"), (other, pipeline, "worse"))
+            for pair in self.pairs
+        )
+
+    def between(self, first: str, second: str) -> PairedComparison:
+        """Returns the comparison of two pipelines, whichever is its first."""
+        return next(pair for pair in self.pairs if {pair.first, pair.second} == {first, second})
+
+
+@dataclass(frozen=True, slots=True)
 class RankedRun:
     """A run whose queries were answered and measured. Mappings are by arm, `recall` by backend.
 
@@ -52,6 +73,7 @@ class RankedRun:
     baseline: str
     figures: Mapping[str, PerQuery]
     statistics: Mapping[str, ArmStatistics]
+    family: RunFamily | None
     records: Mapping[str, Sequence[AnswerOutcome]]
     conditions: MachineConditions | None
     recall: Mapping[str, VectorRecall]
@@ -69,6 +91,7 @@ def read_ranked_run(folder: RunFolder, baseline: str | None = None) -> RankedRun
     against = experiment.baseline_among(arms, baseline)
     figures = {arm: _per_query(folder, arm) for arm in arms}
     manifest = folder.read("manifest.json", Manifest)
+    pairs, family = _family(figures, against, ranked, manifest)
     records = {arm: tuple(read_outcomes(folder.answers(arm))) for arm in arms}
     return RankedRun(
         experiment=experiment,
@@ -77,7 +100,8 @@ def read_ranked_run(folder: RunFolder, baseline: str | None = None) -> RankedRun
         quality=quality,
         baseline=against,
         figures=figures,
-        statistics=_statistics_of_arms(figures, against, ranked.depth, experiment.seed),
+        statistics=_statistics_of_arms(figures, against, pairs, family, experiment.seed),
+        family=family,
         records=records,
         conditions=conditions_of(folder.path),
         recall=folder.read("recall.json", RecallReport).backends,
@@ -105,26 +129,38 @@ def _per_query(folder: RunFolder, arm: str) -> PerQuery:
     return by_metric
 
 
-def _statistics_of_arms(
-    figures: Mapping[str, PerQuery], baseline: str, depth: int, seed: int
-) -> dict[str, ArmStatistics]:
-    """Returns the statistics of each arm. `figures`: arm → metric → query → value, None where a query has none.
+def _family(
+    figures: Mapping[str, PerQuery], baseline: str, ranked: RankReport, manifest: Manifest
+) -> tuple[tuple[ScoredPair, ...], RunFamily | None]:
+    """Compares all pairs of a run, the baseline as the first of its own. `figures`: arm → metric → query → value.
 
-    The metric compared is the first one that has a value and of which more is better.
+    The metric is the first one that has a value in each pair and of which more is better.
     """
-    others = [arm for arm in figures if arm != baseline]
-    compared: dict[str, PairedComparison] = {}
-    ascending: dict[str, tuple[float, ...]] = {}
+    judged = manifest.counts.judged_queries
+    unused = judged if len(ranked.queries) < judged else None
+    arms = [baseline, *(arm for arm in figures if arm != baseline)]
     for metric in figures[baseline]:
-        pairs = [scored_pair(baseline, arm, figures[baseline][metric], figures[arm][metric]) for arm in others]
-        if all(pair.first_values for pair in pairs) and not parse_metric(metric).family.lower_is_better:
-            compared = dict(zip(others, compare_pairs(pairs, parse_metric(metric).label(depth), seed), strict=True))
-            ascending = {
-                pair.second: sorted_differences(differences(pair.first_values, pair.second_values)) for pair in pairs
-            }
-            break
+        parsed = parse_metric(metric)
+        pairs = tuple(
+            scored_pair(first, second, figures[first][metric], figures[second][metric])
+            for first, second in combinations(arms, 2)
+        )
+        if pairs and all(pair.first_values for pair in pairs) and not parsed.family.lower_is_better:
+            return pairs, RunFamily(metric, compare_pairs(pairs, parsed.label(ranked.depth)), unused)
+    return (), None
+
+
+def _statistics_of_arms(
+    figures: Mapping[str, PerQuery], baseline: str, pairs: Sequence[ScoredPair], family: RunFamily | None, seed: int
+) -> dict[str, ArmStatistics]:
+    """Returns the statistics of each arm."""
+    against = {
+        pair.second: (compared, sorted_differences(tuple(pair.differences.values())))
+        for pair, compared in zip(pairs, family.pairs if family else (), strict=True)
+        if pair.first == baseline
+    }
     return {
-        arm: ArmStatistics(_intervals(per_query, seed), compared.get(arm), ascending.get(arm, ()))
+        arm: ArmStatistics(_intervals(per_query, seed), *against.get(arm, (None, ())))
         for arm, per_query in figures.items()
     }
 

@@ -7,11 +7,12 @@ from evaluator.client.cached_results import cache_remarks
 from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
 from evaluator.errors import EvaluationError
 from evaluator.experiments.gates import judge_gates
+from evaluator.experiments.preference import Preference, preference
 from evaluator.metrics.metric_table import parse_metric, state_conventions
-from evaluator.metrics.paired_tests import ROUNDING
+from evaluator.metrics.paired_differences import ROUNDING
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
-from evaluator.report.recommendation import NO_BOUNDS, Bounds, recommend
+from evaluator.report.recommendation import recommend
 from evaluator.report.report_page import STEPS, write_pages
 from evaluator.report.run_report import Report
 from evaluator.runs.manifest import dataset_directory
@@ -31,10 +32,10 @@ DEEP_LEG = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ReportChoices:
-    """Options of `report`. `baseline`: the pipeline that the others are set against; None: the run's."""
+    """Options of `report`: the pipeline that the others are set against, and what decides; None: the run's own."""
 
     baseline: str | None = None
-    bounds: Bounds = NO_BOUNDS
+    prefer: Preference | None = None
 
 
 def choices_of(folder: RunFolder) -> ReportChoices:
@@ -46,14 +47,13 @@ def choices_of(folder: RunFolder) -> ReportChoices:
         return ReportChoices()
     written = folder.read_stale("report.json", Report)
     advice = written.recommendation
-    bounds = Bounds(advice.p95_within_ms, advice.cpu_within_ms) if advice is not None else NO_BOUNDS
-    return ReportChoices(written.baseline, bounds)
+    return ReportChoices(written.baseline, preference(advice.prefer) if advice is not None else None)
 
 
 def report_step(folder: RunFolder, choices: ReportChoices = ReportChoices()) -> Report:  # frozen
-    """Writes report.json and its pages. Raises WrongOption for a bound or a baseline that the run does not know."""
+    """Writes report.json and its pages. Raises WrongOption for a baseline or a preferred figure that it lacks."""
     run = read_ranked_run(folder, choices.baseline)
-    ranked = build_report(run, choices.bounds)
+    ranked = build_report(run, choices.prefer)
     measured = {step.name: figures for step in STEPS if (figures := step.read(folder)) is not None}
     made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
     examples = _examples(folder, run, ranked)
@@ -109,7 +109,7 @@ def _example_queries(folder: RunFolder, run: RankedRun, report: Report) -> PairE
     )
 
 
-def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
+def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
     """Builds the report of the ranking alone: without the steps that may follow it. Raises as `report_step` does."""
     experiment, manifest, ranked = run.experiment, run.manifest, run.ranked
     without_times = {arm.name for arm in ranked.arms if arm.pipeline is None}
@@ -137,6 +137,7 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
         conditions=run.conditions,
         pipelines=dict(pipelines),
         baseline=run.baseline,
+        pairs=tuple(run.family.pairs) if run.family else (),
         conventions=state_conventions(list(run.quality.figures[ranked.arms[0].name]), ranked.depth),
         vector_recall=dict(run.recall),
         added_judgments=run.quality.added_judgments,
@@ -146,7 +147,7 @@ def build_report(run: RankedRun, bounds: Bounds = NO_BOUNDS) -> Report:
     )
     # From the figures of the report, which carry whether their times hold.
     gates = tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in report.pipelines.items())))
-    advice = None if faults else recommend(report.pipelines, run.figures, ranked.depth, experiment.seed, bounds)
+    advice = None if faults else recommend(report.pipelines, run.family, prefer or preference(experiment.prefer))
     return report.model_copy(update={"gates": gates, "recommendation": advice})
 
 

@@ -11,6 +11,7 @@ from evaluator.experiments.gates import GateOutcome
 from evaluator.load.load_report import LoadReport
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.metrics.metric_table import Conventions
+from evaluator.metrics.verdict import PairedComparison
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.recommendation import Recommendation
 from evaluator.runs.latency import MARKED, carry_validity
@@ -33,7 +34,7 @@ class Report(StepFile):
 
     _carries_validity = model_validator(mode="wrap")(carry_validity)
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = 2  # 1: a pair had p of other tests too, and a recommendation had bounds
     experiment: str
     dataset: str
     split: str
@@ -53,6 +54,7 @@ class Report(StepFile):
     conditions: MachineConditions | None = None  # of the machine while the times were taken; null: not read
     pipelines: dict[str, PipelineReport]
     baseline: str | None = None  # the pipeline that the others are set against; null: of an old release, the first
+    pairs: tuple[PairedComparison, ...] = ()  # all pairs of pipelines in the first metric: one family
     recommendation: Recommendation | None = None  # null: the run is not valid, or has one pipeline
     # Queries that show how the recommended pipeline differs from the baseline; null: one pipeline, or none differs.
     examples: PairExamples | None = None

@@ -112,10 +112,10 @@ def _verdict_written(path: Path, _written: int) -> str:
     if chosen is None:
         return "one pipeline" if len(names) == 1 else ""
     if chosen.pipeline is None:
-        return "not decided: too few queries" if chosen.contenders else "no pipeline within the bounds"
+        return f"no pipeline within {chosen.prefer}"
     if len(chosen.contenders) == 1:
         return f"ship {chosen.pipeline}, the best of {len(names)}"
-    return f"ship {chosen.pipeline}; {len(chosen.contenders)} of {len(names)} cannot be told apart"
+    return f"ship {chosen.pipeline}; {len(chosen.contenders)} of {len(names)} may be the best"
 
 
 def run_title(run: str) -> str:

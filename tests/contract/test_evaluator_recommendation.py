@@ -1,17 +1,20 @@
-"""What a run recommends: on the console, in report.json and on the page; by which rule; and when nothing."""
+"""What a run recommends: on the console, in report.json and on the page; by which preference; and when nothing."""
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from evaluator.__main__ import app
+from evaluator.errors import WrongOption
+from evaluator.experiments.preference import Preference, preference
 from evaluator.machine.process_costs import PipelineCost
 from evaluator.report.pipeline_report import PipelineReport
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
-from evaluator.report.recommendation import NO_BOUNDS, Bounds, Recommendation, recommend
+from evaluator.report.recommendation import Recommendation, recommend
 from evaluator.report.run_report import Report
 from evaluator.runs.latency import summarise
 from evaluator.runs.run_folder import RunFolder
@@ -41,96 +44,98 @@ def reported(evaluator: Evaluator, tmp_path: Path, files: list[Path]) -> tuple[R
     return read_ranked_run(RunFolder(run)), report, done.stdout
 
 
-def test_the_best_pipeline_is_recommended_alone_where_the_queries_tell_it_from_all(
-    evaluator: Evaluator, tmp_path: Path
-) -> None:
+def test_the_best_pipeline_is_recommended_with_its_runner_up(evaluator: Evaluator, tmp_path: Path) -> None:
     files = write_three_rankings(tmp_path)
     _, report, shown = reported(evaluator, tmp_path, [files["fair"], files["good"], files["bad"]])
-    found = report.recommendation
-    assert found is not None
-    assert (found.pipeline, found.contenders, found.chosen_by) == ("good", ("good",), None)
-    assert found.text in shown
-    assert found.text in (next((tmp_path / "runs").glob("2*")) / "report.md").read_text()
-    assert "was not measured" in found.text
-    assert all(f"{name} (" in found.text for name in ("fair", "bad"))  # why they are out
+    advice = report.recommendation
+    assert advice is not None
+    assert (advice.pipeline, advice.contenders, advice.runner_up) == ("good", ("good",), "fair")
+    assert advice.text in shown
+    assert advice.text in (next((tmp_path / "runs").glob("2*")) / "report.md").read_text()
+    assert "was not measured" in advice.text
+    (pair,) = [pair for pair in report.pairs if {pair.first, pair.second} == {"good", "fair"}]
+    assert pair.interval is not None
+    low, high = sorted(map(abs, pair.interval))
+    lower = f"Runner-up fair: {abs(pair.difference):.4f} lower (95 % interval {low:.4f} to {high:.4f})."
+    assert lower in advice.text
 
 
-def test_of_those_that_cannot_be_told_from_the_best_the_cheapest_is_recommended(
+def test_what_is_not_told_from_the_best_contends_and_the_preference_chooses(
     evaluator: Evaluator, tmp_path: Path, alike: list[Path]
 ) -> None:
     run, report, _ = reported(evaluator, tmp_path, alike)
     best = max(report.pipelines, key=lambda name: report.pipelines[name].quality["nDCG@10"] or 0)
     other = {"one": "two", "two": "one"}[best]
-    found = report.recommendation
-    assert found is not None
-    assert (found.pipeline, set(found.contenders), found.chosen_by) == (best, {"one", "two"}, "quality")
-    assert f"Not known: whether it is better than {other}; about " in found.text
-    assert "more judged queries would tell" in found.text
+    advice = report.recommendation
+    assert advice is not None
+    assert (advice.pipeline, set(advice.contenders), advice.runner_up) == (best, {"one", "two"}, other)
+    (pair,) = [pair for pair in report.pairs if {pair.first, pair.second} == {"one", "two"}]
+    assert pair.queries_needed is not None
+    assert f"60 queries do not show (about {pair.queries_needed - 60:,} more would)" in advice.text
 
-    def chosen(pipelines: dict[str, PipelineReport], bounds: Bounds = NO_BOUNDS) -> Recommendation:
-        found = recommend(pipelines, run.figures, run.ranked.depth, run.experiment.seed, bounds)
-        assert found is not None
-        return found
+    def chosen(pipelines: dict[str, PipelineReport], prefer: str) -> Recommendation:
+        advice = recommend(pipelines, run.family, preference(prefer))
+        assert advice is not None
+        return advice
 
-    by_cpu = {name: with_cpu(one, 5.0 if name == best else 2.0) for name, one in report.pipelines.items()}
-    assert (chosen(by_cpu).pipeline, chosen(by_cpu).chosen_by) == (other, "cpu")
-    assert f"whether {best}" in chosen(by_cpu).text
-    first = next(iter(report.pipelines))
-    told, outcome = (other, "worse") if best == first else (best, "better")
-    verdict = by_cpu[told].against_first
-    assert verdict is not None
-    changed = {"against_first": verdict.model_copy(update={"outcome": outcome})}
-    shown = chosen(by_cpu | {told: by_cpu[told].model_copy(update=changed)})
-    assert (shown.pipeline, shown.contenders) == (best, (best,))  # no sentence beside it names a better one
-    by_time = {name: with_times(one, name == best, valid=True) for name, one in by_cpu.items()}
-    assert (chosen(by_time).pipeline, chosen(by_time).chosen_by) == (best, "p95")
-    doubtful = {name: with_times(one, name == best, valid=False) for name, one in report.pipelines.items()}
-    assert (chosen(doubtful).chosen_by, "?" in chosen(doubtful).text) == ("quality", True)  # times decide nothing
+    costly = {name: with_cpu(outcome, 8.0 if name == best else 2.0) for name, outcome in report.pipelines.items()}
+    by_cpu = chosen(costly, "cpu")
+    assert (by_cpu.pipeline, by_cpu.runner_up) == (other, best)
+    assert f"Runner-up {best}: " in by_cpu.text
+    assert "higher" in by_cpu.text
+    assert "at 4.0 times the CPU" in by_cpu.text
+    assert "at a quarter of the CPU" in chosen(costly, "quality").text
+    large = {name: outcome.model_copy(update={"index_bytes": 1}) for name, outcome in costly.items()}
+    large[best] = large[best].model_copy(update={"index_bytes": 9})
+    assert chosen(large, "index").pipeline == other
 
-    bounded = chosen(by_time, Bounds(cpu_ms=2.0))
-    assert (bounded.pipeline, bounded.contenders, bounded.cpu_within_ms) == (other, (other,), 2.0)
-    assert chosen(by_time, Bounds(p95_ms=0.5)).pipeline is None
-    assert chosen(by_time, Bounds(p95_ms=1.0, cpu_ms=5.0)).pipeline == best
-    roomy = chosen(by_cpu, Bounds(cpu_ms=100.0))  # excludes none, and asks for the best that it allows
-    assert (roomy.pipeline, set(roomy.contenders), roomy.chosen_by) == (best, {"one", "two"}, "bound")
+    timed = {name: with_times(outcome, name != best, valid=True) for name, outcome in costly.items()}
+    assert chosen(timed, "p95=5ms").pipeline == other
+    assert chosen(timed, "p95=9").pipeline == best
+    assert chosen(timed, "p95=0.5ms").pipeline is None
+    doubtful = {name: with_times(outcome, name != best, valid=False) for name, outcome in costly.items()}
+    for prefer, pipelines in (("p95=5ms", doubtful), ("cpu", report.pipelines), ("index", costly)):
+        with pytest.raises(WrongOption, match="not known of"):
+            chosen(dict(pipelines), prefer)
 
 
-def test_where_the_queries_tell_no_pipeline_from_another_nothing_is_shipped(
-    evaluator: Evaluator, tmp_path: Path, alike: list[Path]
+def test_sentence_verdicts_and_comparison_of_a_run_never_contradict_each_other(
+    evaluator: Evaluator, tmp_path: Path
 ) -> None:
-    run, report, _ = reported(evaluator, tmp_path, alike[:2])
-    best = max(report.pipelines, key=lambda name: report.pipelines[name].quality["nDCG@10"] or 0)
-    cheap = {name: with_cpu(one, 5.0 if name == best else 2.0) for name, one in report.pipelines.items()}
-    found = recommend(cheap, run.figures, run.ranked.depth, run.experiment.seed)
-    assert found is not None
-    assert (found.pipeline, set(found.contenders), found.chosen_by) == (None, {"one", "two"}, None)
-    assert f"{best} has the highest nDCG@10" in found.text
-    assert f"would tell {best} from " in found.text
-    bounded = recommend(cheap, run.figures, run.ranked.depth, run.experiment.seed, Bounds(cpu_ms=10.0))
-    assert bounded is not None
-    assert bounded.pipeline == best  # who sets a bound has decided what may be spent
-
-
-def test_a_baseline_that_its_verdict_does_not_tell_from_the_best_contends(evaluator: Evaluator, tmp_path: Path) -> None:
+    spread = ranked_by(lambda n: 9 if n % 4 else 1)
     files = write_three_rankings(tmp_path)
-    run, report, _ = reported(evaluator, tmp_path, [files["fair"], files["good"], files["bad"]])
-    verdict = report.pipelines["good"].against_first
-    assert verdict is not None
-    told = {"against_first": verdict.model_copy(update={"outcome": "cannot tell"})}
-    changed = report.pipelines | {"good": report.pipelines["good"].model_copy(update=told)}
-    found = recommend(changed, run.figures, run.ranked.depth, run.experiment.seed)
-    assert found is not None
-    assert found.contenders == ("fair", "good")
+    wide = write_rankings(tmp_path / "wide.trec", spread)
+    _, report, _ = reported(evaluator, tmp_path, [files["fair"], wide, files["good"], files["bad"]])
+    advice = report.recommendation
+    assert advice is not None
+    worse = {pair.second if pair.outcome == "better" else pair.first: pair for pair in report.pairs}
+    shown = {(pair.first if pair.outcome == "better" else pair.second) for pair in report.pairs if pair.p < 0.05}
+    assert set(advice.contenders) == set(report.pipelines) - shown, worse
+    for name, outcome in report.pipelines.items():
+        verdict = outcome.against_first
+        assert (verdict is None) == (name == report.baseline)
+        assert verdict is None or verdict in report.pairs
 
 
-def test_a_bound_of_what_a_run_does_not_know_is_refused(
-    evaluator: Evaluator, tmp_path: Path, alike: list[Path]
+@pytest.mark.parametrize("word", ["speed", "p95", "p95=0", "p95=-1ms", "cpu=3", ""])
+def test_an_unknown_preference_is_refused_with_those_that_there_are(
+    evaluator: Evaluator, tmp_path: Path, alike: list[Path], word: str
 ) -> None:
     reported(evaluator, tmp_path, alike)
     (run,) = (tmp_path / "runs").glob("2*")
-    for option, most in (("--p95", "100"), ("--cpu", "100"), ("--p95", "nan")):
-        refused = evaluator("report", "--run", run, option, most)
-        assert (refused.exit_code, option in refused.stderr) == (2, True), refused.output
+    refused = evaluator("report", "--run", run, "--prefer", word)
+    assert (refused.exit_code, "quality, p95=200ms, cpu or index" in refused.stderr) == (2, True), refused.output
+
+
+def test_of_a_sample_the_judged_queries_that_lie_unused_are_named(
+    evaluator: Evaluator, tmp_path: Path, alike: list[Path]
+) -> None:
+    run, report, _ = reported(evaluator, tmp_path, alike)
+    assert run.family is not None
+    advice = recommend(report.pipelines, replace(run.family, unused=225), Preference())
+    assert advice is not None
+    assert "(run all 225)" in advice.text
+    assert "more would" not in advice.text
 
 
 def test_nothing_is_recommended_of_one_pipeline_or_of_a_run_that_is_not_valid(
@@ -139,8 +144,8 @@ def test_nothing_is_recommended_of_one_pipeline_or_of_a_run_that_is_not_valid(
     files = write_three_rankings(tmp_path)
     _, alone, shown = reported(evaluator, tmp_path, [files["good"]])
     assert (alone.recommendation, "Ship" in shown) == (None, False)
-    bounded = evaluator("report", "--run", next((tmp_path / "runs").glob("2*")), "--p95", "5")
-    assert (bounded.exit_code, "--p95" in bounded.stderr) == (2, True)
+    bounded = evaluator("report", "--run", next((tmp_path / "runs").glob("2*")), "--prefer", "cpu")
+    assert (bounded.exit_code, "--prefer" in bounded.stderr) == (2, True)
     short = write_rankings(tmp_path / "short.trec", dict.fromkeys(range(40), 1))
     done = evaluator("import", tmp_path / "shop", files["good"], short)
     reports = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("2*/report.json")]

@@ -70,7 +70,7 @@ async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
     assert (gate.held, gate.value, gate.reason) == (False, None, "the times are not valid")
     assert report.recommendation is not None
-    assert "p95" not in report.recommendation.text
+    assert "?" in report.recommendation.text
 
 
 async def test_on_a_quiet_machine_no_counter_is_a_reason(
@@ -83,7 +83,7 @@ async def test_on_a_quiet_machine_no_counter_is_a_reason(
     assert "?" not in render_table(report)
     assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {True}
     assert report.recommendation is not None
-    assert "lowest p95" in report.recommendation.text
+    assert "?" not in report.recommendation.text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

@@ -26,7 +26,7 @@ from pydantic import FiniteFloat
 from evaluator.load.points.figures import LoadPercentiles, query_means
 from evaluator.load.points.point_report import LoadPointReport
 from evaluator.load.sending.samples import LoadSample
-from evaluator.metrics.paired_tests import bca_interval, differences, mean
+from evaluator.metrics.paired_differences import bca_interval, differences, mean
 from evaluator.metrics.quality import Grades
 from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Interval
 from services.contracts.base import Count, Wire

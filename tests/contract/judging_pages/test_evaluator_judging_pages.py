@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from evaluator.datasets.text_files import sha256
+from evaluator.experiments.preference import Preference
 from evaluator.judging.session import JudgingSession
 from evaluator.machine.process_costs import PipelineCost
-from evaluator.report.recommendation import Bounds
 from evaluator.report.report_step import ReportChoices, report_step
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
@@ -113,7 +113,7 @@ async def test_a_run_that_is_measured_again_keeps_what_was_asked_of_its_report(
         for name, cpu_ms in zip(names, (2.0, 50.0), strict=True)
     }
     folder.write("costs.json", CostReport(indexes={}, pipelines=costs))
-    before = report_step(folder, ReportChoices(names[1], Bounds(cpu_ms=5.0)))
+    before = report_step(folder, ReportChoices(names[1], Preference("cpu")))
     path = await begun(client, run)
     await judged(client, path, *(["2"] * QUERIES * TOP))
     await measured(client, run, {"session": session_of(path)})
@@ -121,8 +121,8 @@ async def test_a_run_that_is_measured_again_keeps_what_was_asked_of_its_report(
     assert after.added_judgments is not None
     assert before.recommendation is not None
     assert after.recommendation is not None
-    assert before.recommendation.pipeline == after.recommendation.pipeline == names[0]
-    assert (after.recommendation.cpu_within_ms, after.baseline) == (5.0, names[1])
+    assert (before.recommendation.prefer, before.baseline) == ("cpu", names[1])
+    assert (after.recommendation.prefer, after.baseline) == ("cpu", names[1])
 
 
 async def test_rankings_are_read_when_a_session_is_made_and_not_for_its_form(

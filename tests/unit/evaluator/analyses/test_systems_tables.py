@@ -28,8 +28,8 @@ def analysis(cpu_ms: float | None = 40.0, *, times_hold: bool = True) -> Analysi
         update={
             "pipelines": figures,
             "pairs": (
-                PipelinePair(better="dense-bge", worse="bm25", difference=0.1, p_holm=0.01, queries=60),
-                PipelinePair(better="bm25", worse="splade", difference=0.1, p_holm=0.2, queries=60),
+                PipelinePair(better="dense-bge", worse="bm25", difference=0.1, p=0.01, queries=60),
+                PipelinePair(better="bm25", worse="splade", difference=0.1, p=0.2, queries=60),
             ),
             "fusions": (FusedPipelines(pipelines=("bm25", "dense-bge"), ndcg_at_10=0.53, held_out=0.52, tried=3),),
         }

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
-from evaluator.metrics.paired_tests import sorted_differences
+from evaluator.metrics.paired_differences import sorted_differences
 from evaluator.metrics.verdict import PairedComparison, ScoredPair, compare_pairs
 from tests.support.svg_reading import texts
 
@@ -13,8 +13,9 @@ pytestmark = pytest.mark.usefixtures("laid_out")
 
 
 def compared(second: str, values: list[float]) -> PairedComparison:
-    (found,) = compare_pairs([ScoredPair("bm25", second, [0.0] * len(values), values)], "nDCG@10", 7)
-    return found
+    by_query = {f"q{number}": value for number, value in enumerate(values)}
+    (verdict,) = compare_pairs([ScoredPair("bm25", second, dict.fromkeys(by_query, 0.0), by_query)], "nDCG@10")
+    return verdict
 
 
 def test_every_pair_has_a_panel_with_its_name_and_its_counts() -> None:
