@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from evaluator.__main__ import app
+from evaluator.experiments.preference import Preference
 from evaluator.report.report_step import ReportChoices, choices_of
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
@@ -94,6 +95,6 @@ def test_what_was_asked_of_a_report_is_known_when_its_quality_is_measured_again(
 ) -> None:
     evaluator("report", "--run", run, "--baseline", "bad")
     evaluator("quality", "--run", run, "--metrics", "MRR@10")  # report.json is stale
-    assert choices_of(RunFolder(run)) == ReportChoices(baseline="bad")
+    assert choices_of(RunFolder(run)) == ReportChoices("bad", Preference())
     (run / "report.json").unlink()
     assert choices_of(RunFolder(run)) == ReportChoices()

@@ -130,7 +130,7 @@ def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Report, R
     page = render_markdown(report.title, report_blocks(report, report_charts(report)))
     parts = (
         "## What to ship",
-        "Not decided: ",
+        "Ship ",
         "charts/quality-latency.svg",
         "Quality: valid. Times: valid.",
         "| pipeline",

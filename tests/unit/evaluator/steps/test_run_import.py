@@ -110,7 +110,7 @@ def test_a_whole_file_makes_a_valid_run_that_claims_no_latency(shop: Path, tmp_p
     folder = imported(tmp_path, whole=whole)
     assert reported(folder).valid
     content = json.loads((folder.path / "report.json").read_text())
-    assert content["schema_version"] == 1
+    assert content["schema_version"] == 2
     assert (content["generation"], content["engine"], content["ingest"]) == ("", {}, None)
     outcome = content["pipelines"]["whole"]
     assert outcome["latency_ms"].pop("n") == 0
