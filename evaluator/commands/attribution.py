@@ -12,12 +12,12 @@ from evaluator.attribution.attribution_report import AttributionReport
 from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.commands.steps import end_status, print_next_step
 from evaluator.errors import EvaluationError
-from evaluator.machine.measurement_lock import measuring
 from evaluator.pages.markdown_page import render_markdown
 from evaluator.progress import show
 from evaluator.replay.tuning import replay_step
 from evaluator.replay.tuning_page import replay_page
 from evaluator.report.suite_runs import runs_of
+from evaluator.runs.measurement_lock import measuring
 from evaluator.runs.run_folder import named_place
 
 AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]

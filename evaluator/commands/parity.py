@@ -11,10 +11,10 @@ from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import find_one
 from evaluator.errors import EvaluationError, command_line
-from evaluator.machine.measurement_lock import measuring
 from evaluator.parity.comparison import compare_with_published, parity_experiment, render_parity
 from evaluator.parity.published import PublishedFigures, encoders, given_figure, presets, published_figures
 from evaluator.progress import show
+from evaluator.runs.measurement_lock import measuring
 from services.files.disk_writes import write_whole
 
 # Exit status: the figure is not the published one.

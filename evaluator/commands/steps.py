@@ -39,7 +39,6 @@ from evaluator.load.capacity import CAPACITY, CapacityFile, render_capacity
 from evaluator.load.load_report import LoadReport
 from evaluator.load.page.blocks import figure_blocks
 from evaluator.load.page.tables import load_warnings
-from evaluator.machine.measurement_lock import measuring
 from evaluator.machine.process_costs import parse_processes
 from evaluator.pages.markdown_page import markdown_parts
 from evaluator.progress import say
@@ -59,6 +58,7 @@ from evaluator.report.suite_runs import (
     suite_at,
     summary_step,
 )
+from evaluator.runs.measurement_lock import measuring
 from evaluator.runs.run_folder import LATEST, RunFolder
 from evaluator.steps.prepared_run import expect_own_run
 

@@ -8,6 +8,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+Turn = list[tuple[int, str]]  # arms, by number, and the query that each is asked
+
 
 def balanced_turns(arms: int, seed: int) -> Iterator[tuple[int, ...]]:
     """Yields turns without end, each with every arm once, by number.
@@ -31,13 +33,13 @@ def balanced_turns(arms: int, seed: int) -> Iterator[tuple[int, ...]]:
         yield tuple(turn)
 
 
-def query_turns(queries: Sequence[str], arms: int, seed: int) -> Iterator[tuple[int, str]]:
-    """Yields (arm, query) for every pair, in balanced turns.
+def query_turns(queries: Sequence[str], arms: int, seed: int, *, apart: bool = False) -> Iterator[Turn]:
+    """Yields the turns of all queries: each query through every arm, in balanced order.
 
-    The queries are in a seeded order: in files, alike ones often stand together, and would look like a drift. The arms
-    are at different places in it, so that none profits from cache entries that another has just made.
+    The queries are in a seeded order: in files, alike ones often stand together. A turn asks one query, so that what
+    happens on the machine meets every arm alike; `apart`, where services may answer from caches, asks each arm another
+    one, so that none profits from cache entries that another has just made.
     """
     n, queries = len(queries), random.Random(seed).sample(queries, len(queries))
     for number, turn in zip(range(n), balanced_turns(arms, seed), strict=False):
-        for arm in turn:
-            yield arm, queries[(number + arm * n // arms) % n]
+        yield [(arm, queries[(number + arm * n // arms) % n if apart else number]) for arm in turn]

@@ -25,8 +25,8 @@ from evaluator.load.points.validity import (
     machine_remarks,
 )
 from evaluator.load.sending.drives import LoadedPoint
-from evaluator.load.sending.samples import LoadSample
-from evaluator.machine.machine_conditions import MachineConditions, condition_faults
+from evaluator.load.sending.samples import LoadSample, disturbed_share
+from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.metrics.quality import Grades
 from evaluator.metrics.verdict import PairedComparison, ScoredPair, compare_pairs
 from evaluator.pages.markdown_page import aligned
@@ -52,7 +52,7 @@ class DrivenPair:
     @property
     def quiet(self) -> bool:
         """Whether the machine was free for both."""
-        return not any(True for part in (self.baseline, self.judged) for _ in condition_faults(part.conditions))
+        return not (self.baseline.disturbed or self.judged.disturbed)
 
 
 class StackFigures(Wire):
@@ -108,11 +108,6 @@ class AgainstReport(StepFile):
         """Whether every point has a judgment of every percentile."""
         return all(point.speed is not None and point.speed.decided for point in self.points)
 
-    @property
-    def timing_valid(self) -> bool:
-        """Whether the times of all points may be trusted."""
-        return all(point.timing_valid for point in self.points)
-
 
 @dataclass(frozen=True, slots=True)
 class ComparedStacks:
@@ -129,8 +124,14 @@ class ComparedStacks:
 def against_point(
     stacks: ComparedStacks, pairs: Sequence[DrivenPair], judgments: Grades, files: dict[str, str]
 ) -> AgainstPoint:
-    """Judges one pipeline at one rate. Pairs in which the machine was busy are left out, both slices of each."""
+    """Judges one pipeline at one rate.
+
+    Pairs in which the machine was busy are left out, both slices of each, unless too few are left: then the ratios are
+    of all pairs, which other work met alike, and the milliseconds are marked.
+    """
     quiet = [pair for pair in pairs if pair.quiet]
+    busy = len(quiet) < max(LEAST_PAIRS, len(pairs) * LEAST_QUIET)
+    quiet = list(pairs) if busy else quiet
     measured = [(_measured(pair.baseline), _measured(pair.judged)) for pair in quiet]
     sides = [[sample for pair in measured for sample in pair[at]] for at in (0, 1)]
     driven = [[pair.baseline for pair in quiet], [pair.judged for pair in quiet]]
@@ -139,7 +140,7 @@ def against_point(
         for parts in ([pair.baseline for pair in pairs], [pair.judged for pair in pairs])
     ]
     figures = [_figures(stacks, at, sides[at], driven[at], conditions[at], judgments) for at in (0, 1)]
-    faults = tuple(_faults(len(pairs), len(quiet), figures))
+    faults = tuple(_faults(figures))
     speed = None
     if not faults:
         slices = [SlicePair(*([sample.counted_ms for sample in side] for side in pair)) for pair in measured]
@@ -153,7 +154,7 @@ def against_point(
         quality=_quality(stacks, sides, judgments),
         pairs=len(pairs),
         left_out=len(pairs) - len(quiet),
-        timing_valid=not faults,
+        timing_valid=not faults and not busy,
         timing_faults=faults,
         files=files,
     )
@@ -193,7 +194,7 @@ def _figures(
         url=stacks.urls[at],
         fingerprint=stacks.fingerprints[at],
         counts=request_counts(samples),
-        latency_ms=load_percentiles([sample.counted_ms for sample in samples]),
+        latency_ms=load_percentiles([sample.counted_ms for sample in samples], disturbed_share(samples)),
         ndcg_at_10=sum(values) / len(values),
         generators=generator_figures(
             cpu_shares([part.generators for part in driven]),
@@ -204,10 +205,8 @@ def _figures(
     )
 
 
-def _faults(pairs: int, quiet: int, figures: Sequence[StackFigures | None]) -> list[str]:
-    """Returns why the times are not judged. A drift is no reason: it meets both stacks alike."""
-    if quiet < max(LEAST_PAIRS, pairs * LEAST_QUIET):
-        return [f"the machine was busy in {pairs - quiet} of {pairs} pairs of slices ({LEAST_PAIRS} must be left)"]
+def _faults(figures: Sequence[StackFigures | None]) -> list[str]:
+    """Returns why the times are not judged."""
     return [
         f"{stack.url}: {fault}"
         for stack in figures
@@ -246,12 +245,17 @@ def _cells(stack: StackFigures) -> Iterator[str]:
         yield str(count)
 
 
+def _beside(point: AgainstPoint) -> str:
+    if not point.timing_valid:
+        return " Other work met both in turn: the ratios are of all pairs of slices, and the milliseconds are marked."
+    return f" {point.left_out} of {point.pairs} pairs of slices left out: the machine was busy." * bool(point.left_out)
+
+
 def _sentences(point: AgainstPoint) -> Iterator[str]:
     name = f"{point.pipeline} at {point.rate:g}/s"
     for fault in point.timing_faults:
         yield f"{name}: times {MARKED}, because {fault}"
     if point.speed is not None:
-        left_out = f" {point.left_out} of {point.pairs} pairs of slices left out: the machine was busy."
-        yield f"{name}: {point.speed.sentence}{left_out if point.left_out else ''}"
+        yield f"{name}: {point.speed.sentence}{_beside(point)}"
     if point.quality is not None:
         yield f"{name}: {point.quality.sentence}"

@@ -14,9 +14,10 @@ requests:
 
 The report is capacity.json, and a sentence:
 
-    sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; " knee "."
-              | pipeline " carries no rate with p99 <= " bound " ms: " reasons "."
+    sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; " knee "." [ beside ]
+              | pipeline " carries no rate with p99 <= " bound " ms: " reasons "." [ beside ]
               | "This machine cannot tell which rate " pipeline " carries with p99 <= " bound " ms: " reasons "."
+    beside   := " Other work disturbed " share " of the requests: alone it carries this or more."
     knee     := "the knee is at " rate "/s" | "the knee cannot be told, because times below the capacity are not valid"
 """
 
@@ -66,6 +67,7 @@ class RateSample:
     counted_ms: Sequence[float]  # one without an answer counts with at least its deadline
     lost: Sequence[bool]  # failed, dropped, late, or degraded
     faults: tuple[str, ...] = ()  # why these times show nothing of the system under test
+    disturbed: float = 0.0  # share of the requests during which others took CPU; that only lengthens
 
 
 class MeasureRate(Protocol):
@@ -85,12 +87,16 @@ class MeasuredRate(Wire):
     over: Count  # requests that took longer than the bound
     lost: Count  # failed, dropped, late, or degraded
     p99_ms: FiniteFloat | None  # null below 662 requests, and where the outcome is `cannot tell`
+    disturbed: FiniteFloat = 0.0  # share of the requests during which others took CPU
     outcome: RateOutcome
     reasons: tuple[str, ...]  # of `cannot tell` and `open`
 
 
 class FoundCapacity(Wire):
-    """What a search found, and what it measured for it, in order."""
+    """What a search found, and what it measured for it, in order.
+
+    Other work only lengthens times: a rate that is carried beside it is carried without it.
+    """
 
     bound_ms: FiniteFloat  # of p99
     outcome: CapacityOutcome
@@ -103,6 +109,12 @@ class FoundCapacity(Wire):
         """How often the rate was carried after the measurement that found it."""
         return 0 if self.rate is None else _times_carried(self.measured, self.rate) - 1
 
+    @property
+    def disturbed(self) -> float:
+        """The share of all requests during which others took CPU."""
+        requests = sum(at.requests for at in self.measured)
+        return sum(at.disturbed * at.requests for at in self.measured) / requests if requests else 0.0
+
 
 class CapacityMultiple(Wire):
     """Figures at a multiple of the capacity; all others are in the point of this rate in `points` of load.json."""
@@ -112,7 +124,7 @@ class CapacityMultiple(Wire):
     goodput: FiniteFloat  # answers in time a second
     ndcg_a_second: FiniteFloat  # nDCG@10 summed over the requests of a second; late and lost ones add 0
     p95_ms: FiniteFloat | None
-    p99_ms: FiniteFloat | None = None  # null below 662 requests
+    p99_ms: FiniteFloat | None = None  # null below 662 requests, and where it does not hold
     timing_valid: bool
 
 
@@ -151,7 +163,7 @@ async def measure_rate(rate: float, plan: CapacityPlan, seed: str, measure: Meas
     """Measures one rate until its outcome is known, for `plan.point_seconds` at most, warm-ups included."""
     counted: list[float] = []
     lost: list[bool] = []
-    spent_s, look = 0.0, 0
+    spent_s, look, disturbed = 0.0, 0, 0.0
     outcome: RateOutcome = "open"
     reasons: tuple[str, ...] = ()
     while outcome == "open":
@@ -162,6 +174,7 @@ async def measure_rate(rate: float, plan: CapacityPlan, seed: str, measure: Meas
         sample = await measure(rate, plan.warmup_seconds, seconds, f"{seed} {look}")
         counted += sample.counted_ms
         lost += sample.lost
+        disturbed += sample.disturbed * len(sample.lost)
         spent_s, look, reasons = spent_s + plan.warmup_seconds + seconds, look + 1, sample.faults
         outcome = "cannot tell" if reasons else rate_outcome(counted, lost, plan.p99_ms)
     has_p99 = outcome != "cannot tell" and len(counted) >= MIN_SAMPLES_FOR_P99
@@ -172,6 +185,7 @@ async def measure_rate(rate: float, plan: CapacityPlan, seed: str, measure: Meas
         over=sum(value > plan.p99_ms for value in counted),
         lost=sum(lost),
         p99_ms=percentile(sorted(counted), 0.99) if has_p99 else None,
+        disturbed=disturbed / max(1, len(counted)),
         outcome=outcome,
         reasons=reasons,
     )
@@ -340,10 +354,12 @@ def render_capacity(report: CapacityReport) -> str:
 
 def measured_rows(report: CapacityReport) -> list[tuple[str, ...]]:
     """Returns a header and every measurement of the search, in order."""
-    measured: list[tuple[str, ...]] = [("rate", "seconds", "requests", "over", "lost or degraded", "p99 ms", "outcome")]
+    measured: list[tuple[str, ...]] = [
+        ("rate", "seconds", "requests", "over", "lost or degraded", "disturbed", "p99 ms", "outcome")
+    ]
     measured += [
         (f"{at.rate:g}/s", f"{at.seconds:.0f}", str(at.requests), str(at.over), str(at.lost),
-         _figure(at.p99_ms), at.outcome)
+         f"{at.disturbed:.0%}", _figure(at.p99_ms), at.outcome)
         for at in report.found.measured
     ]  # fmt: skip
     return measured
@@ -368,23 +384,25 @@ def _at_multiple(multiple: float, point: LoadPointReport) -> CapacityMultiple:
         goodput=point.goodput,
         ndcg_a_second=(point.quality.ndcg_at_10 or 0.0) * point.offered,
         p95_ms=point.latency_ms.p95.unchecked_ms,
-        p99_ms=point.latency_ms.p99.unchecked_ms,
-        timing_valid=point.timing_valid,
+        p99_ms=point.latency_ms.p99.held_ms,
+        timing_valid=point.timing_valid and point.latency_ms.p95.holds,
     )
 
 
 def _sentence(report: CapacityReport) -> str:
     found, bound = report.found, f"with p99 <= {report.found.bound_ms:g} ms"
-    reasons = "; ".join(found.reasons)
+    reasons, beside = "; ".join(found.reasons), ""
+    if found.disturbed > MOST_SHARE:
+        beside = f" Other work disturbed {found.disturbed:.0%} of the requests: alone it carries this or more."
     match found.outcome:
         case "found":
             knee_part = "" if report.knee is None else f"; the knee is at {report.knee:g}/s"
             if report.multiples and report.knee is None:
                 knee_part = "; the knee cannot be told, because times below the capacity are not valid"
             verified = f"in {found.verified} of {VERIFICATIONS} verifications"
-            return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{knee_part}."
+            return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{knee_part}.{beside}"
         case "none":
-            return f"{report.pipeline} carries no rate {bound}: {reasons}."
+            return f"{report.pipeline} carries no rate {bound}: {reasons}.{beside}"
         case "cannot tell":
             return f"This machine cannot tell which rate {report.pipeline} carries {bound}: {reasons}."
 

@@ -29,7 +29,7 @@ from evaluator.load.page.load_page import write_page
 from evaluator.load.points.best_under import QualityDifference, best_at, quality_differences
 from evaluator.load.points.point_report import LoadPointReport, written_points
 from evaluator.load.points.ratios import PercentileRatio
-from evaluator.load.points.validity import cpu_shares, generator_figures, load_faults, machine_remarks
+from evaluator.load.points.validity import cpu_shares, generator_faults, generator_figures, machine_remarks
 from evaluator.load.sending.driven_traffic import (
     LoadSurroundings,
     PreparedLoad,
@@ -214,8 +214,11 @@ def rate_sample(loaded: LoadedPoint) -> RateSample:
     lags = [sample.send_lag_ms for sample in samples if sample.send_lag_ms is not None]
     p50_ms = percentile(sorted(counted), 0.5) if counted else None
     generators = generator_figures(cpu_shares([loaded.generators]), lags, real_time=loaded.real_time)
+    # Times count from the planned moment: a generator that other work delays lengthens them too.
+    faults = () if loaded.disturbed else tuple(generator_faults(generators, p50_ms, dropped=0))
     return RateSample(
         counted_ms=counted,
         lost=[sample.outcome != "answered" or bool(sample.degraded) for sample in samples],
-        faults=tuple(load_faults(generators, p50_ms, [loaded.conditions], dropped=0)),
+        faults=faults,
+        disturbed=loaded.disturbed,
     )

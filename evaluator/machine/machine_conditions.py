@@ -1,8 +1,7 @@
-"""Reads counters of the machine around a measurement and every few seconds of it, and computes what others took.
+"""Reads counters of the machine around a measurement and in short windows of it, and computes what others took.
 
-The windows of some seconds keep a busy part from being averaged away. Sources: proc(5), the kernel's documents of
-cgroups v1 and v2. What the machine does not report is None. Defines the limits beyond which a time is
-doubtful; callers decide what follows.
+A window is disturbed by these counters alone, never by the times measured in it. Sources: proc(5), the kernel's
+documents of cgroups v1 and v2. What the machine does not report is None.
 """
 
 import asyncio
@@ -17,19 +16,14 @@ from pydantic import FiniteFloat
 
 from services.contracts.base import Count, Wire
 
-# Above a tenth, foreign processes lengthen what is measured. A p99 is of one request in a hundred: time taken away
-# altogether, by a hypervisor or a limit, is enough for it at a hundredth.
-FOREIGN_LIMIT = 0.10
-STEAL_LIMIT = 0.01
-THROTTLED_LIMIT = 0.01
-# A reading takes milliseconds. A slice of 7.5 s and the start of its generators have two windows.
-WINDOW_S = 5.0
-# The least length of a counted window: clocks tick in 10 ms, and a shorter one is noise.
-LEAST_WINDOW_S = WINDOW_S / 2
-# A p95 is of one request in twenty: what disturbs more of the time than that can decide it.
-MOST_BUSY_WINDOWS = 0.05
+# A window ends at the first occasion after so long. Clocks tick in 10 ms, and a reading takes milliseconds.
+WINDOW_S = 0.5
+# Of one core, by a hypervisor and by processes that are not measured, together: beyond it a window is disturbed.
+TAKEN_LIMIT = 0.09
+KERNEL_THREADS = 2  # their parent; they work for whoever called the kernel
 
 T = TypeVar("T")
+Span = tuple[float, float]  # seconds on the clock of the counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +41,8 @@ class ConditionsReading:
 
     at_s: float
     cores: int  # of the machine
-    busy_s: float | None  # of all processes, without what a hypervisor took
+    foreign_s: float | None  # of all processes but this one, those named as measured, and all their children
     steal_s: float | None
-    own_s: float | None  # of this process, of those named as measured, and of all their children
     throttled: dict[str, tuple[int, int]]  # by cgroup of these processes: periods, and those that hit the limit
 
 
@@ -61,8 +54,14 @@ class MachineConditions(Wire):
     foreign: FiniteFloat | None  # of all cores, used by processes that were not measured
     steal: FiniteFloat | None  # of all cores, taken by a hypervisor
     throttled: FiniteFloat | None  # of the periods of the CPU limit: those in which the processes had used it up
-    windows: Count = 0  # spans of some seconds into which the time was cut; 0: only the whole
-    busy_windows: Count = 0  # of them, those in which foreign CPU, steal or throttling was beyond its limit
+    windows: Count = 0  # spans of half a second or more into which the time was cut; 0: only the whole
+    busy_windows: Count = 0  # of them, those that were disturbed
+    clean_taken: FiniteFloat | None = None  # of one core, by others in the windows that were not disturbed; null: none
+
+    @property
+    def taken(self) -> float:
+        """What others took of one core, as far as the machine reports it."""
+        return self.cores * ((self.foreign or 0.0) + (self.steal or 0.0))
 
 
 def read_conditions(
@@ -71,30 +70,28 @@ def read_conditions(
 ) -> ConditionsReading:
     """Reads the counters now; takes a few milliseconds.
 
-    `measured`: ids of the processes of the system under test on this machine. Their children and this process count as
-    own without being named. None: they run here, unknown which; then no CPU time counts as foreign.
+    `measured`: ids of the processes of the system under test on this machine. Their children and this process are not
+    foreign, without being named. None: they run here, unknown which; then no CPU time counts as foreign.
     """
     own = None if measured is None else {os.getpid(), *measured}
-    busy_s, steal_s, cores = _cores(counters.proc / "stat")
+    steal_s, cores = _steal(counters.proc / "stat")
     return ConditionsReading(
         at_s=counters.clock(),
         cores=cores,
-        busy_s=busy_s,
+        foreign_s=None if own is None else _foreign_s(own, counters.proc),
         steal_s=steal_s,
-        own_s=None if own is None else _own_s(own, counters.proc),
         throttled=_throttled(own or {os.getpid()}, counters),
     )
 
 
 def conditions_between(before: ConditionsReading, after: ConditionsReading) -> MachineConditions:
-    """Returns the shares between two readings of the same processes. Clocks tick in 10 ms: short spans are noisy."""
+    """Returns the shares between two readings of the same processes."""
     seconds = after.at_s - before.at_s
-    spent, own = _difference(before.busy_s, after.busy_s), _difference(before.own_s, after.own_s)
     return MachineConditions(
         seconds=seconds,
         cores=after.cores,
-        foreign=None if spent is None or own is None else _share(spent - own, after.cores * seconds),
-        steal=_share(_difference(before.steal_s, after.steal_s), after.cores * seconds),
+        foreign=_share(before.foreign_s, after.foreign_s, after.cores * seconds),
+        steal=_share(before.steal_s, after.steal_s, after.cores * seconds),
         throttled=_throttled_share(before.throttled, after.throttled),
     )
 
@@ -108,66 +105,82 @@ def unchecked_foreign(conditions: Iterable[MachineConditions]) -> Iterator[str]:
         )
 
 
-def condition_faults(conditions: MachineConditions) -> Iterator[str]:
-    """Yields a sentence for each condition under which a time means little."""
-    if conditions.foreign is not None and conditions.foreign > FOREIGN_LIMIT:
-        yield f"other processes used {conditions.foreign:.0%} of the CPU (limit {FOREIGN_LIMIT:.0%})"
-    if conditions.steal is not None and conditions.steal > STEAL_LIMIT:
-        yield f"the hypervisor took {conditions.steal:.1%} of the CPU (steal, limit {STEAL_LIMIT:.0%})"
-    if conditions.throttled is not None and conditions.throttled > THROTTLED_LIMIT:
-        yield (
-            f"the CPU limit of a cgroup stopped the processes in {conditions.throttled:.1%} of its periods "
-            f"(throttling, limit {THROTTLED_LIMIT:.0%})"
-        )
+def condition_words(conditions: MachineConditions) -> str:
+    """Returns what others took, and in how many windows."""
+    shares = {"other processes used": conditions.foreign, "the hypervisor took": conditions.steal}
+    known = [f"{who} {share:.1%} of the CPU" for who, share in shares.items() if share]
+    if conditions.throttled:
+        known.append(f"the CPU limit of a cgroup stopped the processes in {conditions.throttled:.1%} of its periods")
+    return f"{conditions.busy_windows} of {conditions.windows} windows were disturbed: {', '.join(known) or 'once'}"
 
 
 class ConditionsMeter:
-    """Holds the readings of one measurement: the first, and the last one that ended a window."""
+    """Holds the readings of one measurement: the first, the last one that ended a window, and what was disturbed."""
 
     def __init__(self, measured: Collection[int] | None, counters: MachineCounters | None = None) -> None:
         """`measured`: as in `read_conditions`. `counters`: of tests."""
         self._measured = measured
         self._counters = counters or MachineCounters()
         self._first = self._last = read_conditions(measured, self._counters)
-        self._windows = self._busy = 0
+        self._windows = 0
+        self._clean: list[tuple[float, float]] = []  # what was taken, and seconds
+        self.disturbed: list[Span] = []
 
     @property
     def due(self) -> bool:
         """Whether a window is over. What is timed in this process reads between two timings: it takes a while."""
         return self._counters.clock() - self._last.at_s >= WINDOW_S
 
-    def read(self) -> MachineConditions:
-        """Reads now, counts the window that ends, and returns the conditions since the beginning."""
+    def end_window(self) -> bool:
+        """Reads now and returns whether the window that ends was disturbed; of a short one less than of a whole one."""
         now = read_conditions(self._measured, self._counters)
-        if now.at_s - self._last.at_s >= LEAST_WINDOW_S:
-            self._windows += 1
-            self._busy += _beyond(conditions_between(self._last, now))
-            self._last = now
-        whole = conditions_between(self._first, now)
-        return whole.model_copy(update={"windows": self._windows, "busy_windows": self._busy})
+        window = conditions_between(self._last, now)
+        taken = window.taken * min(1.0, window.seconds / WINDOW_S)
+        if disturbed := taken > TAKEN_LIMIT or bool(window.throttled):
+            self.disturbed.append((self._last.at_s, now.at_s))
+        else:
+            self._clean.append((window.taken, window.seconds))
+        self._windows += 1
+        self._last = now
+        return disturbed
+
+    def conditions(self) -> MachineConditions:
+        """Returns the conditions from the beginning to the end of the last window."""
+        whole = conditions_between(self._first, self._last)
+        windows = {"windows": self._windows, "busy_windows": len(self.disturbed), "clean_taken": _mean(self._clean)}
+        return whole.model_copy(update=windows)
 
 
 async def metered(
     work: Awaitable[T], measured: Collection[int] | None, counters: MachineCounters | None = None
-) -> tuple[T, MachineConditions]:
+) -> tuple[T, ConditionsMeter]:
     """Awaits work and returns its result with the conditions meanwhile, read every `WINDOW_S` in this process."""
     meter = ConditionsMeter(measured, counters)
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait([task], timeout=WINDOW_S))[0]:
-            meter.read()
+            meter.end_window()
     finally:
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
-    return task.result(), meter.read()
+    result = task.result()
+    meter.end_window()
+    return result, meter
+
+
+async def quiet_within(seconds: float, measured: Collection[int] | None) -> bool:
+    """Waits for a window that is not disturbed, for so long at most. Returns whether there was one."""
+    meter, end_s = ConditionsMeter(measured), time.monotonic() + seconds
+    while time.monotonic() + WINDOW_S <= end_s:
+        await asyncio.sleep(WINDOW_S)
+        if not meter.end_window():
+            return True
+    return False
 
 
 def joined_conditions(parts: Iterable[MachineConditions]) -> MachineConditions:
-    """Returns the conditions of at least one part as of one measurement: means over the time, and all windows.
-
-    A part without windows is a window.
-    """
+    """Returns the conditions of at least one part as of one measurement: means over the time, and all windows."""
     given = tuple(parts)
     return MachineConditions(
         seconds=sum(part.seconds for part in given),
@@ -175,25 +188,10 @@ def joined_conditions(parts: Iterable[MachineConditions]) -> MachineConditions:
         foreign=_mean((part.foreign, part.seconds) for part in given),
         steal=_mean((part.steal, part.seconds) for part in given),
         throttled=_mean((part.throttled, part.seconds) for part in given),
-        windows=sum(part.windows or 1 for part in given),
-        busy_windows=sum(part.busy_windows if part.windows else _beyond(part) for part in given),
+        windows=sum(part.windows for part in given),
+        busy_windows=sum(part.busy_windows for part in given),
+        clean_taken=_mean((part.clean_taken, part.seconds) for part in given),
     )
-
-
-def window_faults(conditions: MachineConditions) -> Iterator[str]:
-    """Yields a sentence for each condition under which times mean little: of the whole, else of its windows."""
-    whole = list(condition_faults(conditions))
-    yield from whole
-    busy, windows = conditions.busy_windows, conditions.windows
-    if not whole and busy > MOST_BUSY_WINDOWS * windows:
-        yield (
-            f"in {busy} of {windows} windows of {WINDOW_S:g} s other processes, steal or throttling were beyond their "
-            f"limits (at most {MOST_BUSY_WINDOWS:.0%} of the windows)"
-        )
-
-
-def _beyond(conditions: MachineConditions) -> bool:
-    return any(True for _ in condition_faults(conditions))
 
 
 def _mean(shares: Iterable[tuple[float | None, float]]) -> float | None:
@@ -202,12 +200,8 @@ def _mean(shares: Iterable[tuple[float | None, float]]) -> float | None:
     return sum(share * seconds for share, seconds in known) / whole if whole else None
 
 
-def _difference(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
-
-
-def _share(part: float | None, whole: float) -> float | None:
-    return None if part is None or whole <= 0 else min(1.0, max(0.0, part / whole))
+def _share(before: float | None, after: float | None, whole: float) -> float | None:
+    return None if before is None or after is None or whole <= 0 else min(1.0, max(0.0, (after - before) / whole))
 
 
 def _throttled_share(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> float | None:
@@ -219,38 +213,35 @@ def _throttled_share(before: dict[str, tuple[int, int]], after: dict[str, tuple[
     return max(shares, default=None)
 
 
-def _cores(stat: Path) -> tuple[float | None, float | None, int]:
-    """Reads CPU seconds since boot, without idle time and waiting for disks; steal; and the number of cores."""
+def _steal(stat: Path) -> tuple[float | None, int]:
+    """Reads the CPU seconds since boot that a hypervisor took, and the number of cores."""
     try:
         lines = stat.read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
-        return None, None, os.cpu_count() or 1
-    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, lines[0].split()[1:9])
-    tick = os.sysconf("SC_CLK_TCK")
+        return None, os.cpu_count() or 1
     cores = sum(line.startswith("cpu") and line[3:4].isdigit() for line in lines)
-    return (user + nice + system + irq + softirq) / tick, steal / tick, cores
+    return int(lines[0].split()[8]) / os.sysconf("SC_CLK_TCK"), cores
 
 
-def _own_s(roots: Collection[int], proc: Path) -> float | None:
-    """Sums the CPU seconds of processes and their descendants; None where one of the `roots` has ended.
+def _foreign_s(own: Collection[int], proc: Path) -> float | None:
+    """Sums the CPU seconds of all processes but the own ones and their descendants; None where an own one has ended.
 
-    The time of a child that ended stands with its parent, which has waited for it.
+    Not what is busy less what is own: the kernel samples the former at its ticks, which in half a second is off by more
+    than the limit. The time of a child that ended stands with its parent, which has waited for it.
     """
     times = _times(proc)
-    if not times.keys() >= set(roots):
+    if not times.keys() >= set(own):
         return None
-    families, own_s = dict.fromkeys(roots), 0.0
+    families = {KERNEL_THREADS, *own}
     children: dict[int, list[int]] = {}
     for process, (parent, _) in times.items():
         children.setdefault(parent, []).append(process)
     waiting = list(families)
     while waiting:
-        process = waiting.pop()
-        own_s += times[process][1]
-        new = [child for child in children.get(process, ()) if child not in families]
-        families.update(dict.fromkeys(new))
+        new = [child for child in children.get(waiting.pop(), ()) if child not in families]
+        families.update(new)
         waiting += new
-    return own_s
+    return sum(spent_s for process, (_, spent_s) in times.items() if process not in families)
 
 
 def _times(proc: Path) -> dict[int, tuple[int, float]]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Iterator
 
-from evaluator.machine.process_costs import MIB, PipelineCost, cpu_cells, number_cell, process_names, process_rows
+from evaluator.machine.machine_conditions import TAKEN_LIMIT
+from evaluator.machine.process_costs import MIB, PipelineCost
+from evaluator.pages.cost_tables import cpu_cells, number_cell, process_names, process_rows
 from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Table, filled
 from evaluator.pages.time_breakdown import (
     PATH,
@@ -42,6 +44,12 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     """Yields the tail, the stages, the slowest answers and the results that backends had cached."""
     yield Heading("More of latency")
     yield Table("latency", "Tail of the latency", _latency_rows(report))
+    if report.conditions is not None and (taken := report.conditions.clean_taken) is not None:
+        yield Prose(
+            f"Disturbed: the share of the answers during which other work took more than {TAKEN_LIMIT:.0%} of a core, "
+            f"after they were asked again. Beside the others it took {taken:.1%}, which lengthens a time by about "
+            f"{taken / (1 - taken):.1%}: a model, 1 / (1 - share), not a bound."
+        )
     if stages := filled(Table("stages", "Milliseconds by stage", _stage_rows(report))):
         yield Heading("Stages (ms)")
         if STAGES_CHART in charts:
@@ -72,7 +80,7 @@ def cost_blocks(report: Report) -> Iterator[Block]:
 
 
 def _latency_rows(report: Report) -> list[list[str]]:
-    rows = [["pipeline", "p99 ms", "95 % interval", "max ms", "drift", "run file"]]
+    rows = [["pipeline", "p99 ms", "95 % interval", "max ms", "disturbed", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
         within = " to ".join(bound.cell() for bound in latency.p99_interval) if latency.p99_interval else "–"
@@ -82,7 +90,7 @@ def _latency_rows(report: Report) -> list[list[str]]:
                 latency.p99.cell(),
                 within,
                 latency.max.cell(),
-                "–" if latency.drift is None else f"{latency.drift:z.2f}",
+                f"{latency.disturbed:.1%}",
                 outcome.run_file,
             ]
         )

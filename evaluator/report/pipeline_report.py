@@ -13,8 +13,8 @@ from evaluator.machine.process_costs import PipelineCost
 from evaluator.metrics.verdict import PairedComparison
 from evaluator.report.ranked_run import RankedRun
 from evaluator.runs.breakdown import SlowAnswer, StageTime, gap_time, mean_path, slowest_answers, stage_times
-from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, Timed, summarise
-from evaluator.runs.timing_validity import is_timed, samples_ms
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, Timed
+from evaluator.runs.timing_validity import latency_of, timed_answers
 from evaluator.steps.pipeline_costs import index_bytes
 from evaluator.steps.quality_figures import QualityFigure
 from evaluator.steps.rank import RankedArm
@@ -74,7 +74,7 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
     records, quality, statistics = run.records[arm.name], run.quality, run.statistics[arm.name]
     measured = [record for record in records if record.phase == "measured"]
     answered = [record for record in measured if record.error is None]
-    timed = [record for record in records if is_timed(record)]
+    timed = timed_answers(records)
     deep = [record for record in records if record.phase == "deep"]
     deep_answered = [record for record in deep if record.error is None]
     kinds = Counter(record.error for record in measured if record.error is not None)
@@ -102,7 +102,7 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         intervals=dict(statistics.intervals),
         against_first=statistics.against_first,
         differences=statistics.differences,
-        latency_ms=summarise(samples_ms(records)),
+        latency_ms=latency_of(records),
         path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
         stages_ms=stage_times(timed, [item.id for item in arm.pipeline.identified] if arm.pipeline else []),
         gap_ms=gap_time(timed),
@@ -137,19 +137,22 @@ def stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionSt
             yield from (model for model in (stamp.get("model"), expanded) if model is not None)
 
 
-def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
-    """Returns the figures of a pipeline that gates bound."""
+def gated_figures(name: str, outcome: PipelineReport, *, sound: bool) -> GatedFigures:
+    """Returns the figures of a pipeline that gates bound. `sound`: whether nothing but other work is against its times.
+
+    Other work only lengthens: a p99 that it disturbed keeps a bound all the same.
+    """
     return GatedFigures(
         pipeline=name,
         traffic=None,
-        p99_ms=outcome.latency_ms.p99.held_ms,
+        p99_ms=outcome.latency_ms.p99.unchecked_ms if sound else None,
         ndcg_at_10=outcome.quality.get("nDCG@10"),
         errors=outcome.errors / outcome.queries if outcome.queries else None,
         degraded=outcome.degraded / outcome.queries if outcome.queries else None,
         cpu_ms=None if outcome.cost is None else outcome.cost.cpu_ms,
         missing={
             "p99_ms": "the times are not valid"
-            if outcome.latency_ms.valid is False
+            if not sound
             else f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs",
             "ndcg_at_10": "nDCG@10 is not among the metrics of this run",
             "errors": "no query was sent",

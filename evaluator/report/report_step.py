@@ -17,7 +17,7 @@ from evaluator.report.report_page import STEPS, write_pages
 from evaluator.report.run_report import Report
 from evaluator.runs.manifest import dataset_directory
 from evaluator.runs.run_folder import RunFolder
-from evaluator.runs.timing_validity import timing_doubts, warmup_remarks
+from evaluator.runs.timing_validity import disturbance, timing_faults, warmup_remarks
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.run_judgments import judgments_as_measured
 from evaluator.steps.validity import arm_faults
@@ -113,10 +113,12 @@ def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
     """Builds the report of the ranking alone: without the steps that may follow it. Raises as `report_step` does."""
     experiment, manifest, ranked = run.experiment, run.manifest, run.ranked
     without_times = {arm.name for arm in ranked.arms if arm.pipeline is None}
-    doubts = timing_doubts(run.records, without_times, run.conditions, caches=experiment.caches)
-    pipelines: Mapping[str, PipelineReport] = {
-        arm.name: with_validity(pipeline_report(run, arm), valid=not doubts) for arm in ranked.arms
-    }
+    built = {arm.name: pipeline_report(run, arm) for arm in ranked.arms}
+    unsound = timing_faults(run.records, caches=experiment.caches)
+    doubts = (*unsound, *disturbance({name: outcome.latency_ms for name, outcome in built.items()}, run.conditions))
+    # What has no interval of its own, the time of a stage, holds where the medians do.
+    times_hold = not unsound and all(outcome.latency_ms.p50.holds for outcome in built.values())
+    pipelines = {name: with_validity(outcome, valid=times_hold) for name, outcome in built.items()}
     faults = tuple(_faults(run, pipelines))
     report = Report(
         experiment=experiment.name,
@@ -132,7 +134,7 @@ def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
         caches=experiment.caches,
         valid=not faults,
         warnings=(*faults, *_remarks(run, pipelines), *(() if faults else _few_judgments(pipelines))),
-        timing_valid=not doubts if len(without_times) < len(ranked.arms) else None,
+        timing_valid=times_hold if len(without_times) < len(ranked.arms) else None,
         timing_reasons=doubts,
         conditions=run.conditions,
         pipelines=dict(pipelines),
@@ -146,7 +148,9 @@ def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
         manifest=manifest,
     )
     # From the figures of the report, which carry whether their times hold.
-    gates = tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in report.pipelines.items())))
+    gates = tuple(
+        judge_gates(experiment.gates, (gated_figures(*item, sound=not unsound) for item in report.pipelines.items()))
+    )
     advice = None if faults else recommend(report.pipelines, run.family, prefer or preference(experiment.prefer))
     return report.model_copy(update={"gates": gates, "recommendation": advice})
 
@@ -180,6 +184,9 @@ def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterato
     if run.quality.added_judgments is not None:
         yield from (file.sentence for file in run.quality.added_judgments.files)
     yield from warmup_remarks(run.records)
+    for arm, records in run.records.items():
+        if lost := sum(record.phase == "again" and record.error is not None for record in records):
+            yield f"{arm}: {lost} queries were answered at first, and not when they were asked again for their times"
     if run.ranked.compared_documents == 0:
         yield "no backend returns documents by id: only their number was compared with the corpus"
     yield from _deep_legs(run)

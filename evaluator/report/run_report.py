@@ -23,7 +23,7 @@ from evaluator.steps.vector_recall import VectorRecall
 from services.contracts.base import Count
 
 MEND = "Remove the cause and measure again: these are not the figures of the pipelines."
-MEASURE_AGAIN = "End other programs and measure again. Gates and recommendations do not use marked times."
+MEASURE_AGAIN = "Other work only lengthens times. End it and measure again, or compare CPU per query."
 
 
 class Report(StepFile):
@@ -48,7 +48,7 @@ class Report(StepFile):
     caches: bool = False  # services were allowed to answer from their caches
     valid: bool
     warnings: tuple[str, ...]
-    # Whether the times hold, and why not. null: no times (imported), or an old release.
+    # Whether the medians hold, and why not every time does. null: no times (imported), or an old release.
     timing_valid: bool | None = None
     timing_reasons: tuple[str, ...] = ()
     conditions: MachineConditions | None = None  # of the machine while the times were taken; null: not read
@@ -81,8 +81,8 @@ class Report(StepFile):
 
     @property
     def times_hold(self) -> bool:
-        """Whether nothing is known against the times."""
-        return not self.timing_reasons
+        """Whether the times hold, but for single ones that other work left an interval."""
+        return self.timing_valid is not False
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -98,13 +98,15 @@ class Report(StepFile):
     def status_line(self) -> str:
         """Whether quality and times hold, for which reasons not, and what to do."""
         quality = "valid." if self.valid else f"NOT VALID, because {'; '.join(self.warnings)}. {MEND}"
-        doubts = "." if self.times_hold else f", because {'; '.join(self.timing_reasons)}. {MEASURE_AGAIN}"
+        doubts = "." if not self.timing_reasons else f", because {'; '.join(self.timing_reasons)}. {MEASURE_AGAIN}"
         return f"Quality: {quality} Times: {self._times}{doubts}"
 
     @property
     def _times(self) -> str:
         if not self.times_hold:
             return MARKED
+        if self.timing_reasons:
+            return f"some {MARKED}"
         if self.timing_valid:
             return "valid"
         return "not checked" if any(outcome.latency_ms.n for outcome in self.pipelines.values()) else "none"

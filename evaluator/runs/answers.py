@@ -1,6 +1,7 @@
 """Owns `answers/<arm>.jsonl`: one line per query of an arm with its outcome, in sending order. Sends nothing.
 
-Phases: `warmup`; `measured`, the timed requests; `deep`, the same queries again for more hits, outside the timing.
+Phases: `warmup`; `measured`, the timed requests; `again`, the same requests for their time alone, where they were
+disturbed; `deep`, the same queries again for more hits, outside the timing.
 """
 
 import os
@@ -16,7 +17,7 @@ from services.contracts.base import Count, Wire
 from services.contracts.query import Degradation
 from services.files.regular_file import open_regular
 
-Phase = Literal["warmup", "measured", "deep"]
+Phase = Literal["warmup", "measured", "again", "deep"]
 
 
 class AnswerOutcome(Wire):
@@ -24,7 +25,7 @@ class AnswerOutcome(Wire):
 
     query: str
     phase: Phase
-    segment: Count = 0  # of an earlier release: interruptions of `rank` before this query was sent
+    disturbed: bool = False  # others took CPU meanwhile (machine/machine_conditions.py)
     latency_ms: FiniteFloat | None = None  # None: no answer
     hits: Count = 0
     excluded_self: bool = False

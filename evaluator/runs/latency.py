@@ -6,7 +6,7 @@ They are always observed values, never interpolated.
 import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     ModelWrapValidatorHandler,
     ValidatorFunctionWrapHandler,
+    model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -27,8 +28,8 @@ CONFIDENCE = 0.95  # of every interval of load that does not name another
 Interval = tuple[FiniteFloat, FiniteFloat]
 # With fewer samples a 99th percentile is mostly chance, so none is reported (MLPerf's early stopping needs 662).
 MIN_SAMPLES_FOR_P99 = 662
-# By so much the later half's median may differ from the earlier half's, besides what chance explains.
-DRIFT_LIMIT = 0.10
+# A figure is marked where what disturbed its answers leaves it more than this part of itself.
+WIDE = 0.1
 DOUBTFUL = "?"  # behind every time that does not hold
 MARKED = f"marked with {DOUBTFUL}"  # the status of such times
 _carried: ContextVar[bool | None] = ContextVar("validity of the times that are being read", default=None)
@@ -72,16 +73,23 @@ def median_interval(ordered: Sequence[float]) -> tuple[Interval, float]:
 class Timed:
     """Milliseconds, None where there are none, and whether they hold. None is shown, drawn or judged without both.
 
-    As a field it is a number in JSON. It takes its validity from the model around it that uses `carry_validity`.
+    As a field it is a number in JSON. It takes its validity from the model around it that uses `carry_validity`, and
+    its least value from the model that it is a field of (`bounded`).
     """
 
     _ms: float | None
     valid: bool | None  # None: of a release that did not record it
+    least_ms: float | None = None  # the true value lies between it and the milliseconds; None: nothing was disturbed
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is known against the milliseconds, and what was disturbed leaves them within a tenth."""
+        return self.valid is not False and not self.wide
 
     @property
     def held_ms(self) -> float | None:
         """The milliseconds, to judge or draw them; None where they do not hold."""
-        return None if self.valid is False else self._ms
+        return self._ms if self.holds else None
 
     @property
     def unchecked_ms(self) -> float | None:
@@ -89,8 +97,16 @@ class Timed:
         return self._ms
 
     def cell(self, digits: int = 1) -> str:
-        """Renders the number, marked where it does not hold, or a dash."""
-        return "–" if self._ms is None else f"{self._ms:z.{digits}f}{DOUBTFUL if self.valid is False else ''}"
+        """Renders the number, marked where it does not hold, with the interval that it lies in; or a dash."""
+        if self._ms is None:
+            return "–"
+        within = f" ({self.least_ms:.{digits}f} to {self._ms:.{digits}f})" if self.wide else ""
+        return f"{self._ms:z.{digits}f}{'' if self.holds else DOUBTFUL}{within}"
+
+    @property
+    def wide(self) -> bool:
+        """Whether what was disturbed leaves the milliseconds an interval wider than a tenth of them."""
+        return self._ms is not None and self.least_ms is not None and self._ms - self.least_ms > WIDE * self._ms
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -118,10 +134,19 @@ def carry_validity(cls: type[Model], data: object, handler: ModelWrapValidatorHa
         _carried.reset(token)
 
 
+def bounded(figures: Model) -> Model:
+    """Gives the field `least` of a model to its percentiles; the after validator of the model."""
+    least: Mapping[str, float] = getattr(figures, "least", {})
+    for name, ms in least.items():
+        figures.__dict__[name] = replace(getattr(figures, name), least_ms=ms)  # the model is frozen
+    return figures
+
+
 class Latency(Wire):
     """Milliseconds from sending a request to the last byte read, over the `n` answered queries."""
 
     model_config = ConfigDict(revalidate_instances="always")
+    _bounded = model_validator(mode="after")(bounded)
 
     p50: Timed
     p95: Timed
@@ -130,7 +155,8 @@ class Latency(Wire):
     p99_interval: tuple[Timed, Timed] | None = None
     max: Timed
     n: Count
-    drift: FiniteFloat | None  # median of the later half over that of the earlier half; far from 1: not stationary
+    disturbed: FiniteFloat = 0.0  # share of the answers during which others took CPU
+    least: dict[str, FiniteFloat] = {}  # by figure, where answers were disturbed: `least_percentiles`
     valid: bool | None = None  # whether the times hold, as `timing_valid` of the report; null: none, or an old release
 
 
@@ -139,25 +165,30 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def summarise(samples_ms: Sequence[float]) -> Latency:
-    """Computes the figures of samples in the order of measurement."""
+def least_percentiles(ordered: Sequence[float], shares: Mapping[str, float], disturbed: float) -> dict[str, float]:
+    """Returns the least value that each percentile can have without what disturbed a share of the ascending values.
+
+    Disturbance only lengthens. At the least it pushed all of these values up from below the percentile, which is then
+    at a rank lower by the share; the value observed there is at most what the undisturbed ones have (0 below all).
+    """
+    if not disturbed:
+        return {}
+    return {
+        name: percentile(ordered, share - disturbed) if share > disturbed else 0.0 for name, share in shares.items()
+    }
+
+
+def summarise(samples_ms: Sequence[float], disturbed: float = 0.0) -> Latency:
+    """Computes the figures of samples. `disturbed`: the share of them during which others took CPU."""
     if not samples_ms:
-        return Latency(p50=None, p95=None, p99=None, max=None, n=0, drift=None)
+        return Latency(p50=None, p95=None, p99=None, max=None, n=0)
     ordered = sorted(samples_ms)
-    half = len(samples_ms) // 2
-    earlier, later = sorted(samples_ms[:half]), sorted(samples_ms[half:])
     has_tail = len(ordered) >= MIN_SAMPLES_FOR_P99
+    shares = {"p50": 0.50, "p95": 0.95, **({"p99": 0.99} if has_tail else {}), "max": 1.0}
     return Latency(
-        p50=percentile(ordered, 0.50),
-        p95=percentile(ordered, 0.95),
-        p99=percentile(ordered, 0.99) if has_tail else None,
+        **{"p99": None} | {name: percentile(ordered, share) for name, share in shares.items()},
         p99_interval=percentile_interval(ordered, 0.99) if has_tail else None,
-        max=ordered[-1],
         n=len(ordered),
-        drift=percentile(later, 0.5) / percentile(earlier, 0.5) if half and earlier[0] > 0 else None,
+        disturbed=disturbed,
+        least=least_percentiles(ordered, shares, disturbed),
     )
-
-
-def drift_in_words(ratio: float) -> str:
-    """Returns how far times are from those before them: `took 12% longer than`, `took 49% less time than`."""
-    return f"took {ratio - 1:.0%} longer than" if ratio > 1 else f"took {1 - ratio:.0%} less time than"

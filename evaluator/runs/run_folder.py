@@ -24,7 +24,7 @@ from services.files.regular_file import open_lock, read_regular
 Value = TypeVar("Value", bound=Wire)
 
 LATEST = "latest"
-CONDITIONS = "conditions.jsonl"  # what the machine did while the queries were timed (timing_validity)
+CONDITIONS = "conditions.json"  # what the machine did while the queries were timed (timing_validity)
 SUITE = "suite.json"  # of a folder that holds the runs of several datasets (suite_runs)
 
 # File → the command that writes it, for messages about a missing file.

@@ -1,91 +1,66 @@
-"""Owns `conditions.jsonl`, what the machine did while a run's queries were timed, and decides whether the times hold.
+"""Owns `conditions.json`, what the machine did while a run's queries were timed, and decides whether the times hold.
 
-Whether the run itself is valid (lost queries, degraded answers) is left to the report.
+A disturbed query is asked again; what stays disturbed leaves each figure an interval (runs/latency.py). Whether the run
+itself is valid (lost queries, degraded answers) is left to the report.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluator.client.cached_results import cache_faults, sum_cached_results
-from evaluator.machine.machine_conditions import MachineConditions, window_faults
+from evaluator.machine.machine_conditions import MachineConditions, condition_words
 from evaluator.runs.answers import AnswerOutcome
-from evaluator.runs.latency import DRIFT_LIMIT, drift_in_words, summarise
+from evaluator.runs.latency import Latency, summarise
 from evaluator.runs.run_folder import CONDITIONS
-from services.contracts.base import Wire
 from services.files.disk_writes import write_whole
 from services.files.regular_file import read_regular
-
-# The probability of an alarm of any pipeline while nothing drifts. In few queries one half often holds more slow ones
-# than the other.
-CHANCE = 0.01
-
-
-class TimedConditions(Wire):
-    """A line of `conditions.jsonl`: the machine from the first timed query to the last. The last line counts."""
-
-    conditions: MachineConditions
 
 
 def write_conditions(folder: Path, conditions: MachineConditions) -> None:
     """Writes what the machine did while the queries of a run were timed."""
-    write_whole(folder / CONDITIONS, TimedConditions(conditions=conditions).model_dump_json() + "\n")
+    write_whole(folder / CONDITIONS, conditions.model_dump_json() + "\n")
 
 
 def conditions_of(folder: Path) -> MachineConditions | None:
     """Returns what the machine did while the queries of a run were timed; None: no reading was taken."""
     file = folder / CONDITIONS
-    lines = read_regular(file).decode().splitlines() if file.exists() else []
-    return TimedConditions.from_record(lines[-1]).conditions if lines else None
+    return MachineConditions.from_record(read_regular(file)) if file.exists() else None
 
 
-def is_timed(record: AnswerOutcome) -> bool:
-    """Returns whether an answer's time counts."""
-    return record.phase == "measured" and record.error is None
+def timed_answers(records: Sequence[AnswerOutcome]) -> list[AnswerOutcome]:
+    """Returns the answers whose times count, one per query: the last one, where it was asked again for its time."""
+    timed = [record for record in records if record.phase in ("measured", "again") and record.error is None]
+    return list({record.query: record for record in timed}.values())
 
 
-def samples_ms(records: Sequence[AnswerOutcome]) -> list[float]:
-    """Returns the times of the timed answers."""
-    return [record.latency_ms for record in records if is_timed(record) and record.latency_ms is not None]
+def latency_of(records: Sequence[AnswerOutcome]) -> Latency:
+    """Returns the figures of the times that count."""
+    timed = [record for record in timed_answers(records) if record.latency_ms is not None]
+    disturbed = sum(record.disturbed for record in timed) / len(timed) if timed else 0.0
+    return summarise([record.latency_ms for record in timed if record.latency_ms is not None], disturbed)
 
 
-def timing_doubts(
-    records: Mapping[str, Sequence[AnswerOutcome]],
-    imported: Collection[str],
-    conditions: MachineConditions | None,
-    *,
-    caches: bool,
-) -> tuple[str, ...]:
-    """Returns a sentence for each reason why times do not hold. `records`: by arm; `imported`: those without times.
+def timing_faults(records: Mapping[str, Sequence[AnswerOutcome]], *, caches: bool) -> tuple[str, ...]:
+    """Returns a sentence for each reason why no time of a run holds. `records`: all outcomes, by arm.
 
     `caches`: whether services were allowed to answer from theirs.
     """
-    samples = {arm: samples_ms(of_arm) for arm, of_arm in records.items() if arm not in imported}
-    cached = {
-        arm: sum_cached_results(record.cached for record in of_arm if is_timed(record))
-        for arm, of_arm in records.items()
-    }
-    return (*timing_faults(samples, records, conditions), *cache_faults(caches, cached))
+    timed = {arm: timed_answers(of_arm) for arm, of_arm in records.items()}
+    cached = {arm: sum_cached_results(record.cached for record in of_arm) for arm, of_arm in timed.items()}
+    return (*warmup_remarks(records), *cache_faults(caches, cached))
 
 
-def timing_faults(
-    samples_ms: Mapping[str, Sequence[float]],
-    records: Mapping[str, Sequence[AnswerOutcome]],
-    conditions: MachineConditions | None,
-) -> Iterator[str]:
-    """Yields a sentence for each reason why the times of a run do not hold.
-
-    `samples_ms`: of the timed answers in the order of measurement, by arm. `records`: all outcomes, by arm.
-    """
-    for arm, samples in samples_ms.items():
-        drift = summarise(samples).drift
-        if drift is not None and abs(drift - 1) > DRIFT_LIMIT and _halves_differ(samples, CHANCE / len(samples_ms)):
-            yield f"{arm}: the later half {drift_in_words(drift)} the earlier one (drift, limit {DRIFT_LIMIT:.0%})"
-    if conditions is not None:
-        yield from window_faults(conditions)
-    if any(record.segment for of_arm in records.values() for record in of_arm):
-        yield "an earlier release went on with this ranking after an interruption; `rank` measures its times anew"
-    yield from warmup_remarks(records)
+def disturbance(latencies: Mapping[str, Latency], conditions: MachineConditions | None) -> Iterator[str]:
+    """Yields a sentence where disturbed answers leave a figure an interval wider than a tenth. `latencies`: by arm."""
+    times = [time for of in latencies.values() for time in (of.p50, of.p95, of.p99, of.max)]
+    if wide := sum(time.unchecked_ms is not None and not time.holds for time in times):
+        most = max(of.disturbed for of in latencies.values())
+        words = f" ({condition_words(conditions)})" if conditions is not None else ""
+        yield (
+            f"{wide} of {len(times)} times lie in an interval wider than a tenth of them: up to {most:.0%} of the "
+            f"answers stayed disturbed, asked three times{words}"
+        )
 
 
 def warmup_remarks(records: Mapping[str, Sequence[AnswerOutcome]]) -> Iterator[str]:
@@ -96,14 +71,3 @@ def warmup_remarks(records: Mapping[str, Sequence[AnswerOutcome]]) -> Iterator[s
             errors = Counter(str(record.error) for record in warmup)
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items()))
             yield f"{arm}: none of {len(warmup)} warm-up queries was answered ({kinds}): its latency is of a cold start"
-
-
-def _halves_differ(samples: Sequence[float], chance: float) -> bool:
-    """Compares the halves by ranks (Mann and Whitney 1947): times have long tails.
-
-    One query is out at a time, so that none waits for another, as those of a load do.
-    """
-    from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]  # inside: takes a second to import
-
-    half = len(samples) // 2
-    return bool(mannwhitneyu(samples[:half], samples[half:]).pvalue < chance)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning
 from evaluator.progress import in_thread
+from evaluator.runs.measurement_lock import MeasurementLock, MeasurementRunning
 from services.chassis.errors import Unavailable
 
 # How long a request waits for a result that is being computed. The thread that computes may delay the answer by as

@@ -15,10 +15,10 @@ from evaluator.client.gateway_access import GatewayAccess
 from evaluator.datasets.reader import expect_files
 from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
-from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.progress import StepProgress, following
 from evaluator.report.evaluation import evaluate, expect_pipelines
 from evaluator.report.run_report import Report
+from evaluator.runs.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.runs.run_folder import RunFolder, removed_on_error
 from evaluator.service.served_files import MessagePaths, ServedDatasets
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline

@@ -1,14 +1,14 @@
 """Sends every query through every arm, one at a time: quality and latency come from the same answers."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from evaluator.client.client import GatewayClient, GatewayError
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.experiments.turn_orders import query_turns
+from evaluator.experiments.turn_orders import Turn, query_turns
 from evaluator.machine.machine_conditions import ConditionsMeter, MachineCounters
 from evaluator.machine.measured_processes import measured_processes
 from evaluator.progress import progress, say
@@ -25,6 +25,8 @@ from services.files.disk_writes import naming, whole_file
 
 # A timeout costs a minute: after this many in a row an arm's other queries count as lost.
 MAX_TIMEOUTS_IN_A_ROW = 5
+# How often queries that were disturbed are asked again for their times: three times as many answers as planned at most.
+ASKED_AGAIN = 2
 
 
 class RankedArm(Wire):
@@ -111,22 +113,28 @@ async def rank(
 ) -> None:
     """Warms every arm up, measures the queries into `answers/`, and writes `runs/<arm>.trec`.
 
-    After the last timed answer, every query that was answered is sent again for `depth` hits, where a metric looks
-    deeper than the timed answers. A failed query is recorded, never retried and never fatal. `counters`: of the
-    machine, of tests.
+    A query during which others took CPU is asked again by every arm, for its time alone, unless caches are on: they
+    would answer. After the last timed answer, every query that was answered is sent again for `depth` hits, where a
+    metric looks deeper than the timed answers. A failed query is recorded, never retried and never fatal. `counters`:
+    of the machine, of tests.
     """
-    turns = list(query_turns(queries.measured, len(arms), experiment.seed))
+    turns = list(query_turns(queries.measured, len(arms), experiment.seed, apart=experiment.caches))
     sender = QuerySender(client, experiment, arms, dataset, folder)
-    warmup = [(at, query) for query in queries.warmup for at in range(len(arms))]
-    await sender.send_all("Warming up", "warmup", warmup)
+    await sender.send_all(
+        "Warming up", "warmup", [[(at, query) for at in range(len(arms))] for query in queries.warmup]
+    )
     meter = ConditionsMeter(measured_processes(folder.runs, client.url), counters)
-    await sender.send_all("Ranking", "measured", turns, lambda: meter.read() if meter.due else None)
-    write_conditions(folder.path, meter.read())
+    disturbed = await sender.send_all("Ranking", "measured", turns, meter)
+    for number in range(0 if experiment.caches else ASKED_AGAIN):
+        again = list(query_turns(sorted(disturbed), len(arms), experiment.seed + number + 1))
+        if again:
+            disturbed = await sender.send_all("Asking again what other work disturbed", "again", again, meter)
+    write_conditions(folder.path, meter.conditions())
     if experiment.depth > experiment.ranking_depth:
         say(f"No metric looks deeper than {experiment.timed_top} hits: no more are asked for")
     if experiment.ranking_depth > experiment.timed_top:
         answered = [_answered(folder, arm) for arm in arms]
-        deep = [(at, query) for at, query in turns if query in answered[at]]
+        deep = [[(at, query) for at, query in turn if query in answered[at]] for turn in turns]
         await sender.send_all(f"Asking for {experiment.ranking_depth} hits", "deep", deep)
     for arm in arms:
         write_run_file(folder, arm.name, "deep" if experiment.ranking_depth > experiment.timed_top else "measured")
@@ -154,23 +162,33 @@ class QuerySender:
         self._arms = arms
         self._dataset = dataset
         self._paths = [folder.answers(arm.name) for arm in arms]
-        self._timeouts: dict[Phase, list[int]] = {"measured": [0] * len(arms), "deep": [0] * len(arms)}
+        timed = [0] * len(arms)
+        self._timeouts: dict[Phase, list[int]] = {"measured": timed, "again": timed, "deep": [0] * len(arms)}
 
     async def send_all(
-        self,
-        what: str,
-        phase: Phase,
-        walk: Sequence[tuple[int, str]],
-        before_each: Callable[[], object] = lambda: None,
-    ) -> None:
-        """Sends queries, each to the arm of its number, in this order, and shows the progress."""
-        with progress(what, len(walk), "queries") as advance:
-            for at, query in walk:
-                before_each()
-                advance(1, await self._send(at, query, phase))
+        self, what: str, phase: Phase, turns: Sequence[Turn], meter: ConditionsMeter | None = None
+    ) -> set[str]:
+        """Sends the queries of each turn in this order and shows the progress.
 
-    async def _send(self, at: int, query: str, phase: Phase) -> int:
-        """Sends a query and writes what came of it. Returns how many queries were lost: 0 or 1."""
+        Returns the queries that were disturbed, by the windows of `meter`, which end between two turns.
+        """
+        disturbed: set[str] = set()
+        window: list[tuple[int, AnswerRecord]] = []
+        with progress(what, sum(map(len, turns)), "queries") as advance:
+            for turn in turns:
+                for at, query in turn:
+                    record = await self._send(at, query, phase)
+                    window.append((at, record))
+                    advance(1, int(record.error is not None))
+                if meter is None or meter.due or turn is turns[-1]:
+                    busy = meter is not None and meter.end_window()
+                    disturbed |= {record.query for _, record in window if busy}
+                    self._write(window, disturbed=busy)
+                    window = []
+        return disturbed
+
+    async def _send(self, at: int, query: str, phase: Phase) -> AnswerRecord:
+        """Sends a query and returns what came of it."""
         timeouts = self._timeouts.get(phase)  # a warm-up counts none
         if timeouts is not None and timeouts[at] >= MAX_TIMEOUTS_IN_A_ROW:
             detail = f"not sent: {MAX_TIMEOUTS_IN_A_ROW} queries in a row had timed out"
@@ -179,10 +197,13 @@ class QuerySender:
             record = await _run_query(self._client, self._experiment, self._arms[at], query, self._dataset, phase)
         if timeouts is not None:
             timeouts[at] = _timeouts_in_a_row(timeouts[at], record)
-        path = self._paths[at]
-        with naming(path), writable(path).open("a", encoding="utf-8") as file:
-            file.write(record.line)
-        return int(record.error is not None)
+        return record
+
+    def _write(self, window: Sequence[tuple[int, AnswerRecord]], *, disturbed: bool) -> None:
+        for at, record in window:
+            path = self._paths[at]
+            with naming(path), writable(path).open("a", encoding="utf-8") as file:
+                file.write(record.model_copy(update={"disturbed": disturbed}).line)
 
 
 def _timeouts_in_a_row(before: int, record: AnswerOutcome) -> int:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evaluator.__main__ import app
-from evaluator.machine.measurement_lock import MeasurementRunning, measuring
+from evaluator.runs.measurement_lock import MeasurementRunning, measuring
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import ExperimentRunning, Jobs
 from evaluator.service.served_files import MessagePaths, ServedDatasets
@@ -17,7 +17,7 @@ from tests.support.small_runs import planned
 HOLDER = """
 import sys
 from pathlib import Path
-from evaluator.machine.measurement_lock import measuring
+from evaluator.runs.measurement_lock import measuring
 with measuring(Path(sys.argv[1])) as lock:
     lock.name("20260101T000000000Z-first")
     print("held", flush=True)

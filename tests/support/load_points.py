@@ -35,12 +35,12 @@ def load_point(
     mean_ms: float = 20.0,
     n: int = 700,
     lost: int = 0,
-    foreign: float = 0.0,
-    conditions: MachineConditions | None = None,
+    disturbed: float = 0.0,
+    cpu: float = 0.1,
 ) -> LoadPointReport:
-    """Returns the figures of `n` requests, the first `lost` of them failed. Foreign CPU above 0.1 is a fault.
+    """Returns the figures of `n` requests, the first `lost` of them failed, and a share of them disturbed.
 
-    `conditions`: in place of clean ones with this foreign CPU.
+    `cpu`: of a core, that the generator used; above 0.5 it is a fault.
     """
     dice = random.Random(f"{name} {rate}")
     samples = []
@@ -53,10 +53,11 @@ def load_point(
         if number < lost:
             samples.append(load_sample(number, latency_ms=None, pipeline=name))
         else:
+            given["disturbed"] = number < disturbed * n
             samples.append(load_sample(number, latency_ms=ms, pipeline=name, **given))
-    conditions = conditions or MachineConditions.model_validate(CLEAN | {"foreign": foreign})
+    conditions = MachineConditions.model_validate(CLEAN)
     loaded = LoadedPoint(
-        tuple(samples), conditions, (GeneratorUse(0.1, 1.0),), True, datetime(2026, 1, 1, tzinfo=UTC), n / rate
+        tuple(samples), conditions, (GeneratorUse(cpu, 1.0),), True, datetime(2026, 1, 1, tzinfo=UTC), n / rate
     )
     target = LoadTarget(
         url="", top=10, deadline_ms=10_000, queries=("q",), bodies={}, excluded=frozenset(),

@@ -8,7 +8,7 @@ from typing import ParamSpec
 
 import pytest
 
-from evaluator.machine.machine_conditions import ConditionsMeter, condition_faults
+from evaluator.machine.machine_conditions import TAKEN_LIMIT, ConditionsMeter, condition_words
 
 TRIES = 3
 
@@ -47,7 +47,9 @@ def repeated_when_late(test: Callable[P, Awaitable[None]]) -> Callable[P, Awaita
             try:
                 await test(*args, **kwargs)
             except MissedTimeError as missed:
-                busy = "; ".join(condition_faults(meter.read()))
+                meter.end_window()
+                found = meter.conditions()
+                busy = condition_words(found) if found.taken > TAKEN_LIMIT or found.throttled else ""
                 said = f"try {number} of {TRIES} missed a time: {missed} ({busy or 'a quiet machine'})"
                 if number < TRIES:
                     warnings.warn(said, stacklevel=1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from evaluator.experiments.turn_orders import balanced_turns
-from evaluator.machine.machine_conditions import condition_faults, conditions_between, read_conditions
+from evaluator.machine.machine_conditions import TAKEN_LIMIT, conditions_between, read_conditions
 from workshop.bench.analysis import score_difference
 from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import Contender
@@ -61,7 +61,7 @@ def run_rounds(plan: RoundPlan, contenders: Mapping[str, Contender], say: Say) -
                         wall_s=answer.wall_s,
                         foreign=conditions.foreign,
                         steal=conditions.steal,
-                        quiet=not list(condition_faults(conditions)),
+                        quiet=conditions.taken <= TAKEN_LIMIT and not conditions.throttled,
                     )
                 )
                 say(

@@ -34,7 +34,7 @@ def rates_chart(report: LoadReport) -> str | None:
         upper, lower = plot.panels
         for number, name in enumerate(dict.fromkeys(point.pipeline for point in report.points if point in points)):
             own = [point for point in points if point.pipeline == name]
-            rates, held = [_rate(point) for point in own], all(point.timing_valid for point in own)
+            rates, held = [_rate(point) for point in own], all(point.latency_ms.p99.holds for point in own)
             upper.plot(rates, [_or_gap(point.quality.ndcg_at_10) for point in own], label=name, **series_look(number))
             tails = [_or_gap(_p99(point)) for point in own]
             label = name if held else f"{name} {DOUBTFUL}"
@@ -47,7 +47,7 @@ def rates_chart(report: LoadReport) -> str | None:
         lower.set_title("p99 in ms, from the planned send time (bars: 95 %)")
         _latency_axis(lower, [end for point in points for end in _interval(point)])
         notes = [NO_P99] * any(_p99(point) is None for point in points)
-        notes += [DASHED] * any(not point.timing_valid for point in points)
+        notes += [DASHED] * any(not point.latency_ms.p99.holds for point in points)
         lower.set_xlabel("\n".join(["offered rate, requests a second", *notes]))
         plot.legend()
     return plot.svg
@@ -189,7 +189,7 @@ def _nines(share: float) -> float:
 
 def _described(point: LoadPointReport) -> str:
     ndcg = "–" if point.quality.ndcg_at_10 is None else f"{point.quality.ndcg_at_10:.4f}"
-    return f"{point.pipeline} at {point.rate:g}/s: nDCG@10 {ndcg}, p99 {_ms_words(_p99(point), point.timing_valid)}"
+    return f"{point.pipeline} at {point.rate:g}/s: nDCG@10 {ndcg}, p99 {point.latency_ms.p99.cell()} ms"
 
 
 def _multiple_words(point: CapacityMultiple) -> str:

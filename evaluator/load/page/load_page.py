@@ -19,7 +19,7 @@ from evaluator.load.page.charts import (
 from evaluator.load.page.tables import load_warnings, measured_point_rows, overview_rows
 from evaluator.load.points.figures import percentiles_ms, read_hlog
 from evaluator.load.points.point_report import LoadPointReport
-from evaluator.machine.process_costs import process_rows
+from evaluator.pages.cost_tables import process_rows
 from evaluator.pages.markdown_page import render_markdown
 from evaluator.pages.page_blocks import Block, Bullets, FoldedBlocks, Heading, Prose, Sentence, Table
 from evaluator.pages.step_page import write_charts

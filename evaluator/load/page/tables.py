@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from evaluator.load.capacity import BEYOND, VERIFICATIONS, CapacityReport
 from evaluator.load.load_report import LoadReport
 from evaluator.load.points.point_report import LoadPointReport, missing_cpu
-from evaluator.machine.machine_conditions import joined_conditions
-from evaluator.machine.process_costs import cpu_cells, process_names
+from evaluator.machine.machine_conditions import condition_words, joined_conditions
+from evaluator.pages.cost_tables import cpu_cells, process_names
 from evaluator.runs.latency import DOUBTFUL, MARKED, Timed
 
 HEADER = (
@@ -37,9 +37,7 @@ def percentile_rows(report: LoadReport) -> list[list[str]]:
         for name in names:
             time, interval = getattr(figures, name), figures.intervals.get(name)
             ends = [Timed(ms, point.timing_valid).cell() for ms in interval or ()]
-            cells.append(
-                f"{time.cell()} ({' to '.join(ends)})" if ends and time.unchecked_ms is not None else time.cell()
-            )
+            cells.append(f"{time.cell()} ({' to '.join(ends)})" if ends and not time.wide else time.cell())
         rows.append([point.pipeline, point.traffic_in_words, *cells, figures.max.cell(), str(figures.n)])
     return rows
 
@@ -50,6 +48,9 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
         name = f"{point.pipeline} at {point.traffic_in_words}"
         for fault in point.timing_faults:
             yield f"{name}: times {MARKED}, because {fault}"
+        if any(not getattr(point.latency_ms, share).holds for share in TIMES):
+            share, words = point.latency_ms.disturbed, condition_words(joined_conditions(point.conditions))
+            yield f"{name}: times lie in an interval, as other work disturbed {share:.0%} of the requests ({words})"
         if point.counts.failed:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(point.counts.errors_by_kind.items()))
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"

@@ -11,11 +11,19 @@ from pathlib import Path
 
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships no types
 from hdrh.log import HistogramLogReader, HistogramLogWriter  # type: ignore[import-untyped]
-from pydantic import ConfigDict, FiniteFloat
+from pydantic import ConfigDict, FiniteFloat, model_validator
 
 from evaluator.load.sending.samples import LoadSample
 from evaluator.metrics.quality import Grades, measure
-from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Interval, Timed, percentile, percentile_interval
+from evaluator.runs.latency import (
+    MIN_SAMPLES_FOR_P99,
+    Interval,
+    Timed,
+    bounded,
+    least_percentiles,
+    percentile,
+    percentile_interval,
+)
 from services.contracts.base import Count, Wire
 from services.contracts.query import Degradation
 from services.files.disk_writes import whole_file
@@ -31,10 +39,14 @@ INTERVAL_S = 1.0
 METRIC = "nDCG@10"
 
 
+_BY_NAME = ("intervals", "least")
+
+
 class LoadPercentiles(Wire):
     """Percentiles in milliseconds, by nearest rank: observed values (evaluator/runs/latency.py)."""
 
     model_config = ConfigDict(revalidate_instances="always")
+    _bounded = model_validator(mode="after")(bounded)
 
     p50: Timed
     p90: Timed
@@ -45,11 +57,14 @@ class LoadPercentiles(Wire):
     n: Count
     # By name of the percentile: 95 %, from order statistics (binomial). Null where no sample is far enough out.
     intervals: dict[str, Interval | None]
+    disturbed: FiniteFloat = 0.0  # share of the requests during which others took CPU
+    least: dict[str, FiniteFloat] = {}  # by figure, where requests were disturbed (`least_percentiles`)
 
     def without_tail(self) -> "LoadPercentiles":
         """Returns the figures without p99 and p99.9."""
-        kept = {name: interval for name, interval in self.intervals.items() if name not in ("p99", "p99_9")}
-        return self.model_copy(update={"p99": Timed(None, None), "p99_9": Timed(None, None), "intervals": kept})
+        tail = ("p99", "p99_9")
+        kept = {name: {key: one for key, one in getattr(self, name).items() if key not in tail} for name in _BY_NAME}
+        return self.model_copy(update={**dict.fromkeys(tail, Timed(None, None)), **kept})
 
 
 class RequestCounts(Wire):
@@ -66,8 +81,8 @@ class RequestCounts(Wire):
     no_hits: Count  # of `answered`
 
 
-def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
-    """Returns the percentiles of these values."""
+def load_percentiles(values_ms: Sequence[float], disturbed: float = 0.0) -> LoadPercentiles:
+    """Returns the percentiles of these values. `disturbed`: the share of them during which others took CPU."""
     n = len(values_ms)
     if not n:
         return LoadPercentiles(p50=None, p90=None, p95=None, p99=None, p99_9=None, max=None, n=0, intervals={})
@@ -88,6 +103,8 @@ def load_percentiles(values_ms: Sequence[float]) -> LoadPercentiles:
         max=ordered[-1],
         n=n,
         intervals={name: percentile_interval(ordered, share) for name, share in shares.items()},
+        disturbed=disturbed,
+        least=least_percentiles(ordered, shares | {"max": 1.0}, disturbed),
     )
 
 

@@ -20,11 +20,11 @@ from evaluator.load.points.figures import (
     write_hlog,
 )
 from evaluator.load.points.ratios import PercentileRatio, RepeatedFigure, percentile_ratios, repeated_figure
-from evaluator.load.points.validity import GeneratorFigures, cpu_shares, generator_figures, load_faults
+from evaluator.load.points.validity import GeneratorFigures, cpu_shares, generator_faults, generator_figures
 from evaluator.load.sending.driven_traffic import PreparedLoad, SampleFiles, TimeSlice
 from evaluator.load.sending.drives import LoadedPoint
 from evaluator.load.sending.load_loop import LoopKind
-from evaluator.load.sending.samples import DROPPED, LoadSample, counted_slices
+from evaluator.load.sending.samples import DROPPED, LoadSample, counted_slices, disturbed_share
 from evaluator.load.sending.traffic import LoadTarget, Traffic
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.process_costs import PipelineCost, mean_cost, summed_costs
@@ -107,7 +107,8 @@ def point_report(
     measured = [sample for sample in samples if sample.phase == "measured"]
     answers = [sample for sample in measured if sample.error is None]
     counts = request_counts(measured)
-    latency = load_percentiles([sample.counted_ms for sample in measured])
+    disturbed = disturbed_share(measured)
+    latency = load_percentiles([sample.counted_ms for sample in measured], disturbed)
     service = [sample.service_ms for sample in measured if sample.service_ms is not None]
     refusals = [sample.refused_ms for sample in measured if sample.refused_ms is not None]
     lags = [sample.send_lag_ms for sample in measured if sample.send_lag_ms is not None]
@@ -117,7 +118,7 @@ def point_report(
     cached = sum_cached_results(sample.cached for sample in measured)
     faults = (
         *([] if measured else [f"no request was {'planned' if traffic.loop == 'open' else 'sent'}"]),
-        *load_faults(generators, latency.p50.unchecked_ms, conditions, counts.dropped),
+        *generator_faults(generators, latency.p50.unchecked_ms, counts.dropped),
         *cache_faults(target.caches, {arm.name: cached}),
     )
     tail = traffic.loop == "open"
@@ -133,8 +134,8 @@ def point_report(
         offered=counts.requests / seconds,
         goodput=_goodput(samples, seconds),
         latency_ms=latency if tail else latency.without_tail(),
-        service_ms=_percentiles(service, tail=tail),
-        refusal_ms=_percentiles(refusals, tail=tail) if refusals else None,
+        service_ms=_percentiles(service, disturbed, tail=tail),
+        refusal_ms=_percentiles(refusals, disturbed, tail=tail) if refusals else None,
         quality=answer_quality(judgments, measured, target.reranks[arm.name], target.top),
         generators=generators,
         conditions=conditions,
@@ -145,7 +146,7 @@ def point_report(
         slowest=slowest_answers(answers),
         failed=failed_requests([sample for sample in measured if sample.outcome == "failed"]),
         cost=point_cost(loaded),
-        timing_valid=not faults,
+        timing_valid=not faults and latency.p50.holds,
         timing_faults=faults,
         repeats=_repeats(samples, judgments, seconds, tail=tail),
         warmup=len(samples) - len(measured),
@@ -153,8 +154,8 @@ def point_report(
     )
 
 
-def _percentiles(values_ms: Sequence[float], *, tail: bool) -> LoadPercentiles:
-    times = load_percentiles(values_ms)
+def _percentiles(values_ms: Sequence[float], disturbed: float, *, tail: bool) -> LoadPercentiles:
+    times = load_percentiles(values_ms, disturbed)
     return times if tail else times.without_tail()
 
 
@@ -226,7 +227,8 @@ def written_points(
         points.append(point_report(arm, traffic, own, ready.plan, ready.target, ready.judgments, names))
     if traffic.loop == "closed":
         return points, ()
-    doubtful = {point.pipeline for point in points if not point.timing_valid}
+    # Other work meets both sides of a ratio alike.
+    doubtful = {point.pipeline for point in points if point.timing_faults}
     return points, percentile_ratios(traffic.name, times_ms, ready.seed, doubtful)
 
 

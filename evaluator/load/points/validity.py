@@ -1,4 +1,4 @@
-"""Decides whether the times of a load may be trusted: send lag, CPU of the generators, dropped requests, machine.
+"""Decides whether the generators kept the plan of a load: send lag, CPU, dropped requests.
 
 Also remarks whose cores the generators share, and what was not checked. Leaves lost and degraded answers to the
 figures: they are results, not faults of the measurement.
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import FiniteFloat
 
 from evaluator.load.sending.drives import GeneratorUse
-from evaluator.machine.machine_conditions import MachineConditions, joined_conditions, unchecked_foreign, window_faults
+from evaluator.machine.machine_conditions import MachineConditions, unchecked_foreign
 from evaluator.machine.measured_processes import is_this_machine
 from evaluator.runs.latency import percentile
 from services.contracts.base import Count, Wire
@@ -58,18 +58,6 @@ def generator_figures(cpu_shares: Sequence[float], lags_ms: Sequence[float], *, 
         send_lag_p99_ms=percentile(ordered, 0.99) if ordered else None,
         send_lag_max_ms=ordered[-1] if ordered else None,
     )
-
-
-def load_faults(
-    generators: GeneratorFigures, p50_ms: float | None, conditions: Iterable[MachineConditions], dropped: int
-) -> Iterator[str]:
-    """Yields a sentence for each reason not to trust the times.
-
-    `conditions`: of each slice; they are judged together, so that the limits are as strict however many slices there
-    are.
-    """
-    yield from generator_faults(generators, p50_ms, dropped)
-    yield from window_faults(joined_conditions(conditions))
 
 
 def generator_faults(generators: GeneratorFigures, p50_ms: float | None, dropped: int) -> Iterator[str]:

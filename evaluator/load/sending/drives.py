@@ -21,9 +21,9 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.generator import READY, RESULT, TASK
 from evaluator.load.sending.load_loop import GeneratorResult, GeneratorTask
-from evaluator.load.sending.samples import LoadSample, read_sample
+from evaluator.load.sending.samples import LoadSample, disturbed_share, read_sample
 from evaluator.load.sending.traffic import LoadTarget, PlannedRequest, closed_requests, open_requests
-from evaluator.machine.machine_conditions import MachineConditions, metered
+from evaluator.machine.machine_conditions import ConditionsMeter, MachineConditions, metered
 from evaluator.machine.process_costs import ProcessCost
 from evaluator.progress import in_thread
 from services.files.disk_writes import naming
@@ -48,7 +48,7 @@ class LoadedPoint:
     """The outcome of one drive: every request in planned order, and what happened on the machine meanwhile."""
 
     samples: tuple[LoadSample, ...]
-    conditions: MachineConditions
+    conditions: MachineConditions  # meanwhile, with the start of the generators
     generators: tuple[GeneratorUse, ...]
     real_time: bool  # whether every generator ran with real-time priority
     began: datetime
@@ -56,6 +56,11 @@ class LoadedPoint:
     # Of named processes meanwhile, all requests together.
     costs: Mapping[str, ProcessCost] = field(default_factory=dict)
     began_s: float = 0.0  # `began` by time.monotonic: seconds between two slices, whatever was done to the clock
+
+    @property
+    def disturbed(self) -> float:
+        """The share of the measured requests during which others took CPU."""
+        return disturbed_share([sample for sample in self.samples if sample.phase == "measured"])
 
 
 async def run_point(
@@ -207,8 +212,8 @@ async def _loaded(
 ) -> LoadedPoint:
     """Runs the generators, reads the conditions of the machine meanwhile, and then the answers."""
     began, began_s = datetime.now(UTC), time.monotonic()
-    results, conditions = await metered(run_generators(tasks), measured)
-    read = await in_thread(_read, target, shares, tasks, results, conditions, began, warmup_seconds)
+    results, meter = await metered(run_generators(tasks), measured)
+    read = await in_thread(_read, target, shares, tasks, results, meter, began, warmup_seconds)
     return replace(read, began_s=began_s)
 
 
@@ -217,7 +222,7 @@ def _read(
     shares: Sequence[Sequence[PlannedRequest]],
     tasks: Sequence[GeneratorTask],
     results: Sequence[GeneratorResult],
-    conditions: MachineConditions,
+    meter: ConditionsMeter,
     began: datetime,
     warmup_seconds: float,
 ) -> LoadedPoint:
@@ -231,6 +236,7 @@ def _read(
         ),
         key=lambda request: request[0].planned_s,
     )
+    spans = [(begin - results[0].start_s, end - results[0].start_s) for begin, end in meter.disturbed]
     samples = tuple(
         read_sample(
             target,
@@ -240,12 +246,14 @@ def _read(
             "warmup" if record.planned_s < warmup_seconds else "measured",
             None if closed_until_s is None else warmup_seconds <= record.done_s < closed_until_s,
             request_id,
+        ).model_copy(
+            update={"disturbed": any(begin < record.done_s and record.planned_s < end for begin, end in spans)}
         )
         for number, (record, request, request_id) in enumerate(sent)
     )
     return LoadedPoint(
         samples=samples,
-        conditions=conditions,
+        conditions=meter.conditions(),
         generators=tuple(GeneratorUse(result.cpu_s, result.seconds) for result in results),
         real_time=all(result.real_time for result in results),
         began=began,

@@ -40,7 +40,7 @@ TFD_TIMER_ABSTIME = 1
 async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> GeneratorResult:
     """Sends everything; returns after the last answer. `start_s`: of the monotonic clock; `real_time` is passed on."""
     if task.loop == "open" and not task.planned_s:
-        return GeneratorResult([], 0.0, 0.0, real_time)
+        return GeneratorResult([], 0.0, 0.0, real_time, start_s)
     access = read_access() if task.opens_gateway else GatewayAccess()
     headers = task.headers | access.headers(task.url)
     # No limit here: the load loop bounds what is in flight, and a pool that made requests wait would hide their delay.
@@ -69,7 +69,8 @@ async def generate(task: GeneratorTask, start_s: float, *, real_time: bool) -> G
                 records = await open_loop(task.planned_s, send, clock, task.in_flight)
             else:
                 records = await closed_loop(task.in_flight, task.seconds, send, clock)
-            return GeneratorResult(records, time.process_time() - began_cpu_s, time.monotonic() - began_s, real_time)
+            used_s, seconds = time.process_time() - began_cpu_s, time.monotonic() - began_s
+            return GeneratorResult(records, used_s, seconds, real_time, start_s)
     finally:
         await calls.aclose()
 

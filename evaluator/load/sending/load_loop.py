@@ -77,6 +77,7 @@ class GeneratorResult:
     cpu_s: float
     seconds: float
     real_time: bool  # whether it ran with real-time priority
+    start_s: float  # of the monotonic clock
 
 
 async def open_loop(planned: Sequence[float], send: Send, clock: SendClock, most_in_flight: int) -> list[SendRecord]:

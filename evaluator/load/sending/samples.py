@@ -3,7 +3,7 @@
 One line per request, in planned order; those of a search for the capacity look by look.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -110,6 +110,11 @@ def read_sample(
             "fingerprint": answer.pipeline.fingerprint,
         }
     )
+
+
+def disturbed_share(samples: Sequence[LoadSample]) -> float:
+    """Returns the share of the requests during which others took CPU; 0 of none."""
+    return sum(sample.disturbed for sample in samples) / len(samples) if samples else 0.0
 
 
 def counted_slices(samples: Iterable[LoadSample]) -> list[list[float]]:

@@ -61,7 +61,7 @@ def test_a_closed_loop_is_not_judged_by_the_p99_that_it_cannot_have() -> None:
 
 
 def test_a_missing_p99_has_the_one_reason_that_applies() -> None:
-    few, doubtful = load_point(n=100), load_point(foreign=0.5)
+    few, doubtful = load_point(n=100), load_point(cpu=0.9)
     gates = Gates(p99_ms=500)
     reasons = [one.reason for one in judge_gates(gates, [gated_point(point, None) for point in (few, doubtful)])]
     assert reasons == ["100 of the 662 requests that a p99 needs", "the times are not valid"]

@@ -32,11 +32,11 @@ def test_the_order_follows_from_the_seed() -> None:
     assert first == again != other
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize(("queries", "arms"), [(7, 3), (5, 5), (2, 5), (60, 5), (1, 1)])
-def test_every_arm_gets_every_query_once_the_arms_in_turn(queries: int, arms: int) -> None:
-    walk = list(query_turns([str(number) for number in range(queries)], arms, seed=0))
-    assert len(set(walk)) == len(walk) == queries * arms
-    for turn in range(queries):
-        assert {arm for arm, _ in walk[turn * arms : (turn + 1) * arms]} == set(range(arms))
-    if queries >= arms:  # no two arms ask the same query in one turn
-        assert all(len({query for _, query in walk[t * arms : (t + 1) * arms]}) == arms for t in range(queries))
+def test_every_arm_gets_every_query_once_the_arms_in_turn(queries: int, arms: int, apart: bool) -> None:
+    turns = list(query_turns([str(number) for number in range(queries)], arms, seed=0, apart=apart))
+    assert len({asked for turn in turns for asked in turn}) == sum(map(len, turns)) == queries * arms
+    assert all({arm for arm, _ in turn} == set(range(arms)) for turn in turns)
+    if queries >= arms:  # one query in a turn; apart, no two arms ask the same one
+        assert {len({query for _, query in turn}) for turn in turns} == {arms if apart else 1}

@@ -205,7 +205,7 @@ def test_the_knee_is_not_told_where_times_below_the_capacity_are_not_valid() -> 
     assert knee(swept) is None
     beyond = [swept[0], at(0.8, 64, 30), swept[2].model_copy(update={"timing_valid": False})]
     assert knee(beyond) == 64
-    busy = load_point("bm25", 64, foreign=0.4)
+    busy = load_point("bm25", 64, cpu=0.9)
     assert "the knee cannot be told" in capacity_report("bm25", FOUND, [(0.8, busy)]).sentence
 
 

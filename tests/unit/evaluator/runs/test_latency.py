@@ -1,5 +1,7 @@
 """Percentiles are observed values, and a p99 of few samples is refused."""
 
+import random
+
 import pytest
 from pydantic import ValidationError, model_validator
 
@@ -29,12 +31,31 @@ def test_a_p99_comes_with_its_interval_from_order_statistics() -> None:
 
 def test_no_samples_give_no_figures() -> None:
     found = summarise([]).model_dump()
-    assert found.pop("n") == 0
+    assert (found.pop("n"), found.pop("disturbed"), found.pop("least")) == (0, 0.0, {})
     assert set(found.values()) == {None}
 
 
-def test_drift_is_the_later_half_over_the_earlier() -> None:
-    assert summarise([10.0, 10.0, 20.0, 20.0]).drift == 2.0
+@pytest.mark.parametrize("seed", range(4))
+def test_the_interval_of_a_disturbed_percentile_contains_what_it_is_without_the_disturbance(seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(200):
+        true = [10 * dice.lognormvariate(0, 0.4) for _ in range(dice.randrange(20, 800))]
+        share = dice.uniform(0, 0.6)
+        hit = [dice.random() < share for _ in true]
+        seen = [ms + dice.expovariate(0.05) if late else ms for ms, late in zip(true, hit, strict=True)]
+        found, exact = summarise(seen, sum(hit) / len(hit)), summarise(true)
+        for name in ("p50", "p95", "max"):
+            least, ms = found.least.get(name, 0.0), getattr(exact, name).unchecked_ms
+            assert least <= ms <= getattr(found, name).unchecked_ms
+
+
+def test_a_percentile_is_marked_with_its_interval_where_that_is_wider_than_a_tenth() -> None:
+    found = summarise([float(ms) for ms in range(1, 101)], disturbed=0.04)
+    assert (found.p50.cell(), found.p95.cell()) == ("50.0", "95.0")
+    wide = summarise([float(ms) for ms in range(1, 101)], disturbed=0.1)
+    assert (wide.p50.cell(), wide.p50.held_ms) == ("50.0? (40.0 to 50.0)", None)
+    assert Latency.model_validate_json(wide.model_dump_json()).p50.cell() == wide.p50.cell()
+    assert summarise([1.0, 2.0], disturbed=1.0).p50.cell() == "1.0? (0.0 to 1.0)"
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

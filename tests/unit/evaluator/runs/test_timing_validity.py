@@ -1,71 +1,58 @@
-"""Whether the times of a run hold: each reason alone, and none."""
+"""Which times of a run count, and whether they hold: each reason alone, and none."""
 
 from pathlib import Path
 
-import pytest
-
 from evaluator.machine.machine_conditions import MachineConditions
-from evaluator.runs.answers import AnswerOutcome
-from evaluator.runs.latency import summarise
-from evaluator.runs.timing_validity import conditions_of, timing_faults, write_conditions
-
-QUIET = MachineConditions(seconds=60, cores=2, foreign=0.09, steal=0.009, throttled=0.009)
-
-
-def samples(drift: float, n: int = 200) -> dict[str, list[float]]:
-    """Times of a pipeline whose later half takes `drift` times as long as the earlier one."""
-    half = [10 + at % 10 for at in range(n // 2)]
-    return {"bm25": [*half, *(drift * ms for ms in half)]}
-
-
-def warmup(error: str | None) -> dict[str, list[AnswerOutcome]]:
-    return {"bm25": [AnswerOutcome(query="q", phase="warmup", error=error, latency_ms=None if error else 1)]}
-
-
-@pytest.mark.parametrize("drift", [0.91, 1.0, 1.09])
-def test_times_hold_on_a_quiet_machine_after_an_answered_warmup(drift: float) -> None:
-    assert not list(timing_faults(samples(drift), warmup(None), QUIET))
-
-
-@pytest.mark.parametrize(
-    ("drift", "words"), [(0.89, "11% less time than"), (1.11, "11% longer than"), (3.0, "200% longer than")]
+from evaluator.runs.answers import AnswerOutcome, Phase
+from evaluator.runs.timing_validity import (
+    conditions_of,
+    disturbance,
+    latency_of,
+    timed_answers,
+    timing_faults,
+    write_conditions,
 )
-def test_a_drift_beyond_a_tenth_in_either_direction_is_a_reason(drift: float, words: str) -> None:
-    (reason,) = timing_faults(samples(drift), warmup(None), QUIET)
-    assert reason == f"bm25: the later half took {words} the earlier one (drift, limit 10%)"
+
+QUIET = MachineConditions(seconds=60, cores=2, foreign=0.01, steal=0.009, throttled=None, windows=120, busy_windows=30)
 
 
-def test_a_drift_that_chance_explains_is_none() -> None:
-    slow_at_the_end = {"bm25": [5.0, 6.0, 5.0, 7.0, 6.0, 9.0]}
-    assert summarise(slow_at_the_end["bm25"]).drift == 1.4
-    assert not list(timing_faults(slow_at_the_end, warmup(None), QUIET))
+def answer(query: str, ms: float | None, phase: Phase = "measured", *, disturbed: bool = False) -> AnswerOutcome:
+    error = "timeout" if ms is None else None
+    return AnswerOutcome(query=query, phase=phase, latency_ms=ms, disturbed=disturbed, error=error)
 
 
-def test_a_warmup_of_which_nothing_was_answered_is_a_reason() -> None:
-    (reason,) = timing_faults(samples(1.0), warmup("timeout"), QUIET)
+def test_of_a_query_that_was_asked_again_the_last_answered_time_counts() -> None:
+    records = [
+        answer("a", 10.0),
+        answer("b", 90.0, disturbed=True),
+        answer("c", 95.0, disturbed=True),
+        answer("b", 12.0, "again"),
+        answer("c", 91.0, "again", disturbed=True),
+        answer("c", None, "again"),
+        answer("a", 99.0, "deep"),
+    ]
+    assert {record.query: record.latency_ms for record in timed_answers(records)} == {"a": 10.0, "b": 12.0, "c": 91.0}
+    found = latency_of(records)
+    assert (found.n, found.disturbed, found.max.unchecked_ms) == (3, 1 / 3, 91.0)
+
+
+def test_a_warmup_of_which_nothing_was_answered_is_a_reason_and_an_answered_one_is_none() -> None:
+    (reason,) = timing_faults({"bm25": [answer("q", None, "warmup")]}, caches=False)
     assert "none of 1 warm-up queries was answered" in reason
+    assert timing_faults({"bm25": [answer("q", 1.0, "warmup"), answer("a", 3.0)]}, caches=False) == ()
 
 
-@pytest.mark.parametrize("named", ["foreign", "steal", "throttled"])
-def test_each_counter_beyond_its_limit_is_a_reason_and_without_the_counter_there_is_none(named: str) -> None:
-    (reason,) = timing_faults(samples(1.0), warmup(None), QUIET.model_copy(update={named: 0.2}))
-    assert "20" in reason
-    assert not list(timing_faults(samples(1.0), warmup(None), QUIET.model_copy(update={named: None})))
+def test_disturbed_answers_are_a_reason_only_where_they_leave_a_figure_a_wide_interval() -> None:
+    even = latency_of([answer(str(at), 10.0, disturbed=at < 30) for at in range(100)])
+    assert list(disturbance({"bm25": even}, QUIET)) == []
+    spread = latency_of([answer(str(at), 10.0 + at, disturbed=at < 30) for at in range(100)])
+    (reason,) = disturbance({"bm25": even, "dense": spread}, QUIET)
+    assert reason.startswith("3 of 8 times lie in an interval")
+    assert "up to 30% of the answers stayed disturbed" in reason
+    assert "30 of 120 windows were disturbed" in reason
 
 
-def test_the_last_line_of_the_conditions_counts_also_of_an_earlier_release(tmp_path: Path) -> None:
+def test_conditions_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert conditions_of(tmp_path) is None
     write_conditions(tmp_path, QUIET)
     assert conditions_of(tmp_path) == QUIET
-    file = tmp_path / "conditions.jsonl"
-    busy = QUIET.model_copy(update={"foreign": 0.5})
-    file.write_text(file.read_text() + f'{{"segment":0,"conditions":{busy.model_dump_json()}}}\n')
-    assert conditions_of(tmp_path) == busy
-
-
-def test_times_of_a_ranking_that_an_earlier_release_continued_are_doubted() -> None:
-    continued = [
-        AnswerOutcome.from_record(f'{{"query":"q","phase":"measured","segment":{at},"latency_ms":1}}') for at in (0, 1)
-    ]
-    (reason,) = timing_faults(samples(1.0), {"bm25": continued}, QUIET)
-    assert "`rank`" in reason

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.machine.measurement_lock import MeasurementRunning, measuring
+from evaluator.runs.measurement_lock import MeasurementRunning, measuring
 from evaluator.service.background_work import MOST_WAITING, BackgroundWork, ComputingLock, MeasurementUnderWay
 from services.chassis.errors import Unavailable
 

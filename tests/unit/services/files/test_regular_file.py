@@ -17,8 +17,8 @@ from evaluator.experiments.experiment import read_settings
 from evaluator.judging.judgment_log import JudgmentLog
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import DocumentTexts
-from evaluator.machine.measurement_lock import is_measured, measuring
 from evaluator.runs.answers import read_outcomes
+from evaluator.runs.measurement_lock import is_measured, measuring
 from evaluator.runs.run_folder import RunFolder, StepFile
 from gateway.search.catalog import read_pipelines
 from gateway.search.plan import PipelineError

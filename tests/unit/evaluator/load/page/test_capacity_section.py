@@ -35,7 +35,7 @@ def found(points: bool = True) -> CapacityReport:
         (0.1, load_point("bm25", 8, 20.0, n=300)),
         (0.8, load_point("bm25", 64, 30.0)),
         (1.0, load_point("bm25", 80, 40.0)),
-        (1.5, load_point("bm25", 120, 90.0, foreign=0.4)),
+        (1.5, load_point("bm25", 120, 90.0, cpu=0.9)),
         (2.0, load_point("bm25", 160, 90.0, lost=350)),
         (4.0, load_point("bm25", 320, 90.0, lost=500)),
     ]

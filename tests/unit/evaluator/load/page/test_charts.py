@@ -16,7 +16,7 @@ def closed(point: LoadPointReport) -> LoadPointReport:
 
 
 def test_the_chart_of_rates_names_each_pipeline_and_says_which_times_are_missing_or_do_not_hold() -> None:
-    points = [load_point(rate=5, n=300), load_point(rate=20, foreign=0.4), load_point("bm25", rate=40)]
+    points = [load_point(rate=5, n=300), load_point(rate=20, cpu=0.9), load_point("bm25", rate=40)]
     shown = texts(rates_chart(load_report(*points)))
     assert {"hybrid ?", "bm25", "No p99: fewer than 662 requests.", "Dashed, ?: times that do not hold."} <= set(shown)
     valid = texts(rates_chart(load_report(load_point())))
@@ -31,27 +31,27 @@ def test_a_closed_loop_is_in_no_chart_of_rates() -> None:
 def test_a_percentile_is_drawn_only_with_seven_requests_beyond_it() -> None:
     assert drawn_share(load_point(n=662)) == 0.99
     assert drawn_share(load_point(n=6)) == 0
-    assert drawn_share(load_point(foreign=0.4)) == drawn_share(load_point())
+    assert drawn_share(load_point(cpu=0.9)) == drawn_share(load_point())
     assert drawn_share(closed(load_point())) == 0.95
 
 
 def test_the_spectrum_of_times_that_are_not_valid_is_marked() -> None:
-    points = [load_point("bm25"), load_point("dense", foreign=0.4)]
+    points = [load_point("bm25"), load_point("dense", cpu=0.9)]
     spectra = {"bm25": [(0.0, 5.0), (0.99, 50.0)], "dense": [(0.0, 6.0), (0.95, 40.0)]}
     assert {"bm25", "dense ?", "0 %", "50 %", "90 %", "99 %"} <= set(texts(spectrum_chart("20/s", points, spectra)))
 
 
 def test_every_point_has_a_bar_of_its_pieces_with_its_mean() -> None:
-    point = load_point(mean_ms=100.0, foreign=0.4)
+    point = load_point(mean_ms=100.0, cpu=0.9)
     shown = texts(stages_chart(load_report(point)))
     assert f"{sum(point.path_ms.values()):.3g} ms ?" in shown or f"{sum(point.path_ms.values()):,.0f} ms ?" in shown
     assert {"hybrid at 20/s", "rerank", "30%", "gap", "10%"} <= set(shown)
 
 
 def test_the_page_names_what_is_not_valid_before_the_figures_and_lists_request_ids() -> None:
-    point = load_point(foreign=0.4, lost=3)
+    point = load_point(cpu=0.9, lost=3)
     page = render_load_page("shop", load_report(point), ["load/rates.svg"])
-    assert page.index("hybrid at 20/s: times marked with ?, because other processes") < page.index("| pipeline")
+    assert page.index("hybrid at 20/s: times marked with ?, because a generator") < page.index("| pipeline")
     assert "hybrid at 20/s: 3 requests failed (timeout 3)" in page
     assert "(load/rates.svg)" in page
     assert all(str(answer.request_id) in page for answer in point.slowest[:5])

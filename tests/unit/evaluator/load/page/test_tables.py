@@ -15,7 +15,7 @@ from evaluator.load.page.tables import (
     repeat_rows,
 )
 from evaluator.load.points.ratios import PercentileRatio, repeated_figure
-from evaluator.machine.process_costs import number_cell
+from evaluator.pages.cost_tables import number_cell
 from evaluator.runs.latency import Timed
 from tests.support.load_points import load_point, load_report
 
@@ -43,15 +43,15 @@ def test_the_table_tells_the_shares_of_degraded_answers_and_of_candidates_that_w
 
 
 def test_a_time_that_does_not_hold_is_marked_and_so_are_the_ends_of_its_interval() -> None:
-    header, row = percentile_rows(load_report(load_point(foreign=0.4)))
+    header, row = percentile_rows(load_report(load_point(cpu=0.9)))
     cells = dict(zip(header, row, strict=True))
     assert re.fullmatch(r"[\d.]+\? \([\d.]+\? to [\d.]+\?\)", cells["p99"]), cells["p99"]
     assert "?" not in "".join(percentile_rows(load_report(load_point()))[1])
 
 
-@pytest.mark.parametrize(("foreign", "mark"), [(0.0, ""), (0.5, "?")])
-def test_every_time_of_a_point_whose_times_are_not_valid_is_marked(foreign: float, mark: str) -> None:
-    point = load_point(foreign=foreign)
+@pytest.mark.parametrize(("cpu", "mark"), [(0.1, ""), (0.9, "?")])
+def test_every_time_of_a_point_whose_times_are_not_valid_is_marked(cpu: float, mark: str) -> None:
+    point = load_point(cpu=cpu)
     times = [cell for cell in load_rows(load_report(point))[-1][3:7] if cell != "–"]
     assert {cell.endswith("?") for cell in times} == {bool(mark)}
     repeated = {"nDCG@10": repeated_figure([0.7, 0.7]), "p50": repeated_figure([20.0, 21.0])}
@@ -60,17 +60,17 @@ def test_every_time_of_a_point_whose_times_are_not_valid_is_marked(foreign: floa
     assert rows[1][3:6] == [f"20.5{mark}", f"20{mark}", f"21{mark}"]
 
 
-@pytest.mark.parametrize("foreign", [0.0, 0.5])
-def test_the_stages_of_the_slowest_answers_and_of_the_chart_are_marked_as_the_answers_are(foreign: float) -> None:
-    report = load_report(load_point(foreign=foreign))
+@pytest.mark.parametrize("cpu", [0.1, 0.9])
+def test_the_stages_of_the_slowest_answers_and_of_the_chart_are_marked_as_the_answers_are(cpu: float) -> None:
+    report = load_report(load_point(cpu=cpu))
     section = render_load_page("scifact", report, []).split("## The slowest answers")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if "hybrid" in line]
     times = [time for row in rows for time in (row[3], *(stage.split()[1] for stage in row[4].split(", ")))]
     assert times
-    assert {time.endswith("?") for time in times} == {foreign > 0}
+    assert {time.endswith("?") for time in times} == {cpu > 0.5}
     chart = stages_chart(report)
     assert chart is not None
-    assert ("? ms" in chart) == (foreign > 0)
+    assert ("? ms" in chart) == (cpu > 0.5)
 
 
 def test_a_ratio_with_a_point_whose_times_are_not_valid_is_marked() -> None:
@@ -89,10 +89,18 @@ def test_what_rounds_to_zero_has_no_sign(ms: float) -> None:
     assert (Timed(ms, True).cell(), number_cell(ms)) == ("0.0", "0.0")
 
 
+def test_a_time_that_other_work_disturbed_is_shown_with_the_interval_that_it_lies_in() -> None:
+    report = load_report(load_point(disturbed=0.02))
+    header, row = percentile_rows(report)
+    assert re.fullmatch(r"[\d.]+\? \([\d.]+ to [\d.]+\)", dict(zip(header, row, strict=True))["p99"])
+    (warning,) = load_warnings(report)
+    assert "other work disturbed 2% of the requests" in warning
+
+
 def test_the_page_tells_foreign_load_and_throttling() -> None:
-    page = render_load_page("scifact", load_report(load_point(foreign=0.05)), [])
+    page = render_load_page("scifact", load_report(load_point()), [])
     header, _, row = [line for line in page.splitlines() if line.startswith("|")][-3:]
     told = dict(
         zip((cell.strip() for cell in header.split("|")), (cell.strip() for cell in row.split("|")), strict=True)
     )
-    assert (told["foreign CPU"], told["throttling"], told["busy windows"]) == ("5.0%", "0.0%", "0 of 1")
+    assert (told["foreign CPU"], told["throttling"], told["busy windows"]) == ("2.0%", "0.0%", "0 of 0")

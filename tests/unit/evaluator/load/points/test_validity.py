@@ -2,12 +2,13 @@
 
 import os
 import random
+import re
 
 import pytest
 
 from evaluator.load.load_report import gated_point
 from evaluator.load.points.best_under import under_bound
-from evaluator.load.points.validity import cpu_shares, generator_figures, load_faults, machine_remarks
+from evaluator.load.points.validity import cpu_shares, generator_faults, generator_figures, machine_remarks
 from evaluator.load.sending.drives import GeneratorUse
 from evaluator.machine.machine_conditions import MachineConditions
 from tests.support.load_points import CLEAN, load_point
@@ -21,7 +22,7 @@ def faults(
     lags_ms: list[float], cpu: float = 0.1, p50_ms: float = 20.0, dropped: int = 0, real_time: bool = True
 ) -> list[str]:
     generators = generator_figures([0.1, cpu], lags_ms, real_time=real_time)
-    return list(load_faults(generators, p50_ms, [CONDITIONS, CONDITIONS], dropped))
+    return list(generator_faults(generators, p50_ms, dropped))
 
 
 def lags(seed: int, count: int = 1_200) -> list[float]:
@@ -62,7 +63,7 @@ def test_the_cpu_of_a_generator_counts_over_all_slices_so_that_a_short_one_says_
 
 
 def test_a_tail_that_does_not_hold_is_marked_and_bounds_nothing() -> None:
-    clean, busy = load_point(), load_point(foreign=0.5)
+    clean, busy = load_point(), load_point(cpu=0.9)
     assert clean.timing_valid
     assert clean.latency_ms.p99.held_ms is not None
     assert not busy.timing_valid
@@ -73,6 +74,17 @@ def test_a_tail_that_does_not_hold_is_marked_and_bounds_nothing() -> None:
     assert (under.outcome, under.p99_interval, under.reason) == ("cannot tell", None, "its times are not valid")
     assert busy.latency_ms.p50.unchecked_ms == clean.latency_ms.p50.held_ms
     assert busy.quality == clean.quality
+
+
+def test_disturbed_requests_leave_each_time_an_interval_and_a_bound_that_the_upper_end_keeps() -> None:
+    clean, busy = load_point(), load_point(disturbed=0.03)
+    assert busy.timing_valid
+    assert busy.latency_ms.p50.held_ms == clean.latency_ms.p50.held_ms
+    assert (busy.latency_ms.p99.held_ms, busy.latency_ms.disturbed) == (None, pytest.approx(0.03))
+    low, high = re.findall(r"[\d.]+", busy.latency_ms.p99.cell())[1:]
+    assert float(low) < float(high) == pytest.approx(clean.latency_ms.p99.held_ms, abs=0.05)
+    assert gated_point(busy, None).p99_ms == clean.latency_ms.p99.held_ms
+    assert not load_point(disturbed=0.4).timing_valid
 
 
 def test_it_is_said_whose_cores_the_generators_share_and_which_machine_was_not_checked() -> None:
