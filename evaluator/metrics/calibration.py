@@ -9,7 +9,7 @@ No method keeps its level for every skewed mean (Bahadur and Savage 1956).
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -44,11 +44,28 @@ class Calibrated:
         """Whether the mean is shown to differ from 0."""
         return self.p < ALPHA
 
+    @property
+    def turned(self) -> "Calibrated":
+        """The same of the differences with the other sign."""
+        interval = None if self.interval is None else (-self.interval[1], -self.interval[0])
+        return replace(self, mean=-self.mean, interval=interval)
+
 
 def calibrate(family: Sequence[Mapping[str, float]], draws: int | None = None) -> tuple[Calibrated, ...]:
-    """Calibrates pairs, each given as its difference by query, of which it has at least one, perhaps of its own."""
-    queries = sorted({query for pair in family for query in pair})  # whatever order they were asked in
-    return _calibrated(tuple(tuple(pair.get(query) for query in queries) for pair in family), draws or DRAWS)
+    """Calibrates pairs, each given as its difference by query, of which it has at least one, perhaps of its own.
+
+    The order of queries and pairs, and which side of a pair is the first, change no figure.
+    """
+    queries = sorted({query for pair in family for query in pair})
+    pairs = [[pair.get(query) for query in queries] for pair in family]
+    turned = [next((value for value in pair if value), 0.0) < 0 for pair in pairs]
+    ahead = [
+        tuple(None if value is None else -value if turn else value for value in pair)
+        for pair, turn in zip(pairs, turned, strict=True)
+    ]
+    ordered = sorted(set(ahead), key=lambda pair: [(value is None, value or 0.0) for value in pair])
+    found = dict(zip(ordered, _calibrated(tuple(ordered), draws or DRAWS), strict=True))
+    return tuple(found[pair].turned if turn else found[pair] for pair, turn in zip(ahead, turned, strict=True))
 
 
 # Report, pages and comparisons of a run ask for the same families.
