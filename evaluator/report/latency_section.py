@@ -18,7 +18,7 @@ from evaluator.pages.time_breakdown import (
     stage_rows,
 )
 from evaluator.report.run_report import Report
-from evaluator.runs.latency import Timed
+from evaluator.runs.latency import PairedRatio, Timed
 
 STAGES_CHART = "charts/stages.svg"
 STAGE_WORDS = (
@@ -80,7 +80,8 @@ def cost_blocks(report: Report) -> Iterator[Block]:
 
 
 def _latency_rows(report: Report) -> list[list[str]]:
-    rows = [["pipeline", "p99 ms", "95 % interval", "max ms", "disturbed", "run file"]]
+    against = f"time against {report.set_against}"
+    rows = [["pipeline", "p99 ms", "95 % interval", "max ms", "disturbed", against, "95 % interval", "run file"]]
     for name, outcome in report.pipelines.items():
         latency = outcome.latency_ms
         within = " to ".join(bound.cell() for bound in latency.p99_interval) if latency.p99_interval else "–"
@@ -91,10 +92,15 @@ def _latency_rows(report: Report) -> list[list[str]]:
                 within,
                 latency.max.cell(),
                 f"{latency.disturbed:.1%}",
+                *_ratio_cells(outcome.time_ratio),
                 outcome.run_file,
             ]
         )
     return rows
+
+
+def _ratio_cells(ratio: PairedRatio | None) -> list[str]:
+    return ["–", "–"] if ratio is None else [f"{ratio.ratio:.2f}x", " to ".join(f"{at:.2f}" for at in ratio.interval)]
 
 
 def _stage_rows(report: Report) -> list[list[str]]:

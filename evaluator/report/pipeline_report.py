@@ -1,7 +1,7 @@
 """Defines the figures of one pipeline in report.json and builds them from its answers. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from pydantic import ConfigDict, FiniteFloat
@@ -12,8 +12,9 @@ from evaluator.experiments.gates import GatedFigures
 from evaluator.machine.process_costs import PipelineCost
 from evaluator.metrics.verdict import PairedComparison
 from evaluator.report.ranked_run import RankedRun
+from evaluator.runs.answers import AnswerOutcome
 from evaluator.runs.breakdown import SlowAnswer, StageTime, gap_time, mean_path, slowest_answers, stage_times
-from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, Timed
+from evaluator.runs.latency import MIN_SAMPLES_FOR_P99, Latency, PairedRatio, Timed, paired_ratio
 from evaluator.runs.timing_validity import latency_of, timed_answers
 from evaluator.steps.pipeline_costs import index_bytes
 from evaluator.steps.quality_figures import QualityFigure
@@ -45,6 +46,7 @@ class PipelineReport(Wire):
     # Differences of its queries from the baseline, ascending; of over 201 queries the quantiles at even steps.
     differences: tuple[FiniteFloat, ...] = ()
     latency_ms: Latency
+    time_ratio: PairedRatio | None = None  # to the baseline; null: it is the baseline, or a file
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (runs/breakdown.py)
     stages_ms: dict[str, StageTime]  # by stage, `<stage>.<part>`, `include`, `gateway.wait`, `total`
     gap_ms: StageTime | None = None  # latency beyond `gateway.wait` and `total`; null: none was reported
@@ -103,6 +105,9 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         against_first=statistics.against_first,
         differences=statistics.differences,
         latency_ms=latency_of(records),
+        time_ratio=paired_ratio(_times(run.records[run.baseline]), _times(records))
+        if arm.name != run.baseline
+        else None,
         path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
         stages_ms=stage_times(timed, [item.id for item in arm.pipeline.identified] if arm.pipeline else []),
         gap_ms=gap_time(timed),
@@ -126,6 +131,10 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         run_file=run.run_files[arm.name],
         imported=run.imported.get(arm.name),
     )
+
+
+def _times(records: Sequence[AnswerOutcome]) -> dict[str, float]:
+    return {record.query: record.latency_ms for record in timed_answers(records) if record.latency_ms is not None}
 
 
 def stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionState]) -> Iterator[str]:

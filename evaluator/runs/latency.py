@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import median
 from typing import TypeVar
 
 from pydantic import (
@@ -192,3 +193,24 @@ def summarise(samples_ms: Sequence[float], disturbed: float = 0.0) -> Latency:
         disturbed=disturbed,
         least=least_percentiles(ordered, shares, disturbed),
     )
+
+
+class PairedRatio(Wire):
+    """How many times as long one pipeline takes as another: the median over the same queries, asked one after another.
+
+    Other work meets both alike: the ratio holds where their times do not.
+    """
+
+    ratio: FiniteFloat
+    interval: Interval  # of the median, from order statistics
+    confidence: FiniteFloat  # of the interval: 95 %, or less of fewer than 6 queries
+    queries: Count
+
+
+def paired_ratio(first_ms: Mapping[str, float], second_ms: Mapping[str, float]) -> PairedRatio | None:
+    """Returns the ratio second over first of times by query; None with fewer than two queries that both answered."""
+    ratios = sorted(ms / first_ms[query] for query, ms in second_ms.items() if first_ms.get(query))
+    if len(ratios) < 2:
+        return None
+    interval, confidence = median_interval(ratios)
+    return PairedRatio(ratio=median(ratios), interval=interval, confidence=confidence, queries=len(ratios))

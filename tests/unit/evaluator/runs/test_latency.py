@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError, model_validator
 
 from evaluator.runs.breakdown import StageTime
-from evaluator.runs.latency import Latency, Timed, carry_validity, percentile, summarise
+from evaluator.runs.latency import Latency, Timed, carry_validity, paired_ratio, percentile, summarise
 from services.contracts.base import Wire
 
 
@@ -102,3 +102,19 @@ def test_every_time_takes_the_validity_of_its_report_when_made_and_when_read(val
 def test_a_time_that_is_no_finite_number_is_refused() -> None:
     with pytest.raises(ValidationError):
         StageTime(p50="fast", p95=float("nan"), n=2)
+
+
+def test_a_ratio_is_of_the_queries_that_both_answered_and_other_work_that_meets_both_leaves_it() -> None:
+    dice = random.Random(1)
+    first = {str(at): 10 * dice.lognormvariate(0, 0.5) for at in range(100)}
+    disturbed = {query: 1.0 + (int(query) % 3 == 0) for query in first}
+    alone = paired_ratio(first, {query: 1.5 * ms for query, ms in first.items()} | {"more": 1.0})
+    beside = paired_ratio(
+        {query: ms * disturbed[query] for query, ms in first.items()},
+        {query: 1.5 * ms * disturbed[query] for query, ms in first.items()},
+    )
+    assert alone is not None
+    assert beside is not None
+    assert (alone.ratio, alone.queries) == (pytest.approx(1.5), 100)
+    assert beside.ratio == pytest.approx(alone.ratio)
+    assert paired_ratio(first, {"0": 3.0}) is None
