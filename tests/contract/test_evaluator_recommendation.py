@@ -99,6 +99,23 @@ def test_what_is_not_told_from_the_best_contends_and_the_preference_chooses(
             chosen(dict(pipelines), prefer)
 
 
+def test_other_work_without_end_leaves_the_bounds_that_it_cannot_break_and_a_cost_in_cpu(
+    evaluator: Evaluator, tmp_path: Path, alike: list[Path]
+) -> None:
+    run, report, _ = reported(evaluator, tmp_path, alike)
+    beside = summarise([9.0] * 60, disturbed=1.0)
+    pipelines = {
+        name: with_cpu(outcome.model_copy(update={"latency_ms": beside}), 8.0)
+        for name, outcome in report.pipelines.items()
+    }
+    kept = recommend(pipelines, run.family, preference("p95=10ms"))  # it only lengthens
+    assert kept is not None
+    assert kept.pipeline is not None
+    assert ("8.0 CPU ms per query" in kept.text, "?" in kept.text) == (True, False)
+    with pytest.raises(WrongOption, match="not known of"):
+        recommend(pipelines, run.family, preference("p95=5ms"))
+
+
 def test_sentence_verdicts_and_comparison_of_a_run_never_contradict_each_other(
     evaluator: Evaluator, tmp_path: Path
 ) -> None:
