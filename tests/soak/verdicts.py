@@ -118,22 +118,23 @@ def _against_run(pairs: Sequence[PairedComparison], found: PairedComparison, fir
 
 
 def rates(folder: RunFolder) -> Iterator[tuple[str, ...]]:
-    """Yields, by number of queries: how often any pair is shown, and how often one chosen pipeline is excluded."""
+    """Yields, by number of queries, how often any pair is shown, and the pipeline that is excluded most."""
     dice = np.random.default_rng(SEED)
     arms = [arm.name for arm in folder.read("rank.json", RankReport).arms]
     scores = np.array([[figures[METRIC] for _, figures in query_figures(folder, arm)] for arm in arms], dtype=float)
     centred = scores - scores.mean(axis=1, keepdims=True)
+    places = list(combinations(range(len(arms)), 2))
+    turned = [(second, first) for first, second in places]
     for queries in SAMPLES:
-        shown = excluded = 0
+        shown, excluded = 0, [0] * len(arms)
         for _ in range(REPEATS):
             drawn = centred[:, dice.integers(0, scores.shape[1], queries)]
-            places = list(combinations(range(len(arms)), 2))
             found = calibrate([_by_query(drawn[second] - drawn[first]) for first, second in places], DRAWS)
             shown += any(pair.shown for pair in found)
-            excluded += any(
-                pair.shown and pair.mean > 0 for pair, (at, _) in zip(found, places, strict=True) if at == 0
-            )
-        yield folder.experiment.dataset_name, str(queries), f"{shown / REPEATS:.3f}", f"{excluded / REPEATS:.3f}"
+            worse = [place[pair.mean > 0] for pair, place in zip(found, turned, strict=True) if pair.shown]
+            for arm in set(worse):
+                excluded[arm] += 1
+        yield folder.experiment.dataset_name, str(queries), f"{shown / REPEATS:.3f}", f"{max(excluded) / REPEATS:.3f}"
 
 
 def rare_wins() -> Iterator[tuple[str, ...]]:
