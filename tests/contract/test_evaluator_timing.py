@@ -11,6 +11,7 @@ from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import Gates, judge_gates
 from evaluator.machine.machine_conditions import MachineCounters
 from evaluator.machine.measured_processes import measured_processes, record_stack
+from evaluator.pages.markdown_page import markdown_parts
 from evaluator.report.evaluation import ingest_step, quality_step, rank_step
 from evaluator.report.pipeline_report import gated_figures
 from evaluator.report.report_page import render_table, report_blocks
@@ -65,7 +66,7 @@ async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     times = [cell for line in render_table(report).splitlines()[2:] for cell in line.split("|")[7:9]]
     assert [cell.strip()[-1] for cell in times] == ["?"] * 4
     status = f"Quality: valid. Times: marked with ?, because {FOREIGN}. End other programs and measure again. Gates and"
-    assert any(status in getattr(block, "text", "") for block in report_blocks(report))
+    assert any(status in part for part in markdown_parts(report_blocks(report)))
     assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {False}
     (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
     assert (gate.held, gate.value, gate.reason) == (False, None, "the times are not valid")
