@@ -61,7 +61,7 @@ def quality_latency_chart(report: Report) -> str | None:
         f"{name}: {label} {value:.4f} (95 % interval {_interval_words(within)}), p50 {chart_number(p50)}{doubt} ms"
         for name, p50, value, within in points
     )
-    with plotted_svg(WIDTH, 3.3 + 0.1 * len(points), f"{label} against latency", described) as plot:
+    with plotted_svg(WIDTH, 3.0 + 0.17 * len(points), f"{label} against latency", described) as plot:
         axes = plot.axes
         for number, (name, p50, value, within) in enumerate(points):
             look = series_look(number, held=not doubt)

@@ -57,7 +57,7 @@ def recommend(
         sentences.append(_runner_up(pipelines, chosen, runner_up, family))
     if others := [name for name in contenders if name not in (chosen, runner_up)]:
         sentences.append(f"Nor is any shown to be better than {_listed(others)}.")
-    sentences.append(_cost(pipelines[chosen]))
+    sentences.append(f"The cost of {chosen}{_cost(pipelines[chosen])}")
     return Recommendation(
         pipeline=chosen, prefer=str(prefer), contenders=contenders, runner_up=runner_up, text=" ".join(sentences)
     )
@@ -139,7 +139,7 @@ def _cost(outcome: PipelineReport) -> str:
         *([f"{cpu_ms:.1f} CPU ms per query"] if cpu_ms is not None else []),
         *([f"{outcome.index_bytes / MIB:.1f} MiB of index"] if outcome.index_bytes is not None else []),
     ]
-    return f"Its cost: {', '.join(known)}." if known else "Its cost was not measured."
+    return f": {', '.join(known)}." if known else " was not measured."
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 
 CHARTS = "charts"
+ALONE = "Nothing is recommended: it takes two pipelines that share a metric."
 LINE = 100  # characters of a query in a terminal
 # Those of which a report shows a section. Each fills the field of its name.
 STEPS: tuple[ShownStep[Any], ...] = (LOAD_STEP, ATTRIBUTION_STEP)
@@ -95,7 +96,7 @@ def render_kinds(report: Report) -> Iterator[str]:
 def _first_screen(report: Report, charts: Collection[str]) -> Iterator[Block]:
     """Yields what to ship, or that the run is not valid; what is known against it; the chart and the first table."""
     if report.valid:
-        advice = report.recommendation.text if report.recommendation else "Nothing is recommended."
+        advice = report.recommendation.text if report.recommendation else ALONE
         outcome, ended, reasons = advice.partition(". ")
         yield Conclusion((outcome + ended).rstrip(), reasons)
         notes = (*(() if report.times_hold else (report.status_line,)), *report.remarks)

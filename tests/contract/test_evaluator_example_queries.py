@@ -109,7 +109,7 @@ def test_one_pipeline_has_kinds_without_a_difference_and_no_losses(evaluator: Ev
     assert report.examples is None
     assert [(kind.means, kind.difference, kind.interval) for kind in report.kinds] == [({"fair": 0.5}, None, None)] * 2
     page = (folder.path / "report.md").read_text()
-    assert page.splitlines()[2] == "**Nothing is recommended.**"
+    assert page.splitlines()[2] == "**Nothing is recommended: it takes two pipelines that share a metric.**"
     assert "minus" not in page
     assert "worst losses" not in page
 
