@@ -45,7 +45,7 @@ from evaluator.progress import say
 from evaluator.report.evaluation import evaluate, evaluate_again, ingest_step, measure_again, rank_step
 from evaluator.report.quality_section import verdicts
 from evaluator.report.repeats import REPEATS, REPEATS_PAGE, RepeatReport, render_repeats, repeats_step
-from evaluator.report.report_page import render_table
+from evaluator.report.report_page import render_kinds, render_table
 from evaluator.report.report_step import ReportChoices, report_step
 from evaluator.report.run_report import Report
 from evaluator.report.suite_runs import (
@@ -270,6 +270,8 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
         print_load(folder, outcome.load)
     if outcome.recommendation is not None:
         print(f"\n{outcome.recommendation.text}")
+    for part in render_kinds(outcome):
+        print(f"\n{part}")
     print(f"\nReport: {folder.path / 'report.html'} (and report.md, report.json, runs/, manifest.json beside it)")
     if outcome.remarks:
         print("\nNote:\n" + "\n".join(f"  {remark}" for remark in outcome.remarks), file=sys.stderr)

@@ -40,7 +40,7 @@ class QueryExample(Wire):
 
 
 class PairExamples(Wire):
-    """Queries on which `second` differs from `first` in a metric, from gain to loss."""
+    """Queries on which `second` differs from `first` in a metric."""
 
     first: str
     second: str

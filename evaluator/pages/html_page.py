@@ -14,7 +14,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from evaluator.pages.page_blocks import Block, Heading
+from evaluator.pages.page_blocks import Block, Caution, Heading
 from evaluator.pages.plotted_svg import chart_style, embedded_svg
 from evaluator.progress import shown
 
@@ -36,22 +36,23 @@ class PageSection:
     blocks: tuple[Block, ...]
     svgs: Mapping[str, str]
 
+    @property
+    def cautions(self) -> int:
+        """How many of the blocks must not be overlooked, also while the section is folded."""
+        return sum(isinstance(block, Caution) for block in self.blocks)
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: in Markdown, as a file and in the service. `title`: may hold data; `facts`: beneath it.
+    """A page: in Markdown, as a file and in the service. `title`: may hold data.
 
-    `svgs`: its charts by path within the run's folder. `valid`: whether the quality of a run is; `status`: that, and
-    whether its times hold. None: the page judges none. `marked`: its times do not hold.
+    `svgs`: its charts by path within the run's folder. `facts`: of a run; they fold all sections but the first.
     """
 
     title: str
     blocks: Sequence[Block]
     svgs: Mapping[str, str]
-    valid: bool | None = None
-    status: str | None = None
     facts: tuple[tuple[str, str], ...] = ()
-    marked: bool = False
 
     @property
     def sections(self) -> list[PageSection]:

@@ -8,6 +8,7 @@ from evaluator.pages.page_blocks import (
     Bullets,
     Caution,
     ChartImage,
+    Conclusion,
     FoldedBlocks,
     Heading,
     Listing,
@@ -32,6 +33,8 @@ def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
                 yield f"## {text}"
             case Prose(text=text) | Sentence(text=text) | Verdict(text=text):
                 yield shown(text)
+            case Conclusion(outcome=outcome, reasons=reasons):
+                yield f"**{shown(outcome)}** {shown(reasons)}".rstrip()
             case Caution(text=text):
                 yield f"**{shown(text)}**"
             case Bullets(items=items):

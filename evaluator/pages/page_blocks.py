@@ -53,6 +53,14 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a page leads with: the outcome, and the sentences behind it. May hold data."""
+
+    outcome: str
+    reasons: str
+
+
+@dataclass(frozen=True, slots=True)
 class Caution:
     """A sentence that must not be overlooked. May hold data."""
 
@@ -129,7 +137,9 @@ class FoldedBlocks:
     blocks: tuple["Block", ...]
 
 
-Block = Heading | Prose | Sentence | Verdict | Caution | Bullets | Table | ChartImage | Listing | FoldedBlocks
+Block = (
+    Heading | Prose | Sentence | Verdict | Conclusion | Caution | Bullets | Table | ChartImage | Listing | FoldedBlocks
+)
 
 
 def filled(table: Table) -> tuple[Table, ...]:

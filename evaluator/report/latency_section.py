@@ -42,7 +42,7 @@ def latency_charts(report: Report) -> dict[str, str | None]:
 
 def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     """Yields the tail, the stages, the slowest answers and the results that backends had cached."""
-    yield Heading("More of latency")
+    yield Heading("The slowest answers: p99 and maximum")
     yield Table("latency", "Tail of the latency", _latency_rows(report))
     if report.conditions is not None and (taken := report.conditions.clean_taken) is not None:
         yield Prose(
@@ -51,18 +51,18 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
             f"{taken / (1 - taken):.1%}: a model, 1 / (1 - share), not a bound."
         )
     if stages := filled(Table("stages", "Milliseconds by stage", _stage_rows(report))):
-        yield Heading("Stages (ms)")
+        yield Heading("Where the time goes")
         if STAGES_CHART in charts:
             yield ChartImage(STAGES_CHART, "Where the time goes")
         yield from filled(Table("path", PATH, _path_rows(report)))
         yield Prose(STAGE_WORDS)
         yield from stages
     if slowest := filled(Table("slowest", "The slowest 1 % of the answers", _slowest_rows(report))):
-        yield Heading("The slowest 1 % of the answers")
+        yield Heading("Each of the slowest 1 % of the answers")
         yield Prose("The log of every service names the request_id.")
         yield from slowest
     if uses := filled(Table("caches", "Results that backends had cached", _cache_rows(report))):
-        yield Heading("Caches (results that backends had cached)")
+        yield Heading("Results that backends had cached")
         yield from uses
 
 
@@ -71,7 +71,7 @@ def cost_blocks(report: Report) -> Iterator[Block]:
     outcomes = report.pipelines.values()
     if not any(outcome.cost or outcome.index_bytes is not None for outcome in outcomes):
         return
-    yield Heading("Cost")
+    yield Heading("Cost: CPU, memory and index")
     yield Prose(COSTS)
     yield Table("costs", "Cost of each pipeline", _cost_rows(report))
     if processes := filled(Table("processes", "Memory of each process", process_rows(_costs(report)))):

@@ -15,14 +15,14 @@ def origin_blocks(report: Report) -> Iterator[Block]:
     counts = report.counts
     sample = f"{report.sample} drawn with seed {report.seed}" if report.sample else "all judged ones"
     if report.every_gate:
-        yield Heading("Gates")
+        yield Heading(f"Gates: {sum(gate.held for gate in report.every_gate)} of {len(report.every_gate)} hold")
         yield Bullets(tuple(gate.sentence for gate in report.every_gate))
     if files := filled(Table("imported", "What reading the run files decided", _imported_rows(report))):
         yield Heading("Imported run files")
         yield Prose("Hits are those of the judged queries, within the depth.")
         yield from files
     if report.vector_recall:
-        yield Heading("Approximate against exact vector search")
+        yield Heading("What approximate vector search misses")
         yield Table("recall", "Recall of approximate vector search", _recall_rows(report))
     yield Heading("The collection")
     yield Prose(
@@ -31,7 +31,7 @@ def origin_blocks(report: Report) -> Iterator[Block]:
     )
     yield Table("collection", "Decisions while reading the collection", _collection_rows(counts))
     if models := filled(Table("models", "What each model was trained on", _model_rows(report))):
-        yield Heading("The models")
+        yield Heading("What the models were trained on")
         yield Prose(
             "As their cards list it. A figure on a set that a model saw in training is no figure for new texts."
         )

@@ -2,9 +2,12 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
+from evaluator.comparison.comparison_page import example_parts
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
+from evaluator.comparison.examples import PairExamples
 from evaluator.metrics.metric_table import parse_metric
-from evaluator.pages.page_blocks import Block, Caution, ChartImage, Heading, Prose, Sentence, Table, Verdict, filled
+from evaluator.pages.cost_tables import number_cell
+from evaluator.pages.page_blocks import Block, ChartImage, Heading, Prose, Sentence, Table, Verdict, filled
 from evaluator.pages.plotted_svg import WIDTH, chart_number, logarithmic, plotted_svg, series_look
 from evaluator.report.run_report import Report
 from evaluator.runs.latency import DOUBTFUL
@@ -58,7 +61,7 @@ def quality_latency_chart(report: Report) -> str | None:
         f"{name}: {label} {value:.4f} (95 % interval {_interval_words(within)}), p50 {chart_number(p50)}{doubt} ms"
         for name, p50, value, within in points
     )
-    with plotted_svg(WIDTH, 4.0 + 0.1 * len(points), f"{label} against latency", described) as plot:
+    with plotted_svg(WIDTH, 3.0 + 0.17 * len(points), f"{label} against latency", described) as plot:
         axes = plot.axes
         for number, (name, p50, value, within) in enumerate(points):
             look = series_look(number, held=not doubt)
@@ -71,7 +74,7 @@ def quality_latency_chart(report: Report) -> str | None:
             axes.set_xlim(0, (high or 1.0) * 1.15)
         axes.margins(y=0.15)
         axes.grid(axis="y")
-        axes.set_ylabel(f"{label}, with its 95 % interval")
+        axes.set_ylabel(f"{label}, 95 % interval")
         note = f"\ndashed, {DOUBTFUL}: times do not hold" if doubt else ""
         axes.set_xlabel(f"p50 in ms, one query at a time: further left is faster{note}")
         plot.legend()
@@ -79,33 +82,24 @@ def quality_latency_chart(report: Report) -> str | None:
 
 
 def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
-    """Yields what to ship, the chart, the status of the run, the first table, and the comparison with the baseline."""
-    known = [
-        Sentence(report.status_line) if report.valid and report.times_hold else Caution(report.status_line),
-        *map(Caution, report.remarks),
-    ]
-    if not report.valid:
-        yield from known
-    if report.recommendation is not None:
-        yield Heading("What to ship")
-        yield Sentence(report.recommendation.text)
-    if QUALITY_LATENCY in charts:
-        yield ChartImage(QUALITY_LATENCY, "Quality against latency of each pipeline")
-    if report.valid:
-        yield from known
-    yield Table("pipelines", "Quality and latency of each pipeline", pipeline_rows(report))
+    """Yields the comparison with the baseline, kinds of queries, the worst losses, and all figures."""
+    if len(report.pipelines) > 1:
+        yield Heading(f"Each pipeline against {report.set_against}")
     yield from map(Verdict, verdicts(report))
     differ = f"Differences from {report.set_against}, query by query"
     if DIFFERENCES in charts:
         yield ChartImage(DIFFERENCES, differ)
     yield from filled(Table("differences", differ, difference_rows(pair_differences(report))))
+    yield from _kind_blocks(report)
+    yield Heading("All metrics, lost and degraded answers")
+    yield Table("all-metrics", "Quality, latency and losses of each pipeline", pipeline_rows(report))
     yield Prose(
         "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
         f"Rankings are {report.depth} deep. " + _what_was_timed(report)
     )
     if report.added_judgments is not None:
         yield from _judgment_blocks(report.added_judgments)
-    yield Heading("What each figure is a mean of")
+    yield Heading("Every figure, with its interval and what it is a mean of")
     yield Prose(FIGURES)
     yield Table("figures", "Each metric of each pipeline, with interval, bounds and denominators", figure_rows(report))
 
@@ -124,6 +118,13 @@ def verdicts(report: Report) -> list[str]:
     if not intervals:
         return sentences
     return [f"95 % intervals of {parse_metric(metric).label(report.depth)}: {intervals}.", *sentences]
+
+
+def overview_rows(report: Report) -> list[list[str]]:
+    """Returns one row per pipeline: the first metric, latency, CPU per query."""
+    costs = [outcome.cost.cpu_ms if outcome.cost else None for outcome in report.pipelines.values()]
+    cells = ["CPU ms", *map(number_cell, costs)]
+    return [[*row[:-5][:2], *row[-5:-3], cell] for row, cell in zip(pipeline_rows(report), cells, strict=True)]
 
 
 def pipeline_rows(report: Report) -> list[list[str]]:
@@ -180,7 +181,7 @@ def difference_rows(pairs: Iterable[PairDifferences]) -> list[list[str]]:
                 compared.first,
                 *(str(count) for count in (compared.queries, compared.wins, compared.ties, compared.losses)),
                 f"{compared.difference:+z.4f}",
-                f"{interval[0]:+z.4f} to {interval[1]:+z.4f}" if interval else "–",
+                _signed_words(interval),
                 f"{compared.p:.4f}",
                 *("–" if end is None else f"{end:+z.4f}" for end in ends),
             ]
@@ -195,6 +196,45 @@ def pair_differences(report: Report) -> list[PairDifferences]:
         for outcome in report.pipelines.values()
         if outcome.against_first
     ]
+
+
+def kind_tables(report: Report) -> Iterator[Table]:
+    """Yields a table per field of the queries' metadata: means, and the difference of the pipeline that is shipped."""
+    pair = report.examples
+    compared = [f"{pair.second} minus {pair.first}", "95 % interval"] if pair else []
+    for field in dict.fromkeys(kind.field for kind in report.kinds):
+        kinds = [kind for kind in report.kinds if kind.field == field]
+        rows = [[field, "queries", *report.pipelines, *compared]]
+        for kind in kinds:
+            means = (_figure(kind.means.get(name)) for name in report.pipelines)
+            difference = "–" if kind.difference is None else f"{kind.difference:+z.4f}"
+            cells = [kind.value, str(kind.queries), *means, difference, _signed_words(kind.interval)]
+            rows.append(cells[: len(rows[0])])
+        alone = "; each interval is of its row alone, without a test" if pair else ""
+        yield Table(f"kinds-{field}", f"{kinds[0].metric} by {field} of the queries{alone}", rows)
+
+
+def loss_words(report: Report, pair: PairExamples) -> str:
+    """Returns on how many queries the pipeline that is shipped loses against its runner-up."""
+    compared = next(one for one in report.pairs if {one.first, one.second} == {pair.first, pair.second})
+    lost = compared.losses if compared.second == pair.second else compared.wins
+    most = f"{compared.queries:,} queries{'; most is lost on these' if lost > len(pair.examples) else ''}."
+    return f"{pair.second} has a lower {pair.metric} than {pair.first} on {lost or 'none'} of {most}"
+
+
+def _kind_blocks(report: Report) -> Iterator[Block]:
+    """Yields kinds of queries and the worst losses, or why there are none."""
+    if report.kinds:
+        yield Heading("Kinds of queries")
+        yield from kind_tables(report)
+    if (pair := report.examples) and report.pairs:  # those of an earlier release are of another pair
+        yield Heading(f"The worst losses of {pair.second} against {pair.first}")
+        yield Sentence(loss_words(report, pair))
+        for number, example in enumerate(pair.examples, start=1):
+            yield from example_parts(pair.first, pair.second, example, number)
+    elif report.examples_reason is not None:
+        yield Heading("Kinds of queries, and the worst losses")
+        yield Sentence(f"None, because {report.examples_reason}.")
 
 
 def _judgment_blocks(change: JudgmentChange) -> Iterator[Block]:
@@ -230,6 +270,10 @@ def _what_was_timed(report: Report) -> str:
 
 def _interval_words(interval: tuple[float, float]) -> str:
     return f"{interval[0]:.4f} to {interval[1]:.4f}"
+
+
+def _signed_words(interval: tuple[float, float] | None) -> str:
+    return f"{interval[0]:+z.4f} to {interval[1]:+z.4f}" if interval else "–"
 
 
 def _figure(value: float | None) -> str:

@@ -58,7 +58,7 @@ def recommend(
         sentences.append(_runner_up(pipelines, chosen, runner_up, family))
     if others := [name for name in contenders if name not in (chosen, runner_up)]:
         sentences.append(f"Nor is any shown to be better than {_listed(others)}.")
-    sentences.append(_cost(pipelines[chosen]))
+    sentences.append(f"The cost of {chosen}{_cost(pipelines[chosen])}")
     return Recommendation(
         pipeline=chosen, prefer=str(prefer), contenders=contenders, runner_up=runner_up, text=" ".join(sentences)
     )
@@ -112,11 +112,11 @@ def _runner_up(pipelines: Mapping[str, PipelineReport], chosen: str, runner_up: 
     sign = 1 if pair.first == chosen else -1
     difference = sign * pair.difference
     word, facing = ("higher", 1) if difference > 0 else ("lower", -1)
-    words = f"{abs(difference):.4f} {word}" if difference else "equal"
+    words = f"{abs(difference):.4f} {word}" if difference else "the same mean"
     if pair.interval is not None:
         low, high = sorted(facing * sign * bound for bound in pair.interval)
         words += f" (95 % interval {low:.4f} to {high:.4f})"
-    if pair.outcome not in ("better", "worse"):
+    if pair.outcome not in ("better", "worse") and pair.ties < pair.queries:
         words += f", which {pair.queries:,} queries do not show{_missing(pair, family.unused)}"
     ratios = [
         f"{_ratio(mine, theirs)} {what}"
@@ -153,7 +153,7 @@ def _cost(outcome: PipelineReport) -> str:
         *([f"{cpu_ms:.1f} CPU ms per query"] if cpu_ms is not None else []),
         *([f"{outcome.index_bytes / MIB:.1f} MiB of index"] if outcome.index_bytes is not None else []),
     ]
-    return f"Its cost: {', '.join(known)}." if known else "Its cost was not measured."
+    return f": {', '.join(known)}." if known else " was not measured."
 
 
 def _listed(parts: Sequence[str]) -> str:

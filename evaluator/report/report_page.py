@@ -1,22 +1,33 @@
 """Composes the pages of a report from sections, as HTML, as Markdown and for the terminal."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
-from evaluator.comparison.comparison_page import example_parts
 from evaluator.load.page.blocks import LOAD_STEP
 from evaluator.pages.html_page import Page
 from evaluator.pages.markdown_page import aligned
-from evaluator.pages.page_blocks import Block, Heading, Sentence
+from evaluator.pages.page_blocks import Block, Bullets, Caution, ChartImage, Conclusion, FoldedBlocks, Prose, Table
 from evaluator.pages.step_page import Figures, ShownStep, drawn_charts, write_charts, write_page
+from evaluator.progress import shown
 from evaluator.report.latency_section import cost_blocks, latency_blocks, latency_charts
 from evaluator.report.origin_section import origin_blocks
-from evaluator.report.quality_section import pipeline_rows, quality_blocks, quality_charts
+from evaluator.report.quality_section import (
+    QUALITY_LATENCY,
+    kind_tables,
+    loss_words,
+    overview_rows,
+    pipeline_rows,
+    quality_blocks,
+    quality_charts,
+)
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 
 CHARTS = "charts"
+ALONE = "Nothing is recommended: it takes two pipelines that share a metric."
+LINE = 100  # characters of a query in a terminal
 # Those of which a report shows a section. Each fills the field of its name.
 STEPS: tuple[ShownStep[Any], ...] = (LOAD_STEP, ATTRIBUTION_STEP)
 
@@ -41,8 +52,8 @@ def charts_of(folder: RunFolder) -> dict[str, str]:
 def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
     """Returns the page without its title. `charts`: paths of those that are there, within the run's folder."""
     return [
+        *_first_screen(report, charts),
         *quality_blocks(report, charts),
-        *_example_blocks(report),
         *latency_blocks(report, charts),
         *cost_blocks(report),
         *_section(LOAD_STEP, report.load, charts),
@@ -58,16 +69,12 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> Page:
         title=report.title,
         blocks=report_blocks(report, svgs),
         svgs=svgs,
-        valid=report.valid,
-        status=report.status,
         facts=(
             ("Documents", f"{report.counts.documents:,}"),
             ("Queries", f"{queries:,}{' (a sample)' if report.sample else ''}"),
-            ("Pipelines", str(len(report.pipelines))),
             ("Engines", ", ".join(f"{name}: {engine}" for name, engine in report.engine.items()) or "imported"),
             ("Started", report.manifest.started_utc),
         ),
-        marked=not report.times_hold,
     )
 
 
@@ -76,18 +83,29 @@ def render_table(report: Report) -> str:
     return aligned(pipeline_rows(report))
 
 
-def _example_blocks(report: Report) -> Iterator[Block]:
-    """Yields the example queries, or why there are none."""
-    if report.examples_reason is not None:
-        yield Heading("Example queries")
-        yield Sentence(f"None, because {report.examples_reason}.")
-    if report.examples is None:
-        return
-    pair = report.examples
-    yield Heading("Example queries")
-    yield Sentence(f"Among those on which {pair.second} differs most from {pair.first} in {pair.metric}.")
-    for number, example in enumerate(pair.examples, start=1):
-        yield from example_parts(pair.first, pair.second, example, number)
+def render_kinds(report: Report) -> Iterator[str]:
+    """Yields for a terminal the kinds of queries, by one field of their metadata, and the worst losses, a line each."""
+    for table in [*kind_tables(report)][:1]:
+        yield f"{table.caption}:\n\n{aligned(table.rows)}"
+    if pair := report.examples:
+        lost = [(one, shorten(shown(one.text), LINE, placeholder=" …")) for one in pair.examples]
+        lines = (f"  {one.second:.4f} instead of {one.first:.4f}: {text}" for one, text in lost)
+        yield "\n".join([loss_words(report, pair), *lines])
+
+
+def _first_screen(report: Report, charts: Collection[str]) -> Iterator[Block]:
+    """Yields what to ship, or that the run is not valid; what is known against it; the chart and the first table."""
+    if report.valid:
+        advice = report.recommendation.text if report.recommendation else ALONE
+        outcome, ended, reasons = advice.partition(". ")
+        yield Conclusion((outcome + ended).rstrip(), reasons)
+        notes = (*(() if report.times_hold else (report.status_line,)), *report.remarks)
+        yield FoldedBlocks(f"{report.status} Notes: {len(notes)}", (Bullets(notes),)) if notes else Prose(report.status)
+    else:
+        yield Caution(report.status_line)
+    if QUALITY_LATENCY in charts:
+        yield ChartImage(QUALITY_LATENCY, "Quality against latency of each pipeline")
+    yield Table("pipelines", "Quality, latency and cost of each pipeline", overview_rows(report))
 
 
 def _section(step: ShownStep[Figures], figures: Figures | None, charts: Collection[str]) -> Sequence[Block]:

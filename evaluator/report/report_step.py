@@ -4,17 +4,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evaluator.client.cached_results import cache_remarks
+from evaluator.comparison.comparing import query_slices
 from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
+from evaluator.datasets.queries import queries_file
 from evaluator.errors import EvaluationError
 from evaluator.experiments.gates import judge_gates
 from evaluator.experiments.preference import Preference, preference
 from evaluator.metrics.metric_table import parse_metric, state_conventions
-from evaluator.metrics.paired_differences import ROUNDING
+from evaluator.metrics.paired_differences import interval, mean
+from evaluator.metrics.verdict import ScoredPair, scored_pair
 from evaluator.report.pipeline_report import PipelineReport, gated_figures, pipeline_report, with_validity
 from evaluator.report.ranked_run import RankedRun, read_ranked_run
 from evaluator.report.recommendation import recommend
 from evaluator.report.report_page import STEPS, write_pages
-from evaluator.report.run_report import Report
+from evaluator.report.run_report import KindFigures, Report
 from evaluator.runs.manifest import dataset_directory
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.timing_validity import disturbance, timing_faults, warmup_remarks
@@ -56,57 +59,52 @@ def report_step(folder: RunFolder, choices: ReportChoices = ReportChoices()) -> 
     ranked = build_report(run, choices.prefer)
     measured = {step.name: figures for step in STEPS if (figures := step.read(folder)) is not None}
     made_from = folder.hashes("rank.json", "quality.json", *[step.file for step in STEPS if step.name in measured])
-    examples = _examples(folder, run, ranked)
-    report = ranked.model_copy(update={"made_from": made_from, **examples, **measured})
+    report = ranked.model_copy(update={"made_from": made_from, **_single_queries(folder, run, ranked), **measured})
     folder.write("report.json", report)
     write_pages(folder, report)
     return report
 
 
-def _examples(folder: RunFolder, run: RankedRun, report: Report) -> dict[str, PairExamples | str | None]:
-    """Returns the fields of the example queries. A report is written also where the dataset is no longer there."""
+def _single_queries(folder: RunFolder, run: RankedRun, report: Report) -> dict[str, object]:
+    """Returns the fields of kinds and examples. A report is written also where the dataset is no longer there."""
+    metric = run.family.metric if run.family else next(iter(run.figures[run.baseline]))
+    label, pair, advice = parse_metric(metric).label(report.depth), None, report.recommendation
+    if advice is not None and advice.pipeline is not None and advice.runner_up is not None:
+        values = run.figures[advice.runner_up][metric], run.figures[advice.pipeline][metric]
+        pair = scored_pair(advice.runner_up, advice.pipeline, *values)
     try:
-        return {"examples": _example_queries(folder, run, report)}
+        kinds = tuple(_kinds(folder, run, metric, pair))
+        return {"kinds": kinds, "examples": pair and _worst_losses(folder, pair, label)}
     except EvaluationError as error:
         return {"examples_reason": str(error)}
 
 
-def _example_queries(folder: RunFolder, run: RankedRun, report: Report) -> PairExamples | None:
-    """Returns the queries on which the recommended pipeline gains and loses most against the baseline, with texts.
+def _kinds(folder: RunFolder, run: RankedRun, metric: str, pair: ScoredPair | None) -> Iterator[KindFigures]:
+    """Yields the figures of each kind of query. `pair`: the runner-up and the pipeline that is shipped."""
+    slices = query_slices(queries_file(dataset_directory(folder)), run.ranked.queries)
+    gained = pair.differences if pair else {}
+    for field, value, queries in ((field, *kind) for field, kinds in slices.items() for kind in kinds.items()):
+        measured = {arm: [figures[metric].get(query) for query in queries] for arm, figures in run.figures.items()}
+        known = {arm: [one for one in values if one is not None] for arm, values in measured.items()}
+        differences = [gained[query] for query in queries if query in gained]
+        yield KindFigures(
+            field=field,
+            value=value,
+            metric=parse_metric(metric).label(run.ranked.depth),
+            queries=len(queries),
+            means={arm: mean(values) for arm, values in known.items() if values},
+            difference=mean(differences) if differences else None,
+            interval=interval(differences, run.experiment.seed),
+        )
 
-    Where the baseline is recommended, or nothing is, it is the other pipeline with the highest mean. None of one
-    pipeline, and where no query differs. Reads the corpus once. Raises EvaluationError where the dataset is not there,
-    or has changed.
-    """
-    compared = [outcome.against_first for outcome in report.pipelines.values() if outcome.against_first is not None]
-    if not compared:
-        return None
-    advised = report.recommendation.pipeline if report.recommendation is not None else None
-    pair = next(
-        (verdict for verdict in compared if verdict.second == advised),
-        max(compared, key=lambda verdict: verdict.second_mean),
-    )
-    metric = next(name for name in run.figures[pair.first] if parse_metric(name).label(report.depth) == pair.metric)
-    values = tuple(
-        {query: value for query, value in run.figures[arm][metric].items() if value is not None}
-        for arm in (pair.first, pair.second)
-    )
-    first, second = values
-    differences = {query: second[query] - first[query] for query in first if query in second}
-    differences = {query: value for query, value in differences.items() if abs(value) >= ROUNDING}
-    if not differences:
-        return None
-    dataset_directory(folder)  # raises where it is not found from here
-    rankings = (read_run(folder.run_file(pair.first)), read_run(folder.run_file(pair.second)))
-    judgments = judgments_as_measured(folder).grades
-    gains, losses = examples_of(differences, (first, second), rankings, judgments, EXAMPLES)
-    # One of the three is a loss where there is one.
-    chosen = [*gains[:2], *losses[:1], *gains[2:], *losses[1:]][:EXAMPLES]
-    ordered = sorted(chosen, key=lambda example: -example.difference)
-    texts, titles = texts_of(run.experiment, ordered)
-    return PairExamples(
-        first=pair.first, second=pair.second, metric=pair.metric, examples=with_texts(ordered, texts, titles)
-    )
+
+def _worst_losses(folder: RunFolder, pair: ScoredPair, metric: str) -> PairExamples:
+    """Returns the queries of the greatest losses with texts. Raises EvaluationError where the judgments changed."""
+    rankings = read_run(folder.run_file(pair.first)), read_run(folder.run_file(pair.second))
+    values, judgments = (pair.first_values, pair.second_values), judgments_as_measured(folder).grades
+    _, losses = examples_of(pair.differences, values, rankings, judgments, EXAMPLES)
+    examples = with_texts(losses, *texts_of(folder.experiment, losses)) if losses else ()
+    return PairExamples(first=pair.first, second=pair.second, metric=metric, examples=examples)
 
 
 def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import FiniteFloat, model_validator
 
 from evaluator.attribution.attribution_report import AttributionReport
 from evaluator.comparison.examples import PairExamples
@@ -20,10 +20,23 @@ from evaluator.runs.run_folder import StepFile
 from evaluator.steps.ingest import IngestReport
 from evaluator.steps.quality_figures import JudgmentChange
 from evaluator.steps.vector_recall import VectorRecall
-from services.contracts.base import Count
+from services.contracts.base import Count, Wire
 
 MEND = "Remove the cause and measure again: these are not the figures of the pipelines."
 MEASURE_AGAIN = "Other work only lengthens times. End it and measure again, or compare CPU per query."
+
+
+class KindFigures(Wire):
+    """A metric on the queries whose metadata has a value; lost queries count as 0."""
+
+    field: str  # of the metadata
+    value: str
+    metric: str  # with its depth: MAP@100
+    queries: Count
+    means: dict[str, FiniteFloat]  # by pipeline; one is missing where no query has a value
+    # Of the recommended pipeline minus its runner-up. null: there are not both.
+    difference: FiniteFloat | None
+    interval: tuple[FiniteFloat, FiniteFloat] | None  # 95 %, BCa bootstrap, of this kind alone; null also of one query
 
 
 class Report(StepFile):
@@ -56,9 +69,10 @@ class Report(StepFile):
     baseline: str | None = None  # the pipeline that the others are set against; null: of an old release, the first
     pairs: tuple[PairedComparison, ...] = ()  # all pairs of pipelines in the first metric: one family
     recommendation: Recommendation | None = None  # null: the run is not valid, or has one pipeline
-    # Queries that show how the recommended pipeline differs from the baseline; null: one pipeline, or none differs.
+    kinds: tuple[KindFigures, ...] = ()  # in the first metric, for fields with 2 to 12 values, as `compare` has slices
+    # Where the recommended pipeline loses most against its runner-up, greatest loss first; null: there are not both.
     examples: PairExamples | None = None
-    examples_reason: str | None = None  # why there are none: the dataset is not there, or has changed
+    examples_reason: str | None = None  # why there are neither: the dataset is not there, or has changed
     conventions: Conventions | None = None  # null: of a release that did not state them
     gates: tuple[GateOutcome, ...] = ()  # of the queries one at a time; those of the load stand in `load`
     load: LoadReport | None = None  # null: no traffic was sent

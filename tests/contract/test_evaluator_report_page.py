@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from evaluator.metrics.verdict import PairedComparison
-from evaluator.pages.html_page import render_standalone
+from evaluator.pages.html_page import Page, render_standalone
 from evaluator.pages.markdown_page import render_markdown
-from evaluator.pages.page_blocks import ChartImage
+from evaluator.pages.page_blocks import Caution, ChartImage, Heading
 from evaluator.report.quality_section import quality_latency_chart
 from evaluator.report.report_page import report_blocks, report_charts, report_page
 from evaluator.report.run_report import Report
@@ -101,13 +101,24 @@ def test_every_chart_of_the_page_has_a_table_of_what_it_shows_beside_it(run: tup
     assert sum(path) == pytest.approx(sum(report.pipelines["hybrid"].path_ms.values()), abs=0.1)
 
 
-async def test_warnings_stand_before_all_tables(tmp_path: Path) -> None:
+def test_all_but_the_first_screen_is_folded_and_warns_while_it_is_closed(run: tuple[Report, RunFolder]) -> None:
+    report = run[0]
+    page = report_page(report, report_charts(report))
+    warned = Page(page.title, [*page.blocks, Heading("Load"), Caution("too slow")], page.svgs, page.facts)
+    first, *folded = render_standalone(warned).partition("<main")[2].split('<details class="part">')
+    assert len(folded) == len(warned.sections) - 1
+    assert first.count("<table>") == 1
+    assert ["warnings: 1" in section for section in folded] == [*[False] * (len(folded) - 1), True]
+
+
+async def test_a_run_that_is_not_valid_says_so_before_all_else_and_recommends_nothing(tmp_path: Path) -> None:
     stub = GatewayStub(degraded_queries={"red bell"})
     report, folder = await evaluated(stub, planned(tmp_path), tmp_path)
     page = page_of(folder)
     assert "Quality: NOT VALID" in page
     assert 0 < page.index('class="caution"') < page.index("<table")
-    assert len(report.warnings) >= 2
+    assert page.index("were DEGRADED") < page.index("<details")  # no reason is folded
+    assert (len(report.warnings) >= 2, 'class="lead"' in page, "Ship " in page) == (True, False, False)
 
 
 def test_quality_against_latency_names_each_pipeline_and_marks_times_that_do_not_hold(
@@ -121,7 +132,7 @@ def test_quality_against_latency_names_each_pipeline_and_marks_times_that_do_not
     doubtful = with_timing_valid(run[0], "it was busy")
     assert sum("? ms)" in text for text in texts(quality_latency_chart(doubtful))) == 2
     pages = [render_standalone(report_page(report, report_charts(report))) for report in (valid, doubtful)]
-    assert ['class="state marked"' in page for page in pages] == [False, True]
+    assert ["Times: marked with ?. Notes: " in page for page in pages] == [False, True]
     assert "Times: marked with ?, because it was busy." in pages[1]
 
 
@@ -129,11 +140,11 @@ def test_a_page_leads_with_the_recommendation_and_the_chart(run: tuple[Report, R
     report = with_timing_valid(run[0])
     page = render_markdown(report.title, report_blocks(report, report_charts(report)))
     parts = (
-        "## What to ship",
-        "Ship ",
-        "charts/quality-latency.svg",
+        f"# {report.title}\n\n**Ship ",
         "Quality: valid. Times: valid.",
-        "| pipeline",
+        "charts/quality-latency.svg",
+        "| pipeline | nDCG@10 | p50 ms | p95 ms | CPU ms |",
+        "\n## ",
     )
     places = [page.index(part) for part in parts]
     assert places == sorted(places)

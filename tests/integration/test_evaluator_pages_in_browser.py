@@ -159,7 +159,9 @@ async def test_a_reader_starts_watches_compares_judges_and_sees_other_figures(
         await expect(page.get_by_role("heading", name="Judging workshop")).to_be_visible(timeout=SLOW_MS)
         await expect_sound(page)
         await hands.press(page.get_by_role("button", name=f"Measure {run}"))
-        await expect(page.get_by_role("heading", name="Added judgments")).to_be_visible(timeout=SLOW_MS)
+        folded = page.locator("summary", has_text="Added judgments")
+        await expect(folded).to_be_visible(timeout=SLOW_MS)
+        await hands.press(folded)
         await expect(page.get_by_text("Figures before and after the judgments were added")).to_be_visible()
         await expect_sound(page)
         assert json.loads((runs / run / "report.json").read_text())["added_judgments"]["files"][0]["added"] == 2

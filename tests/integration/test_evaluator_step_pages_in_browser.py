@@ -16,6 +16,13 @@ from tests.support.evaluator_pages import evaluator_on_a_port, expect_sound, hos
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
+# Tables of a page that paper does not show, folded ones too.
+UNPRINTED = """
+() => [...document.querySelectorAll("table")]
+  .filter(one => !one.checkVisibility({contentVisibilityAuto: true}) || one.getBoundingClientRect().height === 0)
+  .map(one => one.caption && one.caption.textContent)
+"""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
@@ -66,6 +73,21 @@ async def test_where_documents_were_lost_and_what_a_replay_found_is_a_click_away
         await expect_sound(page)
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+async def test_the_first_screen_of_a_report_holds_verdict_chart_and_table(
+    browser: Browser, replayed: RunFolder, width: int, height: int
+) -> None:
+    async with opened_page(browser, width, height=height) as page:
+        await page.goto((replayed.path / "report.html").as_uri())
+        tops = [0.0]
+        for part in (page.locator(".lead"), page.locator("svg.chart").first, page.locator("table").first):
+            box = await part.bounding_box()
+            assert box is not None
+            assert tops[-1] <= box["y"] < box["y"] + box["height"] <= height
+            tops.append(box["y"])
+        assert await page.evaluate("document.documentElement.scrollHeight") < 3 * height
+
+
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 @pytest.mark.parametrize(
     ("name", "charts", "pages"), [("report.html", 2, 2), ("attribution.html", 1, 1), ("replay.html", 0, 1)]
@@ -89,6 +111,7 @@ async def test_an_html_file_opens_from_disk_without_script_and_prints(
         ink = await page.evaluate("getComputedStyle(document.body).color")
         assert ink == "rgb(0, 0, 0)"
         await expect(page.get_by_role("navigation")).to_be_hidden()
+        assert await page.evaluate(UNPRINTED) == []
         hidden = await page.evaluate(
             "[...document.querySelectorAll('.scroll, .listing')]"
             ".filter(one => one.scrollHeight > one.clientHeight + 1).length"

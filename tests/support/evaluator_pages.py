@@ -66,11 +66,20 @@ async def evaluator_on_a_port(runs: Path, datasets: Path) -> AsyncIterator[str]:
 async def expect_sound(page: Page) -> None:
     """Checks what holds for every page: axe finds nothing, it does not scroll sideways, no text of data was run.
 
-    Every figure is in the window, or in a box that shows in words that it scrolls.
+    Every figure is in the window, or in a box that shows in words that it scrolls. What is folded is opened for this,
+    and closed again.
     """
-    violations = await accessibility_violations(page)
-    assert violations == [], f"{page.url}: {violations}"
-    assert await overflow_px(page) == 0, page.url
-    hidden = await figures_out_of_sight(page)
-    assert hidden == [], f"{page.url}: {len(hidden)} figures are out of sight: {hidden[:5]}"
+    closed = await page.locator("details:not([open])").element_handles()
+    for opened in (False, True):
+        for fold in closed:
+            await fold.evaluate("(one, opened) => { one.open = opened }", opened)
+        violations = await accessibility_violations(page)
+        assert violations == [], f"{page.url}: {violations}"
+        assert await overflow_px(page) == 0, page.url
+        hidden = await figures_out_of_sight(page)
+        assert hidden == [], f"{page.url}: {len(hidden)} figures are out of sight: {hidden[:5]}"
+        if not closed:
+            break
+    for fold in closed:
+        await fold.evaluate("one => { one.open = false }")
     assert await page.title() != "it ran"
