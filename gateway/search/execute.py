@@ -82,9 +82,24 @@ class Executor:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
 
+    def served(self, collection: str) -> tuple[str, ...]:
+        """Returns the names of the pipelines that the live generation of a collection can serve, in order.
+
+        All of them where there is none, or where none can be served.
+        """
+        live, plans = self._generations.live(collection), self._catalog.plans
+        return tuple(name for name in plans if live is not None and self._fits(live, plans[name])) or tuple(plans)
+
+    def _fits(self, generation: str, plan: WalkPlan) -> bool:
+        try:
+            self._expect_to_fit(generation, plan)
+        except BadInput:
+            return False
+        return True
+
     def _expect_to_fit(self, generation: str, plan: WalkPlan) -> None:
-        """Raises BadInput if the generation does not live on a storing backend of the pipeline, or has no least score
-        there that a fuse needs."""
+        """Raises BadInput if the generation does not live on a storing backend of the pipeline, does not declare one of
+        its presets, or has no least score there that a fuse needs."""
         history = self._generations.history(name_of(generation))
         backends = history.backends(generation)
         elsewhere = {backend.name for backend in self._backends.storing}.difference(backends)
@@ -94,6 +109,13 @@ class Executor:
                 f"collection '{history.name}' does not live on '{missing[0]}'; PUT /v1/collections/{history.name} with "
                 f'"backends": {wanted} begins a generation that does; then publish its build with "fill": true.'
             )
+        declared = history.presets(generation)
+        for step in plan.pipeline.identified:
+            if isinstance(step.stage, Retrieve) and step.stage.preset not in (None, *declared):
+                raise BadInput(
+                    f"stage '{step.id}': preset: {step.stage.preset} is not declared for this collection; declared "
+                    f"are: {', '.join(declared)}."
+                )
         refuse_missing_bounds(plan, generation, self._unbounded(history, generation))
 
     def _unbounded(self, history: History, generation: str) -> set[str]:

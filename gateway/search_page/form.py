@@ -16,13 +16,14 @@ from services.contracts.validation_messages import validation_message
 # A page of more is not read, and from 1,000 hits on a search is deep.
 MOST_HITS = 100
 SEEDS = 2**32
+FREE = ("collection", "query", "top", "blind")  # fields that do not name a pipeline
 # Shown of a document: the title, and the start of the text.
 INCLUDED = ("title", "text")
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The names that the form offers: collections with a live generation, and pipelines, both in order."""
+    """The names that the form offers, in order: collections with a live generation, and pipelines of the chosen one."""
 
     collections: tuple[str, ...]
     pipelines: tuple[str, ...]
@@ -30,7 +31,10 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class TypedForm:
-    """What was typed, unchecked; defaults where a parameter is absent. `submitted`: a query is among them."""
+    """What was typed, unchecked; defaults where a parameter is absent.
+
+    `submitted`: a query is among them, and not only the pipelines of another collection are asked for.
+    """
 
     submitted: bool
     collection: str
@@ -47,8 +51,12 @@ class TypedForm:
         second = SearchRequest.model_fields["pipeline"].default
         second = second if second in offered.pipelines else offered.pipelines[-1]
         first = next((name for name in offered.pipelines if name != second), second)
+        choosing = "choose" in parameters
+        if choosing:  # of another collection: what that one lacks is not kept
+            served = (*offered.pipelines, "")
+            parameters = {name: value for name, value in parameters.items() if name in FREE or value in served}
         return cls(
-            submitted="query" in parameters,
+            submitted="query" in parameters and not choosing,
             collection=parameters.get("collection", offered.collections[0] if offered.collections else ""),
             query=parameters.get("query", ""),
             left=parameters.get("left", first),
