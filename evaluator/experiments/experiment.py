@@ -20,7 +20,7 @@ from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.base import Count, Depth, FieldName, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
 from services.contracts.lists import Items
-from services.contracts.pipelines import Pipeline
+from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.query import AskedPipeline
 from services.contracts.validation_messages import validation_message
 
@@ -104,6 +104,16 @@ class Experiment(Wire):
     def arms(self) -> tuple[str, ...]:
         """The names of the pipelines, in order."""
         return tuple(arm if isinstance(arm, str) else arm.name for arm in self.pipelines)
+
+    def lacking_preset(self, pipeline: Pipeline) -> str | None:
+        """Returns a lexical preset of a pipeline that this experiment's collection does not declare; None: it has all.
+
+        `preset` replaces those of pipelines, and what `expansions` declare is known only after reading them.
+        """
+        declared = {item if isinstance(item, str) else item.name for item in self.presets}
+        asked = [one.stage.preset for one in pipeline.identified if isinstance(one.stage, Retrieve)]
+        absent = [name for name in asked if name is not None and name not in declared]
+        return absent[0] if absent and self.preset is None and not self.expansions else None
 
     @property
     def directory(self) -> Path:

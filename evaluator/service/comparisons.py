@@ -4,6 +4,7 @@ They are by the judgments that the runs are measured by, so that a run's page an
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings, compare
 from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
+from evaluator.errors import EvaluationError
 from evaluator.pages.html_page import PageSection, page_sections
 from evaluator.pages.page_blocks import Block, ChartImage, Table
 from evaluator.service.background_work import BackgroundWork, ComputingLock
@@ -88,6 +90,27 @@ def compared_choice(jobs: Jobs, words: Sequence[str]) -> ComparedChoice:
         ticked=frozenset(_pipelines(jobs, words)),
         baseline=f"{first}:{pipeline or jobs.folder(first).experiment.baseline_among(arms[first])}",
     )
+
+
+def suggested_words(jobs: Jobs, words: Sequence[str]) -> list[str]:
+    """Returns the words with one pipeline for each run that names none: one that all runs have, else its recommended.
+
+    Raises EvaluationError.
+    """
+    arms = [jobs.folder(word.partition(":")[0]).experiment.arms for word in words]
+    own = [_recommended(jobs, word.partition(":")[0]) for word in words]
+    shared = [name for name in (own[0], *arms[0]) if all(name in of_run for of_run in arms)]
+    return [word if ":" in word else f"{word}:{(shared or [best])[0]}" for word, best in zip(words, own, strict=True)]
+
+
+def _recommended(jobs: Jobs, run: str) -> str:
+    """Returns the pipeline that the report of a run recommends; its baseline where there is no such report."""
+    with suppress(EvaluationError):  # of another release, or of other files
+        report = jobs.report(run)
+        if report is not None and report.recommendation is not None and report.recommendation.pipeline is not None:
+            return report.recommendation.pipeline
+    experiment = jobs.folder(run).experiment
+    return experiment.baseline_among(experiment.arms)
 
 
 def compared_sections(report: ComparisonReport) -> list[PageSection]:

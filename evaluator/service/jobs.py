@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from evaluator.client.client import GatewayError, connected
 from evaluator.client.gateway_access import GatewayAccess
 from evaluator.datasets.reader import expect_files
-from evaluator.errors import EvaluationError, command_line
+from evaluator.errors import EvaluationError, WrongOption, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.progress import StepProgress, following
@@ -23,6 +23,7 @@ from evaluator.runs.run_folder import RunFolder, removed_on_error
 from evaluator.service.served_files import MessagePaths, ServedDatasets
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline
 from services.contracts.base import NAME, Wire
+from services.contracts.pipelines import Pipeline
 from services.files.regular_file import read_regular
 
 logger = logging.getLogger(__name__)
@@ -109,12 +110,14 @@ class Jobs:
                 await expect_pipelines(client, placed)
         except GatewayError as error:
             raise (UnknownPipeline if error.status == 404 else Unavailable)(f"{error}.") from error
+        except WrongOption as error:
+            raise BadInput(f"{error}.") from error
         except EvaluationError as error:
             raise BadInput(f"dataset: {self._paths.shortened(error)}.") from error
         return placed
 
-    async def served_pipelines(self) -> tuple[str, ...]:
-        """Returns the names of the gateway's pipelines; none where no gateway answers."""
+    async def served_pipelines(self) -> tuple[Pipeline, ...]:
+        """Returns the gateway's pipelines; none where no gateway answers."""
         try:
             async with connected(self._gateway, self._transport, self._access) as client:
                 return await client.pipelines()

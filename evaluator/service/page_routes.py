@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
+from evaluator.comparison.compared_rankings import NoPair
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment, bundled_directory, read_experiment, selected_pipelines
@@ -24,6 +25,7 @@ from evaluator.service.comparisons import (
     compared_choice,
     compared_sections,
     ordered_words,
+    suggested_words,
 )
 from evaluator.service.jobs import COMPARED_RUN, Jobs
 from evaluator.service.page_answers import (
@@ -42,6 +44,7 @@ from services.chassis.errors import BadInput, NotFound, ProblemError
 from services.chassis.page_headers import PAGE_HEADERS
 from services.chassis.requests.callers import note_run
 from services.chassis.requests.handling import handled
+from services.contracts.pipelines import Pipeline
 
 MOST_COMPARED = 64  # runs, or pipelines of them
 # Those of the form that starts an experiment; a file of one may name any of the table.
@@ -125,16 +128,21 @@ def page_routes(
             settings = ComparisonSettings(metric=metric.strip(), examples=whole_number(examples))
         except ValidationError as error:
             raise BadInput("; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())) from error
-        report = await comparisons.report_soon(words, settings)
-        if report is None:
-            return answers.waiting("Comparing", COMPARING, words=words)
+        try:
+            report = await comparisons.report_soon(words, settings)
+            if report is None:
+                return answers.waiting("Comparing", COMPARING, words=words)
+        except NoPair:  # the page asks for the pipelines
+            report, words = None, await asyncio.to_thread(suggested_words, jobs, words)
+        metric = settings.metric if report is None else report.metric
         return answers.page(
             "compare.html",
             report=report,
             choice=await asyncio.to_thread(compared_choice, jobs, words),
-            metrics=dict.fromkeys([*METRICS, report.metric]),
+            metric=metric,
+            metrics=dict.fromkeys([*METRICS, metric]),
             runs=dict.fromkeys(word.partition(":")[0] for word in words),
-            sections=await asyncio.to_thread(compared_sections, report),
+            sections=() if report is None else await asyncio.to_thread(compared_sections, report),
         )
 
     @routes.get("/new", include_in_schema=False)
@@ -195,7 +203,7 @@ def _step(jobs: Jobs, answers: PageAnswers, run: str, step: ShownStep[Any]) -> R
 def _new(
     answers: PageAnswers,
     datasets: ServedDatasets,
-    served: Sequence[str],
+    served: Sequence[Pipeline],
     fields: FormFields = EMPTY,
     error: ProblemError | None = None,
 ) -> Response:
@@ -204,15 +212,17 @@ def _new(
     `fields`: what was filled in before, where that led to an error.
     """
     experiments = bundled_experiments()
-    own = [name for _, experiment in experiments for name in experiment.arms]
+    # Not those that the collections of these experiments lack the presets for, or that the gateway does not serve.
+    offered = [one.name for one in served if not all(each.lacking_preset(one) for _, each in experiments)]
+    offered += _own_pipelines() if served else [name for _, experiment in experiments for name in experiment.arms]
     return answers.page(
         "new.html",
         "/new",
         code=200 if error is None else error.status,
         experiments=experiments,
-        datasets=datasets.names(),
+        datasets=dict.fromkeys([*datasets.names(), *fields.getlist("dataset")]),
         served=served,
-        pipelines=dict.fromkeys([*served, *own, *fields.getlist("pipelines")]),
+        pipelines=dict.fromkeys([*offered, *fields.getlist("pipelines"), *fields.getlist("baseline")]),
         metrics=dict.fromkeys([*METRICS, *fields.getlist("metrics")]),
         fields=fields,
         error="" if error is None else error.detail,
@@ -225,12 +235,19 @@ def bundled_experiments() -> list[tuple[str, Experiment]]:
     return [(path.stem, read_experiment(path)) for path in sorted(bundled_directory().glob("*.yaml"))]
 
 
+def _own_pipelines() -> dict[str, Pipeline]:
+    """Returns the pipelines that the bundled experiments define themselves, by name."""
+    every = (one for _, experiment in bundled_experiments() for one in experiment.pipelines)
+    return {one.name: one for one in every if not isinstance(one, str)}
+
+
 def form_experiment(
     fields: Mapping[str, str], pipelines: Sequence[str], metrics: Sequence[str], datasets: ServedDatasets
 ) -> Experiment:
-    """Reads the fields `experiment`, `dataset` and `queries`, and what was ticked; empty ones change nothing.
+    """Reads the fields `experiment`, `dataset`, `baseline`, `queries`, and what was ticked; empty ones change nothing.
 
-    A pipeline that the experiment does not define is one that the gateway serves. Raises EvaluationError.
+    A baseline is measured beside what was ticked. A pipeline that no bundled experiment defines is one that the gateway
+    serves. Raises EvaluationError.
     """
     name = fields.get("experiment", "")
     path = bundled_directory() / f"{name}.yaml"
@@ -248,9 +265,14 @@ def form_experiment(
     if metrics:
         overrides["metrics"] = list(metrics)
     base = _experiment(path, datasets, **overrides)
-    if not pipelines:
-        return base
-    return _experiment(path, datasets, **overrides, pipelines=selected_pipelines(base, pipelines))
+    if baseline := fields.get("baseline", ""):
+        overrides["baseline"] = baseline
+        pipelines = [baseline, *pipelines] if pipelines and baseline not in pipelines else pipelines
+    if pipelines:
+        own = _own_pipelines()
+        chosen = selected_pipelines(base, pipelines)
+        overrides["pipelines"] = [own.get(one, one) if isinstance(one, str) else one for one in chosen]
+    return _experiment(path, datasets, **overrides) if pipelines or baseline else base
 
 
 def _experiment(path: Path, datasets: ServedDatasets, **overrides: object) -> Experiment:
