@@ -11,8 +11,8 @@ import typer
 from evaluator.client.client import GatewayClient, loading_errors
 from evaluator.client.retries import with_retries
 from evaluator.commands.collection_file import ExportedCollection, ExportEnd, ExportHead, ExportWriter
-from evaluator.commands.options import GATEWAY, Gateway, Wait, reporting_errors, with_gateway
-from evaluator.errors import EvaluationError
+from evaluator.commands.options import Gateway, Wait, reporting_errors, with_gateway
+from evaluator.errors import GATEWAY, EvaluationError
 from evaluator.progress import progress, say, show
 from evaluator.steps.ingest import advancing, live_states, states_of, telling
 from retrieval_client import RetrievalError

@@ -9,7 +9,6 @@ from typing import Annotated, NoReturn, Unpack
 import typer
 
 from evaluator.commands.options import (
-    GATEWAY,
     RUNS,
     AddedFiles,
     AllExperimentOverrides,
@@ -31,7 +30,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.errors import WrongOption, command_line
+from evaluator.errors import GATEWAY, WrongOption, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import GateOutcome
 from evaluator.experiments.suite import Suite
@@ -208,8 +207,7 @@ def _end(path: Path, reports: Mapping[str, Report]) -> None:
 
 def print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
     """Prints the command of the next step, with --gateway if this one was given another URL."""
-    elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
-    say(f"Next: {command_line(step, '--run', str(path.resolve()), *elsewhere)}")
+    say(f"Next: {command_line(step, '--run', str(path.resolve()), gateway=gateway)}")
 
 
 def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from evaluator.client.cached_results import cache_remarks
 from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.gates import judge_gates
 from evaluator.experiments.preference import Preference, preference
 from evaluator.metrics.metric_table import parse_metric, state_conventions
@@ -212,5 +212,5 @@ def _few_judgments(pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
     if few:
         yield (
             f"{JUDGED} is below one half ({', '.join(few)}): most of these documents have no judgment and count as not "
-            "relevant, whatever they are; `evaluator judge pool latest` collects them for judging"
+            f"relevant, whatever they are; `{command_line('judge', 'pool', 'latest')}` collects them for judging"
         )

@@ -196,7 +196,7 @@ def _runs(jobs: Jobs, answers: PageAnswers, page: int) -> Response:
 def _step(jobs: Jobs, answers: PageAnswers, run: str, step: ShownStep[Any]) -> Response:
     page = step.own_page(jobs.folder(jobs.expect(run).id))
     if page is None:
-        raise NotFound(f"Run {run} has no {step.name} here; the command `{WRITTEN_BY[step.file]} {run}` makes it.")
+        raise NotFound(f"Run {run} has no {step.name} here; `{jobs.command(WRITTEN_BY[step.file], run)}` makes it.")
     return answers.page("step.html", run=run, page=page)
 
 
