@@ -2,13 +2,12 @@
 
 from pathlib import Path
 from typing import Annotated, Self
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from evaluator.client.gateway_access import TRUSTED, AccessSettings, GatewayAccess, access_of
-from services.chassis.settings.addresses import Address, is_loopback, may_carry_secret, plain_refusal
+from services.chassis.settings.addresses import Address, may_carry_secret, plain_refusal
 from services.chassis.settings.service_settings import KeyedSettings
 
 
@@ -33,26 +32,16 @@ class EvaluatorSettings(AccessSettings, KeyedSettings):
 
     port: int = Field(8009, ge=0, le=65_535, description="Port to listen on.")
     gateway_url: Address = Field(
-        "http://127.0.0.1:8000",
-        validation_alias="GATEWAY_URL",
-        description="Where the gateway is.",
+        "http://127.0.0.1:8000", validation_alias="GATEWAY_URL", description="Where the gateway is."
     )
     search_url: Address | None = Field(
-        None,
-        description="Where browsers find the gateway's page, to which the evaluator's link; not set: GATEWAY_URL, if "
-        "that is an address of this machine.",
+        None, description="Where browsers find the gateway's page, to which the evaluator's then link."
     )
     runs: Path = Field(Path(".runs"), description="The folder that holds the runs, one folder each.")
     datasets: tuple[Annotated[Path, BeforeValidator(_named)], ...] = Field(
         (Path(".datasets"), Path("../shared/datasets"), Path("evaluator/collections")),
         description="The folders beneath which datasets lie that requests may name; `[]`: none.",
     )
-
-    @property
-    def search_page(self) -> str | None:
-        """Where the pages link to for searching; None: a browser may find no gateway at GATEWAY_URL."""
-        of_this_machine = is_loopback(urlsplit(self.gateway_url).hostname or "")
-        return self.search_url or (self.gateway_url if of_this_machine else None)
 
     @property
     def access(self) -> GatewayAccess:

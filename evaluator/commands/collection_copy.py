@@ -25,11 +25,7 @@ PAGE_DOCUMENTS = 500
 
 
 async def exported_collection(
-    client: GatewayClient,
-    collection: str,
-    path: Path,
-    *,
-    vectors: bool = False,
+    client: GatewayClient, collection: str, path: Path, *, vectors: bool = False
 ) -> ExportEnd:
     """Writes the documents of the live generation to a file, which appears when it is whole; returns its last line.
 
@@ -64,9 +60,7 @@ async def exported_collection(
 
 
 async def restored_collection(
-    client: GatewayClient,
-    exported: ExportedCollection,
-    collection: str,
+    client: GatewayClient, exported: ExportedCollection, collection: str
 ) -> tuple[Published, int]:
     """Loads a file into a new generation of the collection, and publishes it. What the collection has, it replaces.
 

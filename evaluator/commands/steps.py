@@ -156,12 +156,7 @@ def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgmen
         print_next_step("report", path)
 
 
-def report(
-    runs: Runs = RUNS,
-    run: Run = None,
-    baseline: Baseline = None,
-    prefer: Prefer = None,
-) -> None:
+def report(runs: Runs = RUNS, run: Run = None, baseline: Baseline = None, prefer: Prefer = None) -> None:
     """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
         path, choices = run or runs / LATEST, ReportChoices(baseline, preferred(prefer))
@@ -174,13 +169,7 @@ def report(
         _end(path, reports)
 
 
-def _run_all(
-    plan: Experiment | Suite,
-    runs: Path,
-    gateway: str,
-    wait: float,
-    processes: Mapping[str, str],
-) -> None:
+def _run_all(plan: Experiment | Suite, runs: Path, gateway: str, wait: float, processes: Mapping[str, str]) -> None:
     reports = {}
     with measuring(runs) as lock:
         path = create_runs(runs, plan)

@@ -20,7 +20,7 @@ from evaluator.steps.run_import import IMPORTED, ImportedFile, ImportReport, imp
 
 
 class NoPair(EvaluationError):
-    """What was named does not say which pipelines to compare; the message lists those that could be."""
+    """What was named does not say which pipelines to compare."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from services.chassis.settings.strict_yaml import InvalidYaml, parse_yaml
 from services.contracts.base import Count, Depth, FieldName, Name, Text, Wire
 from services.contracts.collections import FieldKind, Preset
 from services.contracts.lists import Items
-from services.contracts.pipelines import Pipeline, Retrieve
+from services.contracts.pipelines import Pipeline
 from services.contracts.query import AskedPipeline
 from services.contracts.validation_messages import validation_message
 
@@ -76,10 +76,12 @@ class Experiment(Wire):
         return str(preference(prefer))
 
     @model_validator(mode="after")
-    def _arms_differ(self) -> Self:
+    def _arms_are_known_and_differ(self) -> Self:
         names = self.arms
         if len(set(names)) < len(names):
             raise ValueError(f"pipelines: the same name twice: {', '.join(names)}")
+        if self.gates is not None and (unknown := [name for name in self.gates.pipelines if name not in names]):
+            raise ValueError(f"gates.pipelines: {unknown[0]} is not among the pipelines {', '.join(names)}")
         return self
 
     @model_validator(mode="after")
@@ -104,16 +106,6 @@ class Experiment(Wire):
     def arms(self) -> tuple[str, ...]:
         """The names of the pipelines, in order."""
         return tuple(arm if isinstance(arm, str) else arm.name for arm in self.pipelines)
-
-    def lacking_preset(self, pipeline: Pipeline) -> str | None:
-        """Returns a lexical preset of a pipeline that this experiment's collection does not declare; None: it has all.
-
-        `preset` replaces those of pipelines, and what `expansions` declare is known only after reading them.
-        """
-        declared = {item if isinstance(item, str) else item.name for item in self.presets}
-        asked = [one.stage.preset for one in pipeline.identified if isinstance(one.stage, Retrieve)]
-        absent = [name for name in asked if name is not None and name not in declared]
-        return absent[0] if absent and self.preset is None and not self.expansions else None
 
     @property
     def directory(self) -> Path:

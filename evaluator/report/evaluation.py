@@ -6,7 +6,7 @@ from pathlib import Path
 from evaluator.attribution.attributing import attribution
 from evaluator.attribution.attribution_report import ATTRIBUTION
 from evaluator.client.client import GatewayClient
-from evaluator.errors import EvaluationError, WrongOption
+from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.load.load_step import load_step
 from evaluator.machine.machine_conditions import MachineCounters
@@ -147,18 +147,10 @@ def measure_again(folder: RunFolder, metrics: Sequence[str] | None = None, added
 
 
 async def expect_pipelines(client: GatewayClient, experiment: Experiment) -> None:
-    """Raises an error for a pipeline that cannot be measured, before the collection is loaded for it.
-
-    GatewayError: the gateway does not serve it. WrongOption: it needs a preset that the experiment does not declare.
-    """
-    for named in experiment.pipelines:
-        pipeline = (await client.pipeline(named)).pipeline if isinstance(named, str) else named
-        if (preset := experiment.lacking_preset(pipeline)) is not None:
-            way = "`expansions`, a file that `expand` makes" if preset in ("deepct", "doc2query") else "`presets`"
-            raise WrongOption(
-                f"pipelines: {pipeline.name} searches by the preset {preset}, which the collection would not declare: "
-                f"leave it out, or name {preset} under {way}"
-            )
+    """Raises GatewayError for a pipeline that the gateway does not serve, before the collection is loaded for it."""
+    for pipeline in experiment.pipelines:
+        if isinstance(pipeline, str):
+            await client.pipeline(pipeline)
 
 
 async def evaluate(

@@ -137,17 +137,20 @@ def stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionSt
             yield from (model for model in (stamp.get("model"), expanded) if model is not None)
 
 
-def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
-    """Returns the figures of a pipeline that gates bound."""
+def gated_figures(name: str, outcome: PipelineReport, baseline: PipelineReport) -> GatedFigures:
+    """Returns the figures of a pipeline that gates bound; `baseline`: those of the one that verdicts are against."""
+    verdict, lost = outcome.against_first, {name: outcome, "the baseline": baseline}
     return GatedFigures(
         pipeline=name,
         traffic=None,
+        p95_ms=outcome.latency_ms.p95.held_ms,
         p99_ms=outcome.latency_ms.p99.held_ms,
         ndcg_at_10=outcome.quality.get("nDCG@10"),
         errors=outcome.errors / outcome.queries if outcome.queries else None,
         degraded=outcome.degraded / outcome.queries if outcome.queries else None,
         cpu_ms=None if outcome.cost is None else outcome.cost.cpu_ms,
         missing={
+            "p95_ms": "the times are not valid" if outcome.latency_ms.n else "no answer was timed",
             "p99_ms": "the times are not valid"
             if outcome.latency_ms.valid is False
             else f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs",
@@ -156,6 +159,8 @@ def gated_figures(name: str, outcome: PipelineReport) -> GatedFigures:
             "degraded": "no query was sent",
             "cpu_ms": "the CPU time of the processes was not measured",
         },
+        verdict=verdict if verdict is not None and verdict.metric == "nDCG@10" else None,
+        losses=tuple(f"{who} lost queries or answers" for who, one in lost.items() if one.errors or one.degraded),
     )
 
 

@@ -146,7 +146,9 @@ def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
         manifest=manifest,
     )
     # From the figures of the report, which carry whether their times hold.
-    gates = tuple(judge_gates(experiment.gates, (gated_figures(*item) for item in report.pipelines.items())))
+    baseline = report.pipelines[run.baseline]
+    gated = [gated_figures(name, outcome, baseline) for name, outcome in report.pipelines.items()]
+    gates = tuple(judge_gates(experiment.gates, gated, run.baseline))
     advice = None if faults else recommend(report.pipelines, run.family, prefer or preference(experiment.prefer))
     return report.model_copy(update={"gates": gates, "recommendation": advice})
 

@@ -80,10 +80,16 @@ def ordered_words(jobs: Jobs, words: Sequence[str], baseline: str) -> list[str]:
     return list(dict.fromkeys((baseline, *_pipelines(jobs, words)) if baseline else words))
 
 
-def compared_choice(jobs: Jobs, words: Sequence[str]) -> ComparedChoice:
-    """Returns the form in which these words are ticked. Raises EvaluationError."""
+def compared_choice(jobs: Jobs, words: Sequence[str], suggests: bool) -> ComparedChoice:
+    """Returns the form in which these words are ticked. Raises EvaluationError.
+
+    `suggests`: of a run alone, one pipeline is: the first that all runs have, else the one that it recommends.
+    """
     runs = dict.fromkeys(word.partition(":")[0] for word in words)
     arms = {run: jobs.folder(run).experiment.arms for run in runs}
+    if suggests:
+        shared = next((arm for arm in next(iter(arms.values())) if all(arm in names for names in arms.values())), None)
+        words = [word if ":" in word else f"{word}:{shared or _recommended(jobs, word)}" for word in words]
     first, _, pipeline = words[0].partition(":")
     return ComparedChoice(
         runs=[(run_title(run), [(f"{run}:{arm}", arm) for arm in arms[run]]) for run in runs],
@@ -92,25 +98,13 @@ def compared_choice(jobs: Jobs, words: Sequence[str]) -> ComparedChoice:
     )
 
 
-def suggested_words(jobs: Jobs, words: Sequence[str]) -> list[str]:
-    """Returns the words with one pipeline for each run that names none: one that all runs have, else its recommended.
-
-    Raises EvaluationError.
-    """
-    arms = [jobs.folder(word.partition(":")[0]).experiment.arms for word in words]
-    own = [_recommended(jobs, word.partition(":")[0]) for word in words]
-    shared = [name for name in (own[0], *arms[0]) if all(name in of_run for of_run in arms)]
-    return [word if ":" in word else f"{word}:{(shared or [best])[0]}" for word, best in zip(words, own, strict=True)]
-
-
 def _recommended(jobs: Jobs, run: str) -> str:
-    """Returns the pipeline that the report of a run recommends; its baseline where there is no such report."""
-    with suppress(EvaluationError):  # of another release, or of other files
+    """Returns the pipeline that the report of a run recommends, else its first one."""
+    with suppress(EvaluationError):  # a report of another release, or of other files
         report = jobs.report(run)
-        if report is not None and report.recommendation is not None and report.recommendation.pipeline is not None:
-            return report.recommendation.pipeline
-    experiment = jobs.folder(run).experiment
-    return experiment.baseline_among(experiment.arms)
+        if report is not None and report.recommendation is not None:
+            return report.recommendation.pipeline or next(iter(report.pipelines))
+    return jobs.folder(run).experiment.arms[0]
 
 
 def compared_sections(report: ComparisonReport) -> list[PageSection]:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from evaluator.client.client import GatewayError, connected
 from evaluator.client.gateway_access import GatewayAccess
 from evaluator.datasets.reader import expect_files
-from evaluator.errors import GATEWAY, EvaluationError, WrongOption, command_line
+from evaluator.errors import GATEWAY, EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.machine.measurement_lock import MeasurementLock, MeasurementRunning, is_measured
 from evaluator.progress import StepProgress, following
@@ -110,8 +110,6 @@ class Jobs:
                 await expect_pipelines(client, placed)
         except GatewayError as error:
             raise (UnknownPipeline if error.status == 404 else Unavailable)(f"{error}.") from error
-        except WrongOption as error:
-            raise BadInput(f"{error}.") from error
         except EvaluationError as error:
             raise BadInput(f"dataset: {self._paths.shortened(error)}.") from error
         return placed

@@ -23,10 +23,7 @@ P = ParamSpec("P")
 
 
 class PageAnswers:
-    """Renders pages from the templates of one process.
-
-    `paths` shortens those in messages. `search_page`: the address of the gateway's page; None: no page links there.
-    """
+    """Renders pages from templates. `paths` shortens those in messages; `search_page`: where pages link to, if any."""
 
     def __init__(self, paths: MessagePaths, search_page: str | None = None) -> None:
         self._environment = page_environment()

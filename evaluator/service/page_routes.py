@@ -20,13 +20,7 @@ from evaluator.pages.step_page import ShownStep
 from evaluator.replay.tuning_page import REPLAY_STEP
 from evaluator.report.report_page import report_page
 from evaluator.runs.run_folder import WRITTEN_BY
-from evaluator.service.comparisons import (
-    Comparisons,
-    compared_choice,
-    compared_sections,
-    ordered_words,
-    suggested_words,
-)
+from evaluator.service.comparisons import Comparisons, compared_choice, compared_sections, ordered_words
 from evaluator.service.jobs import COMPARED_RUN, Jobs
 from evaluator.service.page_answers import (
     AGAIN_S,
@@ -44,7 +38,7 @@ from services.chassis.errors import BadInput, NotFound, ProblemError
 from services.chassis.page_headers import PAGE_HEADERS
 from services.chassis.requests.callers import note_run
 from services.chassis.requests.handling import handled
-from services.contracts.pipelines import Pipeline
+from services.contracts.pipelines import Pipeline, Retrieve
 
 MOST_COMPARED = 64  # runs, or pipelines of them
 # Those of the form that starts an experiment; a file of one may name any of the table.
@@ -112,10 +106,7 @@ def page_routes(
     @handled(scope="search", slow=True, page=True)
     @answers.reporting
     async def compare(
-        runs: Annotated[Sequence[str], Query()] = (),
-        metric: str = "nDCG@10",
-        baseline: str = "",
-        examples: str = "3",
+        runs: Annotated[Sequence[str], Query()] = (), metric: str = "nDCG@10", baseline: str = "", examples: str = "3"
     ) -> Response:
         if not 1 <= len(set(runs)) <= MOST_COMPARED:
             raise BadInput(f"Choose 1 to {MOST_COMPARED} runs to compare; the list of runs has a box for each.")
@@ -132,13 +123,13 @@ def page_routes(
             report = await comparisons.report_soon(words, settings)
             if report is None:
                 return answers.waiting("Comparing", COMPARING, words=words)
-        except NoPair:  # the page asks for the pipelines
-            report, words = None, await asyncio.to_thread(suggested_words, jobs, words)
+        except NoPair:
+            report = None  # the page asks for the pipelines
         metric = settings.metric if report is None else report.metric
         return answers.page(
             "compare.html",
             report=report,
-            choice=await asyncio.to_thread(compared_choice, jobs, words),
+            choice=await asyncio.to_thread(compared_choice, jobs, words, report is None),
             metric=metric,
             metrics=dict.fromkeys([*METRICS, metric]),
             runs=dict.fromkeys(word.partition(":")[0] for word in words),
@@ -212,9 +203,12 @@ def _new(
     `fields`: what was filled in before, where that led to an error.
     """
     experiments = bundled_experiments()
-    # Not those that the collections of these experiments lack the presets for, or that the gateway does not serve.
-    offered = [one.name for one in served if not all(each.lacking_preset(one) for _, each in experiments)]
-    offered += _own_pipelines() if served else [name for _, experiment in experiments for name in experiment.arms]
+    # What the gateway serves by presets that these experiments declare, and pipelines of their own.
+    presets = {None, *(one if isinstance(one, str) else one.name for _, each in experiments for one in each.presets)}
+    legs = {one.name: [leg.stage for leg in one.identified if isinstance(leg.stage, Retrieve)] for one in served}
+    offered = [name for name, stages in legs.items() if presets.issuperset(stage.preset for stage in stages)]
+    every = [one for _, each in experiments for one in each.pipelines if not served or not isinstance(one, str)]
+    offered += [one if isinstance(one, str) else one.name for one in every]
     return answers.page(
         "new.html",
         "/new",
@@ -235,19 +229,13 @@ def bundled_experiments() -> list[tuple[str, Experiment]]:
     return [(path.stem, read_experiment(path)) for path in sorted(bundled_directory().glob("*.yaml"))]
 
 
-def _own_pipelines() -> dict[str, Pipeline]:
-    """Returns the pipelines that the bundled experiments define themselves, by name."""
-    every = (one for _, experiment in bundled_experiments() for one in experiment.pipelines)
-    return {one.name: one for one in every if not isinstance(one, str)}
-
-
 def form_experiment(
     fields: Mapping[str, str], pipelines: Sequence[str], metrics: Sequence[str], datasets: ServedDatasets
 ) -> Experiment:
     """Reads the fields `experiment`, `dataset`, `baseline`, `queries`, and what was ticked; empty ones change nothing.
 
-    A baseline is measured beside what was ticked. A pipeline that no bundled experiment defines is one that the gateway
-    serves. Raises EvaluationError.
+    A baseline is measured beside what was ticked. A pipeline that the experiment does not define is one that the
+    gateway serves. Raises EvaluationError.
     """
     name = fields.get("experiment", "")
     path = bundled_directory() / f"{name}.yaml"
@@ -269,10 +257,8 @@ def form_experiment(
         overrides["baseline"] = baseline
         pipelines = [baseline, *pipelines] if pipelines and baseline not in pipelines else pipelines
     if pipelines:
-        own = _own_pipelines()
-        chosen = selected_pipelines(base, pipelines)
-        overrides["pipelines"] = [own.get(one, one) if isinstance(one, str) else one for one in chosen]
-    return _experiment(path, datasets, **overrides) if pipelines or baseline else base
+        overrides["pipelines"] = selected_pipelines(base, pipelines)
+    return _experiment(path, datasets, **overrides)
 
 
 def _experiment(path: Path, datasets: ServedDatasets, **overrides: object) -> Experiment:

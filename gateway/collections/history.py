@@ -113,11 +113,6 @@ class History:
         """Returns the declaration of a generation with these backends."""
         return self.holders(generation)[0].declaration.model_copy(update={"backends": tuple(sorted(backends))})
 
-    def presets(self, generation: str) -> tuple[str, ...]:
-        """Returns the names of the lexical presets that the generation declares."""
-        presets = next((state.declaration.presets for state in self.holders(generation)), ())
-        return tuple(preset if isinstance(preset, str) else preset.name for preset in presets)
-
     def language(self, generation: str, preset: str | None) -> Language:
         """Returns the language of a preset of the generation, or of its first one."""
         return next((state.declaration.language_of(preset) for state in self.holders(generation)), "english")

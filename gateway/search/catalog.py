@@ -87,11 +87,6 @@ class Catalog:
             raise BadInput("query: without one, a lexical backend lists documents, and there is none; send a query.")
         return self._browsing
 
-    @property
-    def plans(self) -> Mapping[str, WalkPlan]:
-        """The plans of the pipelines that can be served, by name, in order."""
-        return dict(sorted(self._files.plans.items()))
-
     def view(self, name: str) -> PipelineView:
         """Returns one pipeline by name. Raises UnknownPipeline."""
         plan = self._named(name)

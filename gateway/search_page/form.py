@@ -16,7 +16,6 @@ from services.contracts.validation_messages import validation_message
 # A page of more is not read, and from 1,000 hits on a search is deep.
 MOST_HITS = 100
 SEEDS = 2**32
-FREE = ("collection", "query", "top", "blind")  # fields that do not name a pipeline
 # Shown of a document: the title, and the start of the text.
 INCLUDED = ("title", "text")
 
@@ -31,10 +30,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class TypedForm:
-    """What was typed, unchecked; defaults where a parameter is absent.
-
-    `submitted`: a query is among them, and not only the pipelines of another collection are asked for.
-    """
+    """What was typed, unchecked; defaults where a parameter is absent. `submitted`: a query is among them."""
 
     submitted: bool
     collection: str
@@ -51,12 +47,8 @@ class TypedForm:
         second = SearchRequest.model_fields["pipeline"].default
         second = second if second in offered.pipelines else offered.pipelines[-1]
         first = next((name for name in offered.pipelines if name != second), second)
-        choosing = "choose" in parameters
-        if choosing:  # of another collection: what that one lacks is not kept
-            served = (*offered.pipelines, "")
-            parameters = {name: value for name, value in parameters.items() if name in FREE or value in served}
         return cls(
-            submitted="query" in parameters and not choosing,
+            submitted="query" in parameters,
             collection=parameters.get("collection", offered.collections[0] if offered.collections else ""),
             query=parameters.get("query", ""),
             left=parameters.get("left", first),

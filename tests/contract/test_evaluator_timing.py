@@ -67,7 +67,8 @@ async def test_foreign_load_makes_the_times_invalid_and_leaves_the_quality(
     status = f"Quality: valid. Times: marked with ?, because {FOREIGN}. End other programs and measure again. Gates and"
     assert any(status in getattr(block, "text", "") for block in report_blocks(report))
     assert {outcome.latency_ms.valid for outcome in report.pipelines.values()} == {False}
-    (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", report.pipelines["bm25"])])
+    bm25 = report.pipelines["bm25"]
+    (gate,) = judge_gates(Gates(p99_ms=1_000), [gated_figures("bm25", bm25, bm25)], "bm25")
     assert (gate.held, gate.value, gate.reason) == (False, None, "the times are not valid")
     assert report.recommendation is not None
     assert "?" in report.recommendation.text
