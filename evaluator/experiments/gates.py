@@ -90,10 +90,10 @@ class GateOutcome(Wire):
         """Value, bound and whether it held, in a line."""
         value = f"no value ({self.reason})" if self.value is None else f"{self.value:.4g}"
         least = "at least" if self.gate == "ndcg_at_10" else "at most"
-        bound = "" if self.bound is None else f"{self.bound:.6g} " if self.relative else f"{self.bound:g}"
+        number = "" if self.bound is None else f"{self.bound:g}"
+        bound = f"{number} ({self.relative})" if number and self.relative else number or self.relative
         shown = f": {self.reason}" if self.reason is not None and self.value is not None else ""
-        relative = f"({self.relative})" if self.relative else ""
-        return f"{self.what} {value}, {least} {bound}{relative}: {'held' if self.held else 'NOT HELD'}{shown}"
+        return f"{self.what} {value}, {least} {bound}: {'held' if self.held else 'NOT HELD'}{shown}"
 
 
 @dataclass(frozen=True, slots=True)
