@@ -32,9 +32,10 @@ class EvaluatorSettings(AccessSettings, KeyedSettings):
 
     port: int = Field(8009, ge=0, le=65_535, description="Port to listen on.")
     gateway_url: Address = Field(
-        "http://127.0.0.1:8000",
-        validation_alias="GATEWAY_URL",
-        description="Where the gateway is.",
+        "http://127.0.0.1:8000", validation_alias="GATEWAY_URL", description="Where the gateway is."
+    )
+    search_url: Address | None = Field(
+        None, description="Where browsers find the gateway's page, to which the evaluator's then link."
     )
     runs: Path = Field(Path(".runs"), description="The folder that holds the runs, one folder each.")
     datasets: tuple[Annotated[Path, BeforeValidator(_named)], ...] = Field(

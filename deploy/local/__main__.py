@@ -31,6 +31,7 @@ from deploy.local.stacks import DEMO, Stack, expect_same_settings, requested_sta
 from deploy.local.systems import asks_for_paper, bring_models, demo_systems
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from deploy.models.precision import read_cpuinfo
+from evaluator.errors import command_line
 from evaluator.machine.measured_processes import is_this_machine, record_stack
 from evaluator.runs.run_folder import RunFolder
 from services.files.disk_writes import end_command
@@ -123,7 +124,9 @@ def up() -> int:
 def addresses(choices: Choices, environment: Mapping[str, str]) -> Iterator[str]:
     """Yields where the processes of a stack are, and the option by which the evaluator measures their CPU time."""
     yield f"Addresses: {', '.join(f'{process} {choices.url(process)}' for process in choices.ports)}."
-    yield f"For CPU time and memory, give `run` or `load`: --processes {choices.processes(environment)}"
+    dataset = ("--dataset", environment["DATASET"]) if environment.get("DATASET") else ()
+    measured = ("run", "demo", *dataset, "--processes", choices.processes(environment))
+    yield f"To measure, with CPU time and memory: {command_line(*measured, gateway=choices.url('gateway'))}"
     if choices.secure is not None:
         ca_file, token_file = choices.secure.ca_file, choices.secure.token_file
         # By a pipe: others can read a command line.

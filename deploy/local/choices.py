@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN_BACKENDS: tuple[str, ...] = ("lexical", "dense", *SYSTEMS, "reranker")
 # The settings that a stack decides, because its data lie in its directory and its processes reach one another.
 DECIDED: tuple[str, ...] = (
-    *("GATEWAY_URL", "GATEWAY_EVALUATOR_URL", "LEXICAL_DIRECTORY", "LEXICAL_INDEX_PREFIX"),
+    *("GATEWAY_URL", "GATEWAY_EVALUATOR_URL", "EVALUATOR_SEARCH_URL", "LEXICAL_DIRECTORY", "LEXICAL_INDEX_PREFIX"),
     *(f"{service.upper()}_{setting}" for service in ("dense", *SYSTEMS) for setting in ("DIRECTORY", "PREFIX")),
     *(f"{process.upper()}_METRICS_PORT" for process in DEFAULT_PORTS),
 )
@@ -104,6 +104,7 @@ class Choices:
             "LEXICAL_INDEX_PREFIX": self.prefix,
             "GATEWAY_URL": self.url("gateway"),
             "GATEWAY_EVALUATOR_URL": self.url("evaluator"),
+            "EVALUATOR_SEARCH_URL": self.url("gateway"),
             "GATEWAY_BACKENDS": _BACKENDS.dump_json(ordered | known).decode(),
         }
         for service, store in self.stores.items():

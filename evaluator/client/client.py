@@ -22,7 +22,7 @@ from services.contracts.base import Wire
 from services.contracts.collections import CollectionList, CollectionView
 from services.contracts.documents import DocumentsAnswer, DocumentsPage, IdsRequest
 from services.contracts.health import Health
-from services.contracts.pipelines import PipelineList, PipelineView
+from services.contracts.pipelines import Pipeline, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
 QUERY_DEADLINE_MS = 60_000  # long enough that nothing degrades while quality is measured
@@ -99,10 +99,10 @@ class GatewayClient:
         """Returns a pipeline that the gateway serves by name."""
         return await self._call(PipelineView, "GET", f"/v1/pipelines/{name}", QUERY_DEADLINE_MS)
 
-    async def pipelines(self) -> tuple[str, ...]:
-        """Returns the names of the pipelines that the gateway serves."""
+    async def pipelines(self) -> tuple[Pipeline, ...]:
+        """Returns the pipelines that the gateway serves by name."""
         served = await self._call(PipelineList, "GET", "/v1/pipelines", PROBE_DEADLINE_MS)
-        return tuple(view.name for view in served.pipelines)
+        return tuple(view.pipeline for view in served.pipelines)
 
     async def search(
         self, collection: str, request: SearchRequest, deadline_ms: int = QUERY_DEADLINE_MS, *, caches: bool = False

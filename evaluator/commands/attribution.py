@@ -9,9 +9,9 @@ import typer
 from evaluator.attribution.attributing import TOP, attribute_step, attribution
 from evaluator.attribution.attribution_page import attribution_page
 from evaluator.attribution.attribution_report import AttributionReport
-from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
+from evaluator.commands.options import RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.commands.steps import end_status, print_next_step
-from evaluator.errors import EvaluationError
+from evaluator.errors import GATEWAY, EvaluationError
 from evaluator.pages.markdown_page import render_markdown
 from evaluator.progress import show
 from evaluator.replay.tuning import replay_step

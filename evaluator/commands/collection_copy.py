@@ -11,8 +11,8 @@ import typer
 from evaluator.client.client import GatewayClient, loading_errors
 from evaluator.client.retries import with_retries
 from evaluator.commands.collection_file import ExportedCollection, ExportEnd, ExportHead, ExportWriter
-from evaluator.commands.options import GATEWAY, Gateway, Wait, reporting_errors, with_gateway
-from evaluator.errors import EvaluationError
+from evaluator.commands.options import Gateway, Wait, reporting_errors, with_gateway
+from evaluator.errors import GATEWAY, EvaluationError
 from evaluator.progress import progress, say, show
 from evaluator.steps.ingest import advancing, live_states, states_of, telling
 from retrieval_client import RetrievalError
@@ -25,11 +25,7 @@ PAGE_DOCUMENTS = 500
 
 
 async def exported_collection(
-    client: GatewayClient,
-    collection: str,
-    path: Path,
-    *,
-    vectors: bool = False,
+    client: GatewayClient, collection: str, path: Path, *, vectors: bool = False
 ) -> ExportEnd:
     """Writes the documents of the live generation to a file, which appears when it is whole; returns its last line.
 
@@ -64,9 +60,7 @@ async def exported_collection(
 
 
 async def restored_collection(
-    client: GatewayClient,
-    exported: ExportedCollection,
-    collection: str,
+    client: GatewayClient, exported: ExportedCollection, collection: str
 ) -> tuple[Published, int]:
     """Loads a file into a new generation of the collection, and publishes it. What the collection has, it replaces.
 

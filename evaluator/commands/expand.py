@@ -8,6 +8,7 @@ import typer
 
 from evaluator.commands.options import address, collection_directory, reporting_errors
 from evaluator.datasets.reader import read_dataset
+from evaluator.errors import command_line
 from evaluator.expansion.deepct import expand_deepct
 from evaluator.expansion.sparse_service import sparse_service
 from evaluator.progress import say
@@ -36,4 +37,5 @@ def deepct(
                 await expand_deepct(service, read, models, out)
 
         asyncio.run(work())
-        say(f"{out}: load it by `--expansions {out}`, search it by `--preset deepct`")
+        measured = ("--dataset", dataset, "--expansions", str(out), "--pipelines", "bm25,deepct")
+        say(f"Next: {command_line('demo', *measured)}")

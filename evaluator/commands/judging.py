@@ -79,6 +79,9 @@ def show_session(folder: Session) -> None:
 def export(folder: Session, file: Annotated[Path, typer.Argument(help="The qrels to write.")]) -> None:
     """Writes the judgments as qrels, and beside them FILE.json, which tells what made them."""
     with reporting_errors():
-        made = export_judgments(JudgingSession(folder), file)
+        session = JudgingSession(folder)
+        made = export_judgments(session, file)
         show(f"{made.judged} of {made.pairs} pairs in {file}; {made.tied} of them tied ({made.rule}).")
-        say(f"Next: {command_line('quality', '--run', 'RUN', '--judgments', str(file))}")
+        runs = dict.fromkeys(folder.resolve().parents[1] / source.run for source in session.file.sources)
+        for run in filter(Path.is_dir, runs):  # not of run files
+            say(f"Next: {command_line('quality', '--run', str(run), '--judgments', str(file))}")

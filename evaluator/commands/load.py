@@ -12,7 +12,6 @@ import typer
 from evaluator.client.client import GatewayClient, connected
 from evaluator.commands.load_plan_options import planned_experiment, with_plan_options
 from evaluator.commands.options import (
-    GATEWAY,
     RUNS,
     AllExperimentOverrides,
     Gateway,
@@ -28,7 +27,7 @@ from evaluator.commands.options import (
     with_options,
 )
 from evaluator.commands.steps import end_status, print_load
-from evaluator.errors import EvaluationError, WrongOption
+from evaluator.errors import GATEWAY, EvaluationError, WrongOption
 from evaluator.load.against_report import AgainstReport, render_against
 from evaluator.load.against_step import AGAINST, SLICE_SECONDS, against_step, expect_another_gateway, expect_slices
 from evaluator.load.export import planned_export, unexported_fields, write_export

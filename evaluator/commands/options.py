@@ -28,7 +28,6 @@ from services.contracts.query import AskedPipeline
 from services.contracts.validation_messages import validation_message
 from services.files.disk_writes import OUTPUT
 
-GATEWAY = "http://127.0.0.1:8000"
 RUNS = Path(".runs")
 _NAME_IT = "name one by --gateway or GATEWAY_URL, without a path unless a proxy adds it"
 

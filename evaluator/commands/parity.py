@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from evaluator.commands.options import GATEWAY, RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
+from evaluator.commands.options import RUNS, Gateway, Runs, Wait, reporting_errors, with_gateway
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.datasets.corpus import CORPUS
 from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import find_one
-from evaluator.errors import EvaluationError, command_line
+from evaluator.errors import GATEWAY, EvaluationError, command_line
 from evaluator.parity.comparison import compare_with_published, parity_experiment, render_parity
 from evaluator.parity.published import PublishedFigures, encoders, given_figure, presets, published_figures
 from evaluator.progress import show

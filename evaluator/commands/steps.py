@@ -9,7 +9,6 @@ from typing import Annotated, NoReturn, Unpack
 import typer
 
 from evaluator.commands.options import (
-    GATEWAY,
     RUNS,
     AddedFiles,
     AllExperimentOverrides,
@@ -31,7 +30,7 @@ from evaluator.commands.options import (
     with_gateway,
     with_options,
 )
-from evaluator.errors import WrongOption, command_line
+from evaluator.errors import GATEWAY, WrongOption, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import GateOutcome
 from evaluator.experiments.suite import Suite
@@ -157,12 +156,7 @@ def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgmen
         print_next_step("report", path)
 
 
-def report(
-    runs: Runs = RUNS,
-    run: Run = None,
-    baseline: Baseline = None,
-    prefer: Prefer = None,
-) -> None:
+def report(runs: Runs = RUNS, run: Run = None, baseline: Baseline = None, prefer: Prefer = None) -> None:
     """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
     with reporting_errors():
         path, choices = run or runs / LATEST, ReportChoices(baseline, preferred(prefer))
@@ -175,13 +169,7 @@ def report(
         _end(path, reports)
 
 
-def _run_all(
-    plan: Experiment | Suite,
-    runs: Path,
-    gateway: str,
-    wait: float,
-    processes: Mapping[str, str],
-) -> None:
+def _run_all(plan: Experiment | Suite, runs: Path, gateway: str, wait: float, processes: Mapping[str, str]) -> None:
     reports = {}
     with measuring(runs) as lock:
         path = create_runs(runs, plan)
@@ -208,8 +196,7 @@ def _end(path: Path, reports: Mapping[str, Report]) -> None:
 
 def print_next_step(step: str, path: Path, gateway: str = GATEWAY) -> None:
     """Prints the command of the next step, with --gateway if this one was given another URL."""
-    elsewhere = [] if gateway == GATEWAY else ["--gateway", gateway]
-    say(f"Next: {command_line(step, '--run', str(path.resolve()), *elsewhere)}")
+    say(f"Next: {command_line(step, '--run', str(path.resolve()), gateway=gateway)}")
 
 
 def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:

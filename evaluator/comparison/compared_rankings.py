@@ -19,6 +19,10 @@ from evaluator.steps.rank import RankReport
 from evaluator.steps.run_import import IMPORTED, ImportedFile, ImportReport, import_runs, named_files
 
 
+class NoPair(EvaluationError):
+    """What was named does not say which pipelines to compare."""
+
+
 @dataclass(frozen=True)
 class ComparedRanking:
     """One pipeline of a run. `run`: the run as it was named; `label`: the name in sentences and tables."""
@@ -159,14 +163,14 @@ def _pairs(
         others = others or [[ranking for ranking in first if ranking.arm != set_against]]
         first = [ranking for ranking in first if ranking.arm == set_against]
     if not any(others):
-        raise EvaluationError(f"{first[0].label} alone: name something to compare it with")
+        raise NoPair(f"{first[0].label} alone: name something to compare it with")
     by_name = {ranking.arm: ranking for ranking in first}
     seen: set[tuple[Path, str]] = set()
     for ranking in (ranking for group in others for ranking in group):
         expect_one_dataset(first[0], ranking)
         against = first[0] if len(first) == 1 else by_name.get(ranking.arm)
         if against is None:
-            raise EvaluationError(
+            raise NoPair(
                 f"{ranking.label}: the first run has no pipeline of that name; it has {', '.join(by_name)}. "
                 "Name the pipelines to compare: RUN:PIPELINE"
             )

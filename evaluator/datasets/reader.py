@@ -14,7 +14,7 @@ from evaluator.datasets.judgments import Judgments, qrels_file, read_judgments
 from evaluator.datasets.metadata_schema import SchemaInference
 from evaluator.datasets.queries import QUERIES, Queries, queries_file, read_queries
 from evaluator.datasets.text_files import HashedLines, find_one, sha256
-from evaluator.errors import DatasetError
+from evaluator.errors import DatasetError, command_line
 from evaluator.progress import shown
 from services.contracts.base import Count, Wire
 from services.contracts.collections import FieldKind
@@ -81,7 +81,7 @@ class DatasetCounts(Wire):
             return None
         return (
             "dataset: it judges no document, so that every figure of quality is 0 without added judgments; "
-            "`judge pool` begins with the documents that pipelines find"
+            f"`{command_line('judge', 'pool', 'latest')}` begins with the documents that pipelines find"
         )
 
     @property

@@ -76,10 +76,12 @@ class Experiment(Wire):
         return str(preference(prefer))
 
     @model_validator(mode="after")
-    def _arms_differ(self) -> Self:
+    def _arms_are_known_and_differ(self) -> Self:
         names = self.arms
         if len(set(names)) < len(names):
             raise ValueError(f"pipelines: the same name twice: {', '.join(names)}")
+        if self.gates is not None and (unknown := [name for name in self.gates.pipelines if name not in names]):
+            raise ValueError(f"gates.pipelines: {unknown[0]} is not among the pipelines {', '.join(names)}")
         return self
 
     @model_validator(mode="after")

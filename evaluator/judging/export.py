@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.judging.pool import RULE
 from evaluator.judging.session import JudgingSession
 from evaluator.judging.session_files import PoolSource
@@ -64,7 +64,9 @@ def export_by_content(session: JudgingSession) -> Path:
 def _export(session: JudgingSession, beir: bool) -> tuple[str, JudgmentsExport]:
     graded = session.graded()
     if not graded:
-        raise EvaluationError(f"{session.folder}: nobody has graded a pair; `serve` has the page /judge")
+        raise EvaluationError(
+            f"{session.folder}: nobody has graded a pair; `{command_line('serve')}` has the page /judge"
+        )
     lines = ["query-id\tcorpus-id\tscore\n"] if beir else []
     between = "" if beir else "0\t"
     lines += [f"{made.pair.query}\t{between}{made.pair.document}\t{made.majority}\n" for made in graded]

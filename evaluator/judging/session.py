@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from evaluator.errors import EvaluationError, WrongOption
+from evaluator.errors import EvaluationError, WrongOption, command_line
 from evaluator.judging.judge_next import JudgeNext
 from evaluator.judging.judgment_log import WAY_OUT, JudgmentLog, StandingJudgments, judge_files, judge_name
 from evaluator.judging.pool import JudgesGrades, PairGrades, PooledPair, graded_pairs
@@ -68,8 +68,9 @@ class JudgingSession:
         try:
             self.file = SessionFile.from_record(read_regular(folder / SESSION))
         except OSError as error:
+            make = command_line("judge", "pool", "latest")
             raise EvaluationError(
-                f"{folder}: no judging session there ({error.strerror}); `judge pool RUN` makes one"
+                f"{folder}: no judging session there ({error.strerror}); `{make}` makes one"
             ) from error
         except ValidationError as error:
             reason = error.errors()[0]["msg"]

@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from evaluator.client.client import GatewayClient
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.sending.drives import generator_task
@@ -61,7 +61,9 @@ async def planned_export(client: GatewayClient, experiment: Experiment) -> list[
     if plan is None or not plan.rates:
         raise EvaluationError("--export needs rates, for example --rate 20: the tools send at a constant rate")
     dataset = await in_thread(load_dataset, experiment)
-    arms = await resolve_arms(client, experiment, await live_collection(client, experiment))
+    arms = await resolve_arms(
+        client, experiment, await live_collection(client, experiment, command_line("ingest", experiment.name))
+    )
     await expect_runnable(client, experiment, arms)
     queries = choose_queries(list(dataset.judgments), list(dataset.queries), experiment).measured
     target = load_target(client.url, experiment, arms, dataset, queries, plan)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evaluator.experiments.gates import GatedFigures, GateOutcome, Gates
+from evaluator.experiments.gates import GatedFigures, GateName, GateOutcome, Gates
 from evaluator.experiments.load_plan import LoadPlan
 from evaluator.load.capacity import CapacityReport
 from evaluator.load.points.best_under import BestUnder, QualityDifference
@@ -27,13 +27,15 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
     return GatedFigures(
         pipeline=point.pipeline,
         traffic=point.traffic_in_words,
-        # Other work only lengthens: a p99 that it disturbed keeps a bound all the same.
+        # Other work only lengthens: a time that it disturbed keeps a bound all the same.
+        p95_ms=None if point.timing_faults else point.latency_ms.p95.unchecked_ms,
         p99_ms=None if point.timing_faults else point.latency_ms.p99.unchecked_ms,
         ndcg_at_10=point.quality.ndcg_at_10,
         errors=lost / point.counts.requests if point.counts.requests else None,
         degraded=point.counts.degraded / point.counts.requests if point.counts.requests else None,
         cpu_ms=cpu_ms,
         missing={
+            "p95_ms": "the times are not valid" if point.timing_faults else "no request was sent",
             "p99_ms": f"{point.counts.requests} of the {MIN_SAMPLES_FOR_P99} requests that a p99 needs"
             if not point.timing_faults
             else "the times are not valid",
@@ -42,7 +44,8 @@ def gated_point(point: LoadPointReport, cpu_ms: float | None) -> GatedFigures:
             "degraded": "no request was sent",
             "cpu_ms": cpu_missing_reason,
         },
-        unfit=frozenset({"p99_ms"}) if point.loop == "closed" else frozenset(),
+        least={"p95_ms": point.latency_ms.least.get("p95"), "p99_ms": point.latency_ms.least.get("p99")},
+        unfit=frozenset({"p95_ms", "p99_ms"}) if point.loop == "closed" else frozenset(),
     )
 
 
@@ -52,8 +55,12 @@ def unjudged_gates(gates: Gates | None, plan: LoadPlan) -> Iterator[str]:
         return
     if plan.capacity is not None:
         yield "gates are judged at the planned rates, not at the points of the search for the capacity"
-    if plan.in_flight and gates.p99_ms is not None:
-        yield "the gate p99_ms is not judged of a closed loop, which gives no p99"
+    if plan.in_flight:
+        unfit: tuple[GateName, ...] = ("p95_ms", "p99_ms")
+        for gate in filter(gates.bounds, unfit):
+            yield f"the gate {gate} is not judged of a closed loop, which gives no {gate[:3]}"
+    if any(isinstance(bound, str) for bound in gates.bounds("ndcg_at_10")):
+        yield "the gate ndcg_at_10 is relative to the baseline, which is judged by `rank`, not under load"
 
 
 class LoadReport(StepFile):

@@ -102,6 +102,7 @@ async def _run_load(
     kinds = planned_traffic(ready.plan)
     points = await driven(kinds, ready.arms) if kinds else []
     timing_valid = all(point.timing_valid for point in points)
+    baseline = folder.experiment.baseline_among([arm.name for arm in ready.arms])
     gated = [gated_point(point, costs.get(point.pipeline)) for point in points]
     capacities: list[CapacityReport] = []
     for arm in ready.arms if ready.plan.capacity is not None else ():
@@ -128,7 +129,7 @@ async def _run_load(
         caches=ready.target.caches,
         points=tuple(points),
         ratios=tuple(ratios),
-        gates=tuple(judge_gates(folder.experiment.gates, gated)),
+        gates=tuple(judge_gates(folder.experiment.gates, gated, baseline)),
         quality_differences=differences,
         best_under=()
         if ready.plan.best_under_ms is None

@@ -146,28 +146,35 @@ def stored_models(pipeline: Pipeline | None, backends: Mapping[str, CollectionSt
             yield from (model for model in (stamp.get("model"), expanded) if model is not None)
 
 
-def gated_figures(name: str, outcome: PipelineReport, *, sound: bool) -> GatedFigures:
-    """Returns the figures of a pipeline that gates bound. `sound`: whether nothing but other work is against its times.
+def gated_figures(name: str, outcome: PipelineReport, baseline: PipelineReport, *, sound: bool) -> GatedFigures:
+    """Returns the figures of a pipeline that gates bound; `baseline`: those of the one that verdicts are against.
 
-    Other work only lengthens: a p99 that it disturbed keeps a bound all the same.
+    `sound`: nothing but other work is against the times. That only lengthens: a bound that is kept is kept without it.
     """
+    verdict, lost = outcome.against_first, {name: outcome, "the baseline": baseline}
+    latency = outcome.latency_ms
     return GatedFigures(
         pipeline=name,
         traffic=None,
-        p99_ms=outcome.latency_ms.p99.unchecked_ms if sound else None,
+        p95_ms=latency.p95.unchecked_ms if sound else None,
+        p99_ms=latency.p99.unchecked_ms if sound else None,
+        least={"p95_ms": latency.least.get("p95"), "p99_ms": latency.least.get("p99")},
         ndcg_at_10=outcome.quality.get("nDCG@10"),
         errors=outcome.errors / outcome.queries if outcome.queries else None,
         degraded=outcome.degraded / outcome.queries if outcome.queries else None,
         cpu_ms=None if outcome.cost is None else outcome.cost.cpu_ms,
         missing={
+            "p95_ms": "the times are not valid" if latency.n else "no answer was timed",
             "p99_ms": "the times are not valid"
             if not sound
-            else f"{outcome.latency_ms.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs",
+            else f"{latency.n} of the {MIN_SAMPLES_FOR_P99} answers that a p99 needs",
             "ndcg_at_10": "nDCG@10 is not among the metrics of this run",
             "errors": "no query was sent",
             "degraded": "no query was sent",
             "cpu_ms": "the CPU time of the processes was not measured",
         },
+        verdict=verdict if verdict is not None and verdict.metric == "nDCG@10" else None,
+        losses=tuple(f"{who} lost queries or answers" for who, one in lost.items() if one.errors or one.degraded),
     )
 
 

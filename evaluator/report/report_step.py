@@ -7,7 +7,7 @@ from evaluator.client.cached_results import cache_remarks
 from evaluator.comparison.comparing import query_slices
 from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
 from evaluator.datasets.queries import queries_file
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.experiments.gates import judge_gates
 from evaluator.experiments.preference import Preference, preference
 from evaluator.metrics.metric_table import parse_metric, state_conventions
@@ -146,9 +146,9 @@ def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
         manifest=manifest,
     )
     # From the figures of the report, which carry whether their times hold.
-    gates = tuple(
-        judge_gates(experiment.gates, (gated_figures(*item, sound=not unsound) for item in report.pipelines.items()))
-    )
+    baseline = report.pipelines[run.baseline]
+    gated = [gated_figures(name, outcome, baseline, sound=not unsound) for name, outcome in report.pipelines.items()]
+    gates = tuple(judge_gates(experiment.gates, gated, run.baseline))
     advice = None if faults else recommend(report.pipelines, run.family, prefer or preference(experiment.prefer))
     return report.model_copy(update={"gates": gates, "recommendation": advice})
 
@@ -217,5 +217,5 @@ def _few_judgments(pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
     if few:
         yield (
             f"{JUDGED} is below one half ({', '.join(few)}): most of these documents have no judgment and count as not "
-            "relevant, whatever they are; `evaluator judge pool latest` collects them for judging"
+            f"relevant, whatever they are; `{command_line('judge', 'pool', 'latest')}` collects them for judging"
         )

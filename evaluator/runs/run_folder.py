@@ -108,7 +108,7 @@ class RunFolder:
         """Returns the folder created last, of a run or of a suite."""
         folders = _in_order(runs, [*runs.glob("*/experiment.json"), *runs.glob(f"*/{SUITE}")])
         if not folders:
-            raise EvaluationError(f"{runs}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
+            raise EvaluationError(f"{runs}: no run there; start one with `{command_line('run', 'demo')}`")
         return folders[-1]
 
     @classmethod
@@ -120,7 +120,7 @@ class RunFolder:
         if not (path / "experiment.json").is_file():
             if path.name == LATEST and any(path.parent.glob("*/experiment.json")):
                 raise EvaluationError(f"{path}: no run has sent its queries yet; `{command_line('rank')}` does")
-            raise EvaluationError(f"{path}: no run there; start one with `{command_line('ingest', 'EXPERIMENT')}`")
+            raise EvaluationError(f"{path}: no run there; start one with `{command_line('run', 'demo')}`")
         return cls(path)
 
     @property

@@ -33,7 +33,7 @@ def build_app(settings: EvaluatorSettings, transport: httpx.AsyncBaseTransport |
         caller_context(settings.ca_file)  # an authority that cannot be read ends the start, not the first run
 
     paths = MessagePaths([settings.runs, *settings.datasets])
-    answers = PageAnswers(paths)
+    answers = PageAnswers(paths, settings.search_url)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[list[APIRouter], Readiness]]:

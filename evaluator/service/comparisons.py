@@ -4,6 +4,7 @@ They are by the judgments that the runs are measured by, so that a run's page an
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from evaluator.comparison.comparing import ComparisonReport, ComparisonSettings, compare
 from evaluator.comparison.comparison_page import comparison_blocks, example_blocks
 from evaluator.comparison.differences_chart import PairDifferences, differences_chart
+from evaluator.errors import EvaluationError
 from evaluator.pages.html_page import PageSection, page_sections
 from evaluator.pages.page_blocks import Block, ChartImage, Table
 from evaluator.service.background_work import BackgroundWork, ComputingLock
@@ -78,16 +80,31 @@ def ordered_words(jobs: Jobs, words: Sequence[str], baseline: str) -> list[str]:
     return list(dict.fromkeys((baseline, *_pipelines(jobs, words)) if baseline else words))
 
 
-def compared_choice(jobs: Jobs, words: Sequence[str]) -> ComparedChoice:
-    """Returns the form in which these words are ticked. Raises EvaluationError."""
+def compared_choice(jobs: Jobs, words: Sequence[str], suggests: bool) -> ComparedChoice:
+    """Returns the form in which these words are ticked. Raises EvaluationError.
+
+    `suggests`: of a run alone, one pipeline is: the first that all runs have, else the one that it recommends.
+    """
     runs = dict.fromkeys(word.partition(":")[0] for word in words)
     arms = {run: jobs.folder(run).experiment.arms for run in runs}
+    if suggests:
+        shared = next((arm for arm in next(iter(arms.values())) if all(arm in names for names in arms.values())), None)
+        words = [word if ":" in word else f"{word}:{shared or _recommended(jobs, word)}" for word in words]
     first, _, pipeline = words[0].partition(":")
     return ComparedChoice(
         runs=[(run_title(run), [(f"{run}:{arm}", arm) for arm in arms[run]]) for run in runs],
         ticked=frozenset(_pipelines(jobs, words)),
         baseline=f"{first}:{pipeline or jobs.folder(first).experiment.baseline_among(arms[first])}",
     )
+
+
+def _recommended(jobs: Jobs, run: str) -> str:
+    """Returns the pipeline that the report of a run recommends, else its first one."""
+    with suppress(EvaluationError):  # a report of another release, or of other files
+        report = jobs.report(run)
+        if report is not None and report.recommendation is not None:
+            return report.recommendation.pipeline or next(iter(report.pipelines))
+    return jobs.folder(run).experiment.arms[0]
 
 
 def compared_sections(report: ComparisonReport) -> list[PageSection]:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from evaluator.client.client import GatewayError, connected
 from evaluator.client.gateway_access import GatewayAccess
 from evaluator.datasets.reader import expect_files
-from evaluator.errors import EvaluationError, command_line
+from evaluator.errors import GATEWAY, EvaluationError, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.progress import StepProgress, following
 from evaluator.report.evaluation import evaluate, expect_pipelines
@@ -23,6 +23,7 @@ from evaluator.runs.run_folder import RunFolder, removed_on_error
 from evaluator.service.served_files import MessagePaths, ServedDatasets
 from services.chassis.errors import BadInput, Conflict, NotFound, Unavailable, UnknownPipeline
 from services.contracts.base import NAME, Wire
+from services.contracts.pipelines import Pipeline
 from services.files.regular_file import read_regular
 
 logger = logging.getLogger(__name__)
@@ -113,8 +114,8 @@ class Jobs:
             raise BadInput(f"dataset: {self._paths.shortened(error)}.") from error
         return placed
 
-    async def served_pipelines(self) -> tuple[str, ...]:
-        """Returns the names of the gateway's pipelines; none where no gateway answers."""
+    async def served_pipelines(self) -> tuple[Pipeline, ...]:
+        """Returns the gateway's pipelines; none where no gateway answers."""
         try:
             async with connected(self._gateway, self._transport, self._access) as client:
                 return await client.pipelines()
@@ -197,7 +198,7 @@ class Jobs:
                 return JobState(id=run, state="done", step="ingest")
             return JobState(id=run, state="interrupted", step="unknown")
         if last.state == "running":
-            detail = f"the service ended while it ran{_way_on(folder, last.step)}"
+            detail = f"the service ended while it ran{self._way_on(folder, last.step)}"
             return last.model_copy(update={"state": "interrupted", "detail": detail})
         return last
 
@@ -214,6 +215,15 @@ class Jobs:
     def states(self, names: Sequence[str]) -> list[JobState]:
         """Returns the states of runs, without those that are gone."""
         return [state for name in names if (state := self.state(name)) is not None]
+
+    def command(self, command: str, *words: str) -> str:
+        """Returns a shell line that calls the evaluator for this gateway, where the command asks one."""
+        asks = command in ("rank", "load", "attribute")
+        return command_line(command, *words, gateway=self._gateway if asks else GATEWAY)
+
+    def _way_on(self, folder: RunFolder, step: str) -> str:
+        """Returns which command goes on with an interrupted experiment; a load goes on in an experiment of its own."""
+        return "" if step == "ingest" else f"; `{self.command(step, '--run', str(folder.path))}` goes on"
 
     def folder(self, run: str) -> RunFolder:
         """Returns the folder of a run."""
@@ -270,7 +280,7 @@ class Jobs:
             self._end(run, "failed", f"{error.filename}: {error.strerror}; mend that and start the experiment anew")
         except asyncio.CancelledError:
             why = "cancelled on request" if self._cancelled else "the service was stopped"
-            self._end(run, "interrupted", f"{why}{_way_on(folder, self._states[run].step)}")
+            self._end(run, "interrupted", f"{why}{self._way_on(folder, self._states[run].step)}")
             raise
         except Exception:
             # No route renders this error: without this the job would stay `running`.
@@ -301,11 +311,6 @@ def _remarks(outcome: Report) -> Iterator[str]:
         yield from (gate.sentence for gate in outcome.load.gates if not gate.held)
         if not outcome.load.timing_valid:
             yield "times of the load are not valid"
-
-
-def _way_on(folder: RunFolder, step: str) -> str:
-    """Returns which command goes on with an interrupted experiment; a load goes on in an experiment of its own."""
-    return "" if step == "ingest" else f"; `{command_line(step, '--run', str(folder.path))}` goes on"
 
 
 def _last_state(folder: RunFolder) -> JobState | None:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
+from evaluator.comparison.compared_rankings import NoPair
 from evaluator.comparison.comparing import ComparisonSettings
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment, bundled_directory, read_experiment, selected_pipelines
@@ -19,12 +20,7 @@ from evaluator.pages.step_page import ShownStep
 from evaluator.replay.tuning_page import REPLAY_STEP
 from evaluator.report.report_page import report_page
 from evaluator.runs.run_folder import WRITTEN_BY
-from evaluator.service.comparisons import (
-    Comparisons,
-    compared_choice,
-    compared_sections,
-    ordered_words,
-)
+from evaluator.service.comparisons import Comparisons, compared_choice, compared_sections, ordered_words
 from evaluator.service.jobs import COMPARED_RUN, Jobs
 from evaluator.service.page_answers import (
     AGAIN_S,
@@ -42,6 +38,7 @@ from services.chassis.errors import BadInput, NotFound, ProblemError
 from services.chassis.page_headers import PAGE_HEADERS
 from services.chassis.requests.callers import note_run
 from services.chassis.requests.handling import handled
+from services.contracts.pipelines import Pipeline, Retrieve
 
 MOST_COMPARED = 64  # runs, or pipelines of them
 # Those of the form that starts an experiment; a file of one may name any of the table.
@@ -109,10 +106,7 @@ def page_routes(
     @handled(scope="search", slow=True, page=True)
     @answers.reporting
     async def compare(
-        runs: Annotated[Sequence[str], Query()] = (),
-        metric: str = "nDCG@10",
-        baseline: str = "",
-        examples: str = "3",
+        runs: Annotated[Sequence[str], Query()] = (), metric: str = "nDCG@10", baseline: str = "", examples: str = "3"
     ) -> Response:
         if not 1 <= len(set(runs)) <= MOST_COMPARED:
             raise BadInput(f"Choose 1 to {MOST_COMPARED} runs to compare; the list of runs has a box for each.")
@@ -125,16 +119,21 @@ def page_routes(
             settings = ComparisonSettings(metric=metric.strip(), examples=whole_number(examples))
         except ValidationError as error:
             raise BadInput("; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())) from error
-        report = await comparisons.report_soon(words, settings)
-        if report is None:
-            return answers.waiting("Comparing", COMPARING, words=words)
+        try:
+            report = await comparisons.report_soon(words, settings)
+            if report is None:
+                return answers.waiting("Comparing", COMPARING, words=words)
+        except NoPair:
+            report = None  # the page asks for the pipelines
+        metric = settings.metric if report is None else report.metric
         return answers.page(
             "compare.html",
             report=report,
-            choice=await asyncio.to_thread(compared_choice, jobs, words),
-            metrics=dict.fromkeys([*METRICS, report.metric]),
+            choice=await asyncio.to_thread(compared_choice, jobs, words, report is None),
+            metric=metric,
+            metrics=dict.fromkeys([*METRICS, metric]),
             runs=dict.fromkeys(word.partition(":")[0] for word in words),
-            sections=await asyncio.to_thread(compared_sections, report),
+            sections=() if report is None else await asyncio.to_thread(compared_sections, report),
         )
 
     @routes.get("/new", include_in_schema=False)
@@ -188,14 +187,14 @@ def _runs(jobs: Jobs, answers: PageAnswers, page: int) -> Response:
 def _step(jobs: Jobs, answers: PageAnswers, run: str, step: ShownStep[Any]) -> Response:
     page = step.own_page(jobs.folder(jobs.expect(run).id))
     if page is None:
-        raise NotFound(f"Run {run} has no {step.name} here; the command `{WRITTEN_BY[step.file]} {run}` makes it.")
+        raise NotFound(f"Run {run} has no {step.name} here; `{jobs.command(WRITTEN_BY[step.file], run)}` makes it.")
     return answers.page("step.html", run=run, page=page)
 
 
 def _new(
     answers: PageAnswers,
     datasets: ServedDatasets,
-    served: Sequence[str],
+    served: Sequence[Pipeline],
     fields: FormFields = EMPTY,
     error: ProblemError | None = None,
 ) -> Response:
@@ -204,15 +203,20 @@ def _new(
     `fields`: what was filled in before, where that led to an error.
     """
     experiments = bundled_experiments()
-    own = [name for _, experiment in experiments for name in experiment.arms]
+    # What the gateway serves by presets that these experiments declare, and pipelines of their own.
+    presets = {None, *(one if isinstance(one, str) else one.name for _, each in experiments for one in each.presets)}
+    legs = {one.name: [leg.stage for leg in one.identified if isinstance(leg.stage, Retrieve)] for one in served}
+    offered = [name for name, stages in legs.items() if presets.issuperset(stage.preset for stage in stages)]
+    every = [one for _, each in experiments for one in each.pipelines if not served or not isinstance(one, str)]
+    offered += [one if isinstance(one, str) else one.name for one in every]
     return answers.page(
         "new.html",
         "/new",
         code=200 if error is None else error.status,
         experiments=experiments,
-        datasets=datasets.names(),
+        datasets=dict.fromkeys([*datasets.names(), *fields.getlist("dataset")]),
         served=served,
-        pipelines=dict.fromkeys([*served, *own, *fields.getlist("pipelines")]),
+        pipelines=dict.fromkeys([*offered, *fields.getlist("pipelines"), *fields.getlist("baseline")]),
         metrics=dict.fromkeys([*METRICS, *fields.getlist("metrics")]),
         fields=fields,
         error="" if error is None else error.detail,
@@ -228,9 +232,10 @@ def bundled_experiments() -> list[tuple[str, Experiment]]:
 def form_experiment(
     fields: Mapping[str, str], pipelines: Sequence[str], metrics: Sequence[str], datasets: ServedDatasets
 ) -> Experiment:
-    """Reads the fields `experiment`, `dataset` and `queries`, and what was ticked; empty ones change nothing.
+    """Reads the fields `experiment`, `dataset`, `baseline`, `queries`, and what was ticked; empty ones change nothing.
 
-    A pipeline that the experiment does not define is one that the gateway serves. Raises EvaluationError.
+    A baseline is measured beside what was ticked. A pipeline that the experiment does not define is one that the
+    gateway serves. Raises EvaluationError.
     """
     name = fields.get("experiment", "")
     path = bundled_directory() / f"{name}.yaml"
@@ -248,9 +253,12 @@ def form_experiment(
     if metrics:
         overrides["metrics"] = list(metrics)
     base = _experiment(path, datasets, **overrides)
-    if not pipelines:
-        return base
-    return _experiment(path, datasets, **overrides, pipelines=selected_pipelines(base, pipelines))
+    if baseline := fields.get("baseline", ""):
+        overrides["baseline"] = baseline
+        pipelines = [baseline, *pipelines] if pipelines and baseline not in pipelines else pipelines
+    if pipelines:
+        overrides["pipelines"] = selected_pipelines(base, pipelines)
+    return _experiment(path, datasets, **overrides)
 
 
 def _experiment(path: Path, datasets: ServedDatasets, **overrides: object) -> Experiment:

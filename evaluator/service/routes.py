@@ -32,7 +32,7 @@ def api_routes(jobs: Jobs, comparisons: Comparisons, paths: MessagePaths) -> API
     @routes.post("/v1/experiments", status_code=202)
     @handled(scope="admin")
     async def start(experiment: Experiment, received: Request) -> JobState:
-        if experiment.gates is not None and experiment.gates.cpu_ms is not None:
+        if experiment.gates is not None and experiment.gates.bounds("cpu_ms"):
             raise BadInput("gates.cpu_ms: the service measures no CPU time; `run` does, with --processes.")
         state = jobs.start(await jobs.startable(experiment))
         note_run(received.scope, state.id)

@@ -23,7 +23,6 @@ from services.contracts.documents import Document
 
 # A collection of which 2 % differ passes with 200 documents in less than 2 % of the cases (0.98 ** 200).
 SAMPLE = 200
-LOAD_AGAIN = f"`{command_line('ingest', 'EXPERIMENT')}` loads it again, with --rebuild into a new generation"
 
 
 class PreparedRun(NamedTuple):
@@ -43,9 +42,10 @@ async def prepare_run(client: GatewayClient, folder: RunFolder) -> PreparedRun:
     experiment = folder.experiment
     dataset = await in_thread(dataset_of, folder)
     _expect_loaded_corpus(folder, dataset)
-    view = await live_collection(client, experiment)
+    load = command_line("ingest", str(folder.path / "experiment.json"), gateway=client.url)
+    view = await live_collection(client, experiment, load)
     arms = await resolve_arms(client, experiment, view)
-    compared = await expect_same_corpus(client, experiment, dataset, view)
+    compared = await expect_same_corpus(client, experiment, dataset, view, load)
     await expect_runnable(client, experiment, arms)
     pipelines = {arm.name: arm.pipeline.fingerprint for arm in arms}
     manifest = build_manifest(experiment, dataset, client.url, str(view.live), live_states(view), pipelines)
@@ -110,8 +110,8 @@ def dataset_of(folder: RunFolder) -> Dataset:
     return dataset
 
 
-async def live_collection(client: GatewayClient, experiment: Experiment) -> CollectionView:
-    """Returns the experiment's collection. Raises EvaluationError unless a generation is published."""
+async def live_collection(client: GatewayClient, experiment: Experiment, load: str) -> CollectionView:
+    """Returns the experiment's collection. Raises EvaluationError, naming `load`, unless a generation is published."""
     try:
         view = await client.collection(experiment.target)
     except GatewayError as error:
@@ -120,10 +120,7 @@ async def live_collection(client: GatewayClient, experiment: Experiment) -> Coll
     else:
         if view.live is not None:
             return view
-    load = command_line("ingest", "EXPERIMENT")
-    raise EvaluationError(
-        f"{experiment.target} has no published generation; `{load}` loads it, also of the experiment.json of a run"
-    )
+    raise EvaluationError(f"{experiment.target} has no published generation; `{load}` loads it")
 
 
 def _expect_loaded_corpus(folder: RunFolder, dataset: Dataset) -> None:
@@ -141,18 +138,19 @@ def _expect_loaded_corpus(folder: RunFolder, dataset: Dataset) -> None:
 
 
 async def expect_same_corpus(
-    client: GatewayClient, experiment: Experiment, dataset: Dataset, view: CollectionView
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, view: CollectionView, load: str
 ) -> int:
-    """Compares the count of every backend and a seeded sample of documents with the files.
+    """Compares the count of every backend and a seeded sample of documents with the files. `load`: loads them again.
 
     Returns how many documents were compared: 0 where no backend returns documents by id. Raises EvaluationError when
     the collection holds another corpus, GatewayError when it cannot be asked.
     """
+    again = f"`{load}` loads it again, with --rebuild into a new generation"
     counts = {name: state.documents for name, state in live_states(view).items()}
     if wrong := {name: count for name, count in counts.items() if count != dataset.counts.documents}:
         counted = ", ".join(f"{name} has {count}" for name, count in wrong.items())
         raise EvaluationError(
-            f"{view.live}: the corpus has {dataset.counts.documents} documents, but {counted}; {LOAD_AGAIN}"
+            f"{view.live}: the corpus has {dataset.counts.documents} documents, but {counted}; {again}"
         )
     if not any(backend.family == "lexical" for backend in view.backends):  # the only family with a document store
         return 0
@@ -166,7 +164,7 @@ async def expect_same_corpus(
         first = (missing + differing)[0]
         raise EvaluationError(
             f"{view.live} does not hold this corpus: of {len(sample)} documents drawn with seed {experiment.seed}, "
-            f"{len(missing)} are missing and {len(differing)} differ (the first: {first!r}); {LOAD_AGAIN}"
+            f"{len(missing)} are missing and {len(differing)} differ (the first: {first!r}); {again}"
         )
     return len(sample)
 

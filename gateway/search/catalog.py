@@ -117,7 +117,7 @@ def _needs(absent: Sequence[str]) -> str:
     names = " and ".join(f"'{name}'" for name in absent)
     ways = "name it in GATEWAY_BACKENDS"
     if not set(absent) & DEFAULT_BACKENDS.keys():
-        ways = f"start it with `make up SYSTEMS={','.join(absent)}`, or {ways}"
+        ways = f"start it with `make down && make up SYSTEMS={','.join(absent)}`, or {ways}"
     return f"needs the backend{several} {names}, which this gateway does not have; {ways}"
 
 

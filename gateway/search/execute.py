@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import suppress
 
 from gateway.backends.budget import Budget
 from gateway.backends.wire import Backends
@@ -82,9 +83,19 @@ class Executor:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
 
+    def served(self, collection: str) -> tuple[str, ...]:
+        """Returns the names of the pipelines that a collection can serve, in order; all where none is live or fits."""
+        names, fitting = [view.name for view in self._catalog.views().pipelines], list[str]()
+        live = self._generations.live(collection)
+        for name in () if live is None else names:
+            with suppress(BadInput):
+                self._expect_to_fit(str(live), self._catalog.resolve(name))
+                fitting.append(name)
+        return tuple(fitting or names)
+
     def _expect_to_fit(self, generation: str, plan: WalkPlan) -> None:
-        """Raises BadInput if the generation does not live on a storing backend of the pipeline, or has no least score
-        there that a fuse needs."""
+        """Raises BadInput if the generation does not live on a storing backend of the pipeline, does not declare one of
+        its presets, or has no least score there that a fuse needs."""
         history = self._generations.history(name_of(generation))
         backends = history.backends(generation)
         elsewhere = {backend.name for backend in self._backends.storing}.difference(backends)
@@ -94,6 +105,11 @@ class Executor:
                 f"collection '{history.name}' does not live on '{missing[0]}'; PUT /v1/collections/{history.name} with "
                 f'"backends": {wanted} begins a generation that does; then publish its build with "fill": true.'
             )
+        presets = [preset for state in history.holders(generation)[:1] for preset in state.declaration.presets]
+        declared = [preset if isinstance(preset, str) else preset.name for preset in presets]
+        for preset in [leg.stage.preset for leg in plan.source.retrieves if leg.stage.preset not in (None, *declared)]:
+            known = ", ".join(declared)
+            raise BadInput(f"preset: {preset} is not declared for this collection; declared are: {known}.")
         refuse_missing_bounds(plan, generation, self._unbounded(history, generation))
 
     def _unbounded(self, history: History, generation: str) -> set[str]:

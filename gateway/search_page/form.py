@@ -22,7 +22,7 @@ INCLUDED = ("title", "text")
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The names that the form offers: collections with a live generation, and pipelines, both in order."""
+    """The names that the form offers, in order: collections with a live generation, and pipelines of the chosen one."""
 
     collections: tuple[str, ...]
     pipelines: tuple[str, ...]

@@ -120,7 +120,9 @@ def page_routes(executor: Executor, catalog: Catalog, generations: Generations, 
     @handled("own", scope="search", page=True)
     async def search_page(received: Request) -> Response:
         views = {view.name: view for view in catalog.views().pipelines}
-        offered = Offered(generations.live_names(), tuple(views))
+        collections = generations.live_names()
+        chosen = received.query_params.get("collection", next(iter(collections), ""))
+        offered = Offered(collections, executor.served(chosen))
         form = TypedForm.of(received.query_params, offered)
         if not form.submitted:
             return rendered(_empty_page(form, offered))

@@ -16,6 +16,7 @@ from services.files.text_encoding import NotUtf8, text_of
 from services.keys.key import Key
 
 MOST_BYTES = 64_000_000  # a hundred thousand keys
+NEW_KEY = ".venv/bin/python -m gateway keys new --name me --file"  # the command, without the file
 
 
 class KeyFileError(Exception):

@@ -4,6 +4,7 @@ Reads the file of keys again when it changes.
 """
 
 import logging
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Literal
 
 from services.files.regular_file import FileSignature, file_signature
 from services.keys.key import NO_DIGEST, Key, KeyScope, digest_of, id_of, same_digest
-from services.keys.key_file import KeyFileError, read_keys
+from services.keys.key_file import NEW_KEY, KeyFileError, read_keys
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +112,7 @@ class KeyRing:
                 self._take(read_keys(file))
             except FileNotFoundError as error:
                 raise KeyFileError(
-                    f"{file}: there is no such file; `.venv/bin/python -m gateway keys new --name me --file {file}` "
-                    "makes one."
+                    f"{file}: there is no such file; `{NEW_KEY} {shlex.quote(str(file))}` makes one."
                 ) from error
 
     def of(self, secret: str) -> Principal | Refusal:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from services.keys.key import KEY_SCOPES, Key, new_key
-from services.keys.key_file import KeyFileError, change_keys, read_keys
+from services.keys.key_file import NEW_KEY, KeyFileError, change_keys, read_keys
 
 DEFAULT_FILE = "GATEWAY_KEYS_FILE"
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -31,7 +32,7 @@ def keys_command(arguments: Sequence[str]) -> None:
     except KeyFileError as error:
         sys.exit(f"keys: {error}")
     except FileNotFoundError:
-        sys.exit(f"keys: {options.file}: there is no such file; `keys new` makes it.")
+        sys.exit(f"keys: {options.file}: there is no such file; `{NEW_KEY} {shlex.quote(str(options.file))}` makes it.")
     except OSError as error:
         sys.exit(f"keys: {error.filename}: {error.strerror}.")
 

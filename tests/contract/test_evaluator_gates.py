@@ -13,7 +13,7 @@ from evaluator.service.served_files import MessagePaths, ServedDatasets
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
-from tests.support.small_runs import planned
+from tests.support.small_runs import evaluated, planned
 
 
 async def test_gates_of_an_experiment_decide_the_exit_status(tmp_path: Path) -> None:
@@ -66,3 +66,13 @@ async def test_a_job_that_is_done_tells_gates_that_do_not_hold_and_times_of_its_
         "bm25 at 0.001/s: ndcg_at_10 no value (no request was sent), at least 0.8: NOT HELD; "
         "times of the load are not valid"
     )
+
+
+async def test_gates_of_a_pipeline_and_relative_to_the_baseline_are_judged_by_the_report(tmp_path: Path) -> None:
+    gates = {"ndcg_at_10": "baseline - 0.5", "pipelines": {"bm25": {"errors": 0}, "dense": {"p95_ms": "9 * baseline"}}}
+    experiment = planned(tmp_path, pipelines=["bm25", "dense"], baseline="dense", gates=gates)
+    report, _ = await evaluated(GatewayStub(), experiment, tmp_path)
+    assert [(one.pipeline, one.gate) for one in report.gates] == [("bm25", "ndcg_at_10"), ("bm25", "errors")]
+    # Four queries bound no difference.
+    assert report.gates[0].sentence.startswith("bm25: ndcg_at_10 no value (not shown that bm25 is not worse than dense")
+    assert report.gates[0].sentence.endswith("at least -0.5 (baseline - 0.5): NOT HELD")

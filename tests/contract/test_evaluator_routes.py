@@ -81,7 +81,7 @@ async def test_an_experiment_stopped_while_it_ranked_says_which_command_goes_on(
     async with evaluator(GatewayStub(), tmp_path / "runs") as later:
         state = (await later.get(f"/v1/experiments/{run}")).json()
     assert (state["state"], state["step"]) == ("interrupted", "rank")
-    assert f"evaluator rank --run {run}` goes on" in state["detail"]
+    assert f"evaluator rank --run {run} --gateway http://gateway` goes on" in state["detail"]
 
 
 async def test_a_running_experiment_tells_how_far_its_step_is(body: dict[str, object], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from evaluator.attribution.attribution_page import attribution_page
 from evaluator.attribution.attribution_report import AttributionReport
-from evaluator.errors import EvaluationError, command_line
+from evaluator.errors import GATEWAY, EvaluationError, command_line
 from evaluator.pages.html_page import Page
 from evaluator.pages.page_blocks import Listing, Table
 from evaluator.replay.tuning import replay_step
@@ -104,7 +104,8 @@ async def test_a_step_that_was_not_called_is_not_found_and_the_command_is_named(
         absent = await client.get(f"/{step}/{folder.name}")
         unknown = await client.get(f"/{step}/20260101T000000Z-small-0123abcd")
         outside = await client.get(f"/{step}/%2e%2e/{folder.runs.name}/{folder.name}")
-    assert (absent.status_code, f"<code>{command} {folder.name}</code>" in absent.text) == (404, True)
+    named = command_line(command, folder.name, gateway="http://gateway" if command == "attribute" else GATEWAY)
+    assert (absent.status_code, f"<code>{named}</code>" in absent.text) == (404, True)
     assert (unknown.status_code, outside.status_code) == (404, 404)
 
 

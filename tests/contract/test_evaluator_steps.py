@@ -138,7 +138,9 @@ async def test_a_collection_that_lacks_a_document_is_refused_before_the_first_qu
 async def test_a_collection_that_was_not_loaded_is_named_with_the_step_that_loads_it(
     stub: GatewayStub, experiment: Experiment, tmp_path: Path
 ) -> None:
-    with pytest.raises(EvaluationError, match="evaluator ingest EXPERIMENT"):
+    with pytest.raises(
+        EvaluationError, match=r"evaluator ingest .*/experiment\.json --gateway http://localhost` loads it"
+    ):
         await rank_alone(stub, RunFolder.create(tmp_path / "runs", experiment))
 
 
@@ -155,7 +157,7 @@ async def test_documents_too_large_for_one_answer_are_compared_in_several(
     experiment = ingested.experiment
     async with reached(stub) as client:
         view = await client.collection("shop")
-        assert await expect_same_corpus(client, experiment, load_dataset(experiment), view) == 6
+        assert await expect_same_corpus(client, experiment, load_dataset(experiment), view, "ingest") == 6
 
 
 async def test_without_a_document_store_the_report_says_that_only_the_number_was_compared(

@@ -70,7 +70,8 @@ async def test_other_work_without_end_marks_the_times_and_leaves_the_quality_and
     times = [cell for line in render_table(report).splitlines()[2:] for cell in line.split("|")[7:9]]
     assert all("?" in cell for cell in times)
     assert any("Times: marked with ?, because" in part for part in markdown_parts(report_blocks(report)))
-    (gate,) = judge_gates(Gates(p99_ms=60_000), [gated_figures("bm25", report.pipelines["bm25"], sound=True)])
+    bm25 = report.pipelines["bm25"]
+    (gate,) = judge_gates(Gates(p99_ms=60_000), [gated_figures("bm25", bm25, bm25, sound=True)], "bm25")
     assert gate.held  # other work only lengthens
     answers = [record.phase for record in read_outcomes(tmp_path / "runs" / "latest" / "answers/bm25.jsonl")]
     assert (answers.count("measured"), answers.count("again")) == (4, 8)

@@ -249,7 +249,7 @@ BAD_SEARCHES: dict[str, tuple[dict[str, object], int, str]] = {
         "least score",
     ),
     "a preset that was not declared": (
-        inline({**RETRIEVE, "preset": "anserini-multifield"}), 422, "declared: beir, anserini-flat"
+        inline({**RETRIEVE, "preset": "anserini-multifield"}), 422, "declared are: beir, anserini-flat"
     ),
     "a filter on an undeclared field, in a pipeline that skips failures": (
         {"query": "a", "pipeline": "hybrid", "filter": {"all": [{"field": "year", "op": "gte", "value": 2019}]}},

@@ -71,7 +71,7 @@ async def test_a_pipeline_over_a_service_that_is_not_there_is_refused_by_what_it
                 assert (answer.status_code, answer.json()["type"]) == (404, "urn:problem:unknown-pipeline")
                 assert answer.json()["detail"] == (
                     "Pipeline 'learned' needs the backend 'sparse', which this gateway does not have; start it with "
-                    "`make up SYSTEMS=sparse`, or name it in GATEWAY_BACKENDS."
+                    "`make down && make up SYSTEMS=sparse`, or name it in GATEWAY_BACKENDS."
                 )
             detail = (await stack.search("fruit", "late")).json()["detail"]
             assert "needs the backends 'sparse' and 'late_interaction'" in detail

@@ -51,6 +51,32 @@ async def test_a_first_visit_shows_a_form_of_what_is_served(stack: Stack) -> Non
     assert "<h3" not in answer.text
 
 
+def offered(html: str) -> tuple[list[str], str]:
+    """Returns the pipelines that the form offers, and which one is chosen first."""
+    first = html.partition('id="left"')[2].partition("</select>")[0]
+    (chosen,) = re.findall(r"<option selected>([^<]+)<", first)
+    return re.findall(r"<option[^>]*>([^<]+)<", first), chosen
+
+
+async def test_pipelines_that_a_collection_cannot_serve_are_not_offered(stack: Stack) -> None:
+    alone = {"build": "alone", "backends": ["lexical"]}
+    assert (await stack.client.put("/v1/collections/words", json=alone)).is_success
+    sent = await stack.client.post("/v1/collections/words/documents", json={"documents": DOCUMENTS, "build": "alone"})
+    assert sent.json()["complete"]
+    assert (await stack.client.post("/v1/collections/words/publish", json={"build": "alone"})).is_success
+    both, words = await page(stack), await page(stack, collection="words")
+    assert {"dense", "hybrid"} < {*offered(both.text)[0]}
+    assert not {"deepct", "doc2query"} & {*offered(both.text)[0]}  # no document was expanded
+    assert offered(words.text) == (["bm25", "bm25-rerank"], "bm25")
+    for name in offered(words.text)[0]:
+        assert (await page(stack, collection="words", query="fruit", left=name, right="")).status_code == 200
+    refused = await stack.search("fruit", "deepct")
+    assert (refused.status_code, "deepct is not declared for this collection" in refused.text) == (422, True)
+    # Where another collection is, its pipelines are a link away.
+    assert '<a href="?collection=words">words</a>' in both.text
+    assert '<a href="?collection=demo">demo</a>' in words.text
+
+
 async def test_the_page_links_to_the_evaluator_where_a_setting_says_where_it_is(stack: Stack) -> None:
     async with opened_stack(evaluator_url="http://127.0.0.1:8009/") as linked:
         shown = Elements((await page(linked)).text).found

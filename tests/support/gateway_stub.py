@@ -66,6 +66,7 @@ PIPELINES = {
                 "inputs": [{"kind": "retrieve", "backend": "lexical"}, {"kind": "retrieve", "backend": "dense"}],
             }
         ],
+        "deepct": [{"kind": "retrieve", "backend": "lexical", "preset": "deepct"}],
     }.items()
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from deploy.local.problem import StackProblem
 from deploy.local.stacks import Stack, expect_same_settings, requested_stack, write_digests
 from deploy.local.supervision import configuration, failed_start, pid, processes
 from deploy.local.systems import SYSTEMS
+from evaluator.errors import command_line
 from evaluator.experiments.experiment import read_experiment
 from evaluator.machine.process_costs import parse_processes
 from evaluator.runs.run_folder import RunFolder
@@ -301,7 +303,12 @@ def test_a_started_stack_prints_every_address_and_the_option_that_measures_its_p
         "Addresses: gateway http://127.0.0.1:8500, lexical http://127.0.0.1:8001, dense http://127.0.0.1:8002, "
         "reranker http://127.0.0.1:8003, evaluator http://127.0.0.1:8009."
     )
-    assert parse_processes(option.rpartition(" ")[2])["dense"] == "http://127.0.0.1:8002"
+    words = shlex.split(option.partition(": ")[2])
+    assert words[:5] == [*shlex.split(command_line()), "run", "demo"]
+    assert words[-2:] == ["--gateway", "http://127.0.0.1:8500"]
+    assert parse_processes(words[words.index("--processes") + 1])["dense"] == "http://127.0.0.1:8002"
+    other = shlex.split([*addresses(choices, {"DATASET": "my docs"})][1].partition(": ")[2])
+    assert other[other.index("--dataset") + 1] == "my docs"  # `demo` would be another corpus
 
 
 def test_a_stack_uses_the_engines_and_backends_that_it_does_not_start(tmp_path: Path) -> None:

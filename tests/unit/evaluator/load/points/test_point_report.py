@@ -56,7 +56,7 @@ def costed(costs: Mapping[str, ProcessCost]) -> LoadPointReport:
 
 
 def judged_cpu(point: LoadPointReport, beside: float | None) -> GateOutcome:
-    (outcome,) = judge_gates(Gates(cpu_ms=20), [gated_point(point, beside)])
+    (outcome,) = judge_gates(Gates(cpu_ms=20), [gated_point(point, beside)], "bm25")
     return outcome
 
 
