@@ -1,6 +1,7 @@
 """`judge` takes a pool from runs to qrels that a report reads, with the grades of several judges."""
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from evaluator.__main__ import app
 from evaluator.datasets.text_files import sha256
-from evaluator.errors import EvaluationError
+from evaluator.errors import EvaluationError, command_line
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session import JudgingSession
 from tests.support.later_release import add_later_fields
@@ -105,7 +106,12 @@ def test_grades_of_an_earlier_session_set_no_scale_where_the_collection_has_none
     run = next((tmp_path / "runs").glob("2*"))
     first = pooled(evaluator, run)
     graded(first, "ann", "1")
-    evaluator("judge", "export", first, tmp_path / "one.qrels")
+    exported = evaluator("judge", "export", first, tmp_path / "one.qrels")
+    # The command that it prints measures the run of the pool by these judgments.
+    words = shlex.split(exported.stderr.rpartition("Next: ")[2])
+    assert words[:3] == shlex.split(command_line())
+    assert evaluator(*words[3:]).exit_code == 0
+    assert "one.qrels" in (run / "quality.json").read_text()
     second = pooled(evaluator, run, "--judgments", tmp_path / "one.qrels")
     assert [len(JudgingSession(folder).file.scale) for folder in (first, second)] == [4, 4]
 
