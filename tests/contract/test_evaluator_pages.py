@@ -68,7 +68,7 @@ async def test_the_list_shows_dataset_verdict_and_a_name_of_its_own_of_every_run
     names = re.findall(r'href="/runs/[^"]+">([^<]+)</a>', shown)
     assert (len(names), len(set(names))) == (2, 2)
     assert shown.count('data-label="Dataset">shop<') == 2
-    assert len(re.findall(r'data-label="Verdict">Ship ', shown)) == 2
+    assert len(re.findall(r'data-label="Verdict">ship ', shown)) == 2
 
 
 async def test_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:

@@ -117,24 +117,6 @@ def test_other_work_without_end_leaves_the_bounds_that_it_cannot_break_and_a_cos
         recommend(pipelines, run.family, preference("p95=5ms"))
 
 
-def test_sentence_verdicts_and_comparison_of_a_run_never_contradict_each_other(
-    evaluator: Evaluator, tmp_path: Path
-) -> None:
-    spread = ranked_by(lambda n: 9 if n % 4 else 1)
-    files = write_three_rankings(tmp_path)
-    wide = write_rankings(tmp_path / "wide.trec", spread)
-    _, report, _ = reported(evaluator, tmp_path, [files["fair"], wide, files["good"], files["bad"]])
-    advice = report.recommendation
-    assert advice is not None
-    worse = {pair.second if pair.outcome == "better" else pair.first: pair for pair in report.pairs}
-    shown = {(pair.first if pair.outcome == "better" else pair.second) for pair in report.pairs if pair.p < 0.05}
-    assert set(advice.contenders) == set(report.pipelines) - shown, worse
-    for name, outcome in report.pipelines.items():
-        verdict = outcome.against_first
-        assert (verdict is None) == (name == report.baseline)
-        assert verdict is None or verdict in report.pairs
-
-
 @pytest.mark.parametrize("word", ["speed", "p95", "p95=0", "p95=-1ms", "cpu=3", ""])
 def test_an_unknown_preference_is_refused_with_those_that_there_are(
     evaluator: Evaluator, tmp_path: Path, alike: list[Path], word: str

@@ -118,7 +118,7 @@ def _against_run(pairs: Sequence[PairedComparison], found: PairedComparison, fir
 
 
 def rates(folder: RunFolder) -> Iterator[tuple[str, ...]]:
-    """Yields, by number of queries, how often any pair is shown, and the pipeline that is excluded most."""
+    """Yields, by number of queries, how often any pair is shown, a pipeline is excluded, and the one that is most."""
     dice = np.random.default_rng(SEED)
     arms = [arm.name for arm in folder.read("rank.json", RankReport).arms]
     scores = np.array([[figures[METRIC] for _, figures in query_figures(folder, arm)] for arm in arms], dtype=float)
@@ -134,7 +134,8 @@ def rates(folder: RunFolder) -> Iterator[tuple[str, ...]]:
             worse = [place[pair.mean > 0] for pair, place in zip(found, turned, strict=True) if pair.shown]
             for arm in set(worse):
                 excluded[arm] += 1
-        yield folder.experiment.dataset_name, str(queries), f"{shown / REPEATS:.3f}", f"{max(excluded) / REPEATS:.3f}"
+        counts = (shown, sum(excluded) / len(arms), max(excluded))
+        yield folder.experiment.dataset_name, str(queries), *(f"{count / REPEATS:.3f}" for count in counts)
 
 
 def rare_wins() -> Iterator[tuple[str, ...]]:
@@ -145,7 +146,7 @@ def rare_wins() -> Iterator[tuple[str, ...]]:
             wins = dice.random((REPEATS, queries)) < share
             values = np.where(wins, 0.5, -0.5 * share / (1 - share)) + dice.normal(0.0, 0.01, wins.shape)
             shown = sum(calibrate([_by_query(row)], DRAWS)[0].shown for row in values)
-            yield f"{share:.0%} win by 0.5", str(queries), f"{shown / REPEATS:.3f}", "–"
+            yield f"{share:.0%} win by 0.5", str(queries), f"{shown / REPEATS:.3f}", "–", "–"
 
 
 def _by_query(values: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> dict[str, float]:
