@@ -45,8 +45,8 @@ def statistics_table(analysis: Analysis) -> FigureTable:
         name="table-1-statistics",
         place="Table 1",
         title="statistics of each set",
-        header=("set", "split", "documents", "queries", "judged a query", "relevant a query", "words a query",
-                "words a document"),
+        header=("set", "split", "documents", "queries", "judged per query", "relevant per query", "words per query",
+                "words per document"),
         formats=(TEXT, TEXT, COUNT, COUNT, ".1f", ".1f", ".2f", ".2f"),
         rows=tuple(
             (analysed.name, analysed.split, statistics.documents, statistics.queries, statistics.judged_a_query,
@@ -169,8 +169,8 @@ def served_tables(analysis: Analysis) -> Iterator[FigureTable]:
         yield FigureTable(
             name="table-3-served",
             place="Table 3",
-            title="milliseconds and CPU of a query, and bytes of the index a document",
-            header=("set", "pipeline", "p50 ms", "p95 ms", "CPU ms a query", "index bytes a document"),
+            title="milliseconds and CPU of a query, and bytes of the index per document",
+            header=("set", "pipeline", "p50 ms", "p95 ms", "CPU ms per query", "index bytes per document"),
             formats=(TEXT, TEXT, ".1f", ".1f", ".1f", ".0f"),
             rows=tuple(rows),
             why_missing=tuple(dict.fromkeys(missing)),
@@ -184,7 +184,7 @@ def served_tables(analysis: Analysis) -> Iterator[FigureTable]:
         yield FigureTable(
             name="table-3-processes",
             title="CPU of a document and memory, by process",
-            header=("set", "run", "process", "CPU ms a document", "memory MiB"),
+            header=("set", "run", "process", "CPU ms per document", "memory MiB"),
             formats=(TEXT, TEXT, TEXT, ".1f", ".0f"),
             rows=tuple(processes),
         )

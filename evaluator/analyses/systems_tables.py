@@ -44,7 +44,8 @@ def side_by_side_table(analysis: Analysis) -> FigureTable:
         name=SIDE_BY_SIDE,
         title="the ten systems side by side",
         header=("set", "system", "stand-in here", "nDCG@10", f"against {base} %", f"p against {base}", "p50 ms",
-                "p95 ms", "CPU ms a query", f"CPU ms a point over {base}", "nDCG@10 of the original (other weights)"),
+                "p95 ms", "CPU ms per query", f"CPU ms per point over {base}",
+                "nDCG@10 of the original (other weights)"),
         formats=(TEXT, TEXT, TEXT, SHARE, "+z.1f", SHARE, ".1f", ".1f", ".1f", ".1f", TEXT),
         rows=tuple(
             (analysed.name, system.system, *_cells(analysed, stand_in(analysed, system), base),
@@ -72,7 +73,7 @@ def stand_in(analysed: SetAnalysis, system: PaperSystem) -> str | None:
 
 
 def cost_of_a_point(figures: RankingFigures, base: RankingFigures | None) -> float | None:
-    """Returns CPU milliseconds a query by point (0.01) of nDCG@10 over the baseline; None where nothing was gained."""
+    """Returns CPU milliseconds per query and point (0.01) of nDCG@10 over the baseline; None where none was gained."""
     cpu_ms = None if figures.served is None else figures.served.cpu_ms
     if cpu_ms is None or base is None or figures.ndcg_at_10 is None or base.ndcg_at_10 is None:
         return None
@@ -117,7 +118,7 @@ def _sentences(analysed: SetAnalysis, known: dict[str, float], base: str) -> Ite
     }
     if costs:
         cheapest = min(costs, key=lambda name: costs[name])
-        yield f"A point over {base} is cheapest by {cheapest}: {costs[cheapest]:.1f} ms of CPU a query."
+        yield f"A point over {base} is cheapest by {cheapest}: {costs[cheapest]:.1f} ms of CPU per query."
 
 
 def _list(names: list[str]) -> str:

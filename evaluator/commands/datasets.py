@@ -31,7 +31,7 @@ def list_sets() -> None:
     """Prints the sets of the catalogue with their published statistics and where each one lies."""
     with reporting_errors():
         catalogue = load_catalogue()
-        header = ["name", "documents", "queries", "relevant a query", "grades", "self-retrieval", "licence", "where"]
+        header = ["name", "documents", "queries", "relevant per query", "grades", "self-retrieval", "licence", "where"]
         show(aligned([header, *(_row(catalogue, known) for known in catalogue.sets.values())]))
 
 

@@ -97,7 +97,7 @@ def import_(
     split: Annotated[str, typer.Option(help="Which judgments.")] = "test",
     name: Annotated[str | None, typer.Option(help="The experiment's name; without it, the directory's.")] = None,
     depth: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Hits a query; without it, those of the shallowest file.")
+        int | None, typer.Option(min=1, max=1000, help="Hits per query; without it, those of the shallowest file.")
     ] = None,
     metrics: Metrics = None,
     skip_unsendable: Annotated[bool, SKIP_UNSENDABLE] = False,
@@ -148,7 +148,7 @@ def export(
 def _say_decisions(report: ImportReport, depth: int) -> None:
     for name, file in report.arms.items():
         say(
-            f"{name}: {file.file}: {file.hits} hits, at most {depth} a query; {file.queries_missing} judged queries "
+            f"{name}: {file.file}: {file.hits} hits, at most {depth} per query; {file.queries_missing} judged queries "
             f"missing, {file.queries_cut} cut, {file.queries_unknown} queries not in the collection, "
             f"{file.hits_not_in_corpus} hits not in the corpus, {file.hits_tied} tied (by ascending id), "
             f"{file.excluded_self} self-retrieved left out"

@@ -106,7 +106,7 @@ class ExperimentOverrides(TypedDict):
     ]
     preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
     queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
-    depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits a query, 1 to 1000.")]
+    depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits per query, 1 to 1000.")]
     top: Annotated[
         int | None, typer.Option(envvar="TOP", help="Hits that a timed request asks for, at most the depth.")
     ]

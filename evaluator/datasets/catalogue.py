@@ -125,6 +125,6 @@ def holds_set(directory: Path) -> bool:
 
 @cache
 def load_catalogue() -> Catalogue:
-    """Reads the catalogue, once a process."""
+    """Reads the catalogue, once per process."""
     file = _CatalogueFile.model_validate(parse_yaml(CATALOGUE.read_text(encoding="utf-8")))
     return Catalogue(file.directories, file.instructions, {known.name: known for known in file.sets})

@@ -41,7 +41,7 @@ class LoadPlan(Wire):
     """
 
     rates: Annotated[tuple[Rate, ...], Items(0, 32)] = Field(
-        (), description="Requests a second, open loop: 20 or 10,20,40."
+        (), description="Requests per second, open loop: 20 or 10,20,40."
     )
     in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = Field(
         (), description="Requests in flight, closed loop (capacity): 8 or 1,8."

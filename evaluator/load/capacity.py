@@ -81,7 +81,7 @@ class MeasureRate(Protocol):
 class MeasuredRate(Wire):
     """One measurement of one rate."""
 
-    rate: FiniteFloat  # requests a second
+    rate: FiniteFloat  # requests per second
     seconds: FiniteFloat  # of sending, the warm-up too
     requests: Count  # without the warm-up
     over: Count  # requests that took longer than the bound
@@ -121,7 +121,7 @@ class CapacityMultiple(Wire):
 
     multiple: FiniteFloat
     rate: FiniteFloat
-    goodput: FiniteFloat  # answers in time a second
+    goodput: FiniteFloat  # answers in time per second
     ndcg_a_second: FiniteFloat  # nDCG@10 summed over the requests of a second; late and lost ones add 0
     p95_ms: FiniteFloat | None
     p99_ms: FiniteFloat | None = None  # null below 662 requests, and where it does not hold
@@ -366,8 +366,8 @@ def measured_rows(report: CapacityReport) -> list[tuple[str, ...]]:
 
 
 def multiple_rows(report: CapacityReport) -> list[tuple[str, ...]]:
-    """Returns a header and the figures at multiples of the capacity, a row each."""
-    figures: list[tuple[str, ...]] = [("load", "rate", "in time/s", "nDCG@10 a second", "p95 ms", "p99 ms", "timing")]
+    """Returns a header and the figures at multiples of the capacity, one row each."""
+    figures: list[tuple[str, ...]] = [("load", "rate", "in time/s", "nDCG@10 per second", "p95 ms", "p99 ms", "timing")]
     figures += [
         (f"{at.multiple:g}x", f"{at.rate:g}/s", f"{at.goodput:.1f}", f"{at.ndcg_a_second:.1f}",
          *(Timed(ms, at.timing_valid).cell() for ms in (at.p95_ms, at.p99_ms)),

@@ -34,7 +34,7 @@ PERCENTILES = (50, 90, 95, 99, 99.9)
 
 @dataclass(frozen=True, slots=True)
 class ExportedTraffic:
-    """One pipeline at one rate: what is sent, in requests a second, for how many seconds. `name` begins the files."""
+    """One pipeline at one rate: what is sent, in requests per second, for how many seconds. `name` begins the files."""
 
     name: str
     task: GeneratorTask

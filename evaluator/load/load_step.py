@@ -82,7 +82,7 @@ async def _run_load(
 ) -> LoadReport:
     """Drives every kind of traffic and writes its files.
 
-    `costs`: CPU milliseconds a query, by pipeline, for the gates of points whose processes are not read.
+    `costs`: CPU milliseconds per query, by pipeline, for the gates of points whose processes are not read.
     """
     say(planned_work(ready.plan, len(ready.arms)))
     for sentence in too_few_requests(ready.plan):

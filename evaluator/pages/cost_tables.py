@@ -11,7 +11,7 @@ def process_names(costs: Iterable[PipelineCost]) -> list[str]:
 
 
 def cpu_cells(cost: PipelineCost | None, names: Sequence[str]) -> list[str]:
-    """Returns CPU milliseconds a query, in total and by process, and how many queries were sent and lost."""
+    """Returns CPU milliseconds per query, in total and by process, and how many queries were sent and lost."""
     if cost is None:
         return ["–"] * (len(names) + 3)
     each = (cost.processes[name].cpu_ms if name in cost.processes else None for name in names)

@@ -41,7 +41,7 @@ class BackendSnapshot:
 
 
 class Generations:
-    """Keeps a snapshot of every storing backend, polled about once a second and whenever a name is unknown."""
+    """Keeps a snapshot of every storing backend, polled about once per second and whenever a name is unknown."""
 
     def __init__(self, backends: Backends) -> None:
         self._backends = backends

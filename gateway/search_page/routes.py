@@ -105,7 +105,7 @@ class PageFiles:
 
 @cache
 def page_files(evaluator: str | None = None) -> PageFiles:
-    """Reads and compiles the files, once a process."""
+    """Reads and compiles the files, once per process."""
     return PageFiles(evaluator)
 
 

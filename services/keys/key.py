@@ -39,7 +39,7 @@ class Key(BaseModel):
 
     A key has 192 random bits, so a plain hash cannot be reversed by guessing (OWASP asks for slow hashes of passwords,
     which people choose). `collections` are the only ones it may touch, on routes that name one; None: all. Its share:
-    `per_second` requests, in bursts of a second's worth, and `at_once` in flight; None: no bound of its own.
+    `per_second` requests, in bursts of one second's worth, and `at_once` in flight; None: no bound of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

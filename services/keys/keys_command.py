@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument(
         "--collection", action="append", metavar="shop-*", help="the only ones it may touch; may be repeated"
     )
-    new.add_argument("--per-second", type=float, help="requests a second, in bursts of a second's worth")
+    new.add_argument("--per-second", type=float, help="requests per second, in bursts of one second's worth")
     new.add_argument("--at-once", type=int, help="requests in flight")
     revoke.add_argument("id", help="the id of the key, as `list` shows it")
     return parser

@@ -48,7 +48,7 @@ async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
     async with connected(gateway) as client:
         report = (await evaluate(client, folder, processes={"gateway": gateway})).load
     assert report == folder.read("load.json", LoadReport)
-    assert "| CPU ms a request |" in (folder.path / "report.md").read_text().partition("## Load")[2]
+    assert "| CPU ms per request |" in (folder.path / "report.md").read_text().partition("## Load")[2]
     assert [point.pipeline for point in report.points] == ["bm25", "hybrid"]
     charts = [
         set(re.findall(r"\(load/\S+\.svg\)", (folder.path / page).read_text())) for page in ("report.md", "load.md")

@@ -20,7 +20,7 @@ DOCUMENTS = 20
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Holds `words`, a collection of five words a document and one without any, and the model `tiny-t5`."""
+    """Holds `words`, a collection of five words per document and one without any, and the model `tiny-t5`."""
     write_tiny_t5(tmp_path / "tiny-t5")
     folder = tmp_path / "words"
     (folder / "qrels").mkdir(parents=True)

@@ -38,8 +38,8 @@ SAYS = (
     "{engines}, and the default models. What a pipeline carries is found with "
     f"{IN_FLIGHT[0]} requests in flight, doubled while that carries a tenth more. Then requests arrive (Poisson) at "
     f"that rate, at twice and at four times of it, with a deadline of {DEADLINE_MS} ms. In time: answered within the "
-    "deadline. *Peak*: the most answers in time a second, of that search and of the three loads. *Of the rest*: by the "
-    "cores that the generators leave at that load and at the peak, which they take from the stack. Refusals are timed "
+    "deadline. *Peak*: the most answers in time per second, of that search and of the three loads. *Of the rest*: by "
+    "the cores that the generators leave at that load and at the peak, which they take from the stack. Refusals are timed "
     "by the gateway from the head of a request, and judged at twice and at four times. "
     f"After the four times the load falls to {AFTER:g} of what is carried; what is sent "
     f"more than {RECOVERY_S:g} s later counts. *Degraded*: answers, by the reasons of their degraded stages. *Opened*: "
@@ -51,7 +51,7 @@ COLUMNS = (
     "pipeline",
     "load",
     "a second",
-    "in time a second",
+    "in time per second",
     "p50 ms",
     "p99 ms",
     "refused",

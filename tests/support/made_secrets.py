@@ -1,4 +1,4 @@
-"""Copies the secrets of a stack, which are made once a process: openssl runs 23 times for them."""
+"""Copies the secrets of a stack, which are made once per process: openssl runs 23 times for them."""
 
 import atexit
 import functools

@@ -48,7 +48,7 @@ def rates_chart(report: LoadReport) -> str | None:
         _latency_axis(lower, [end for point in points for end in _interval(point)])
         notes = [NO_P99] * any(_p99(point) is None for point in points)
         notes += [DASHED] * any(not point.latency_ms.p99.holds for point in points)
-        lower.set_xlabel("\n".join(["offered rate, requests a second", *notes]))
+        lower.set_xlabel("\n".join(["offered rate, requests per second", *notes]))
         plot.legend()
     return plot.svg
 
@@ -120,7 +120,7 @@ def capacity_chart(report: CapacityReport) -> str | None:
         upper.set_title("a second: answers in time, and their nDCG@10")
         lower.set_title(f"ms from the planned send time (the bound: {report.found.bound_ms:g})")
         notes = [NO_P99] * any(point.p99_ms is None for point in points) + [DASHED] * (not held)
-        lower.set_xlabel("\n".join(["offered rate, requests a second", *notes]))
+        lower.set_xlabel("\n".join(["offered rate, requests per second", *notes]))
         plot.legend()
     return plot.svg
 
@@ -194,7 +194,7 @@ def _described(point: LoadPointReport) -> str:
 
 def _multiple_words(point: CapacityMultiple) -> str:
     p95, p99 = (_ms_words(ms, point.timing_valid) for ms in (point.p95_ms, point.p99_ms))
-    return f"at {point.rate:g}/s {point.goodput:.1f} in time a second, p95 {p95}, p99 {p99}"
+    return f"at {point.rate:g}/s {point.goodput:.1f} in time per second, p95 {p95}, p99 {p99}"
 
 
 def _ms_words(ms: float | None, valid: bool) -> str:

@@ -40,8 +40,8 @@ FAILED_WORDS = (
 )
 CAPACITY_WORDS = (
     "The capacity is the highest rate found at which at most 1 % of the requests took longer than the bound, and at "
-    "most 1 % were lost, late or degraded. The knee is the swept rate with the most answers in time a second per p95. "
-    "At multiples of the capacity: answers in time a second, in brackets their nDCG@10 a second. "
+    "most 1 % were lost, late or degraded. The knee is the swept rate whose answers in time per second, divided by "
+    "p95, are most. At multiples of the capacity: answers in time per second, in brackets their nDCG@10 per second. "
     "[capacity.json](capacity.json) holds all of it."
 )
 COUNTED = (
@@ -55,7 +55,7 @@ STAGE_WORDS = (
     "that run at once overlap. The gap is network, HTTP handling and event loops."
 )
 COSTS = (
-    "CPU milliseconds a request: a mean over all that were sent, warm-up among them, with what the processes do in the "
+    "CPU milliseconds per request: a mean over all that were sent, warm-up among them, with what processes do in the "
     "background, which at a low rate is a large part. Memory: the resident set after the last point; of Elasticsearch, "
     "what the JVM has committed."
 )

@@ -72,7 +72,7 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
 
 
 def ratio_rows(report: LoadReport) -> list[list[str]]:
-    """Returns a header, and how many times as long one pipeline takes as another, a row each."""
+    """Returns a header, and how many times as long one pipeline takes as another, one row each."""
     rows = [
         [
             ratio.traffic,
@@ -91,7 +91,7 @@ def ratio_rows(report: LoadReport) -> list[list[str]]:
 
 
 def repeat_rows(report: LoadReport) -> list[list[str]]:
-    """Returns a header, and the median of each figure over the repeats, a row each."""
+    """Returns a header, and the median of each figure over the repeats, one row each."""
     rows = [
         [
             point.pipeline,
@@ -113,13 +113,13 @@ def repeat_rows(report: LoadReport) -> list[list[str]]:
 def cost_rows(report: LoadReport) -> list[list[str]]:
     """Returns a header, and CPU milliseconds per request, one row per point with a cost."""
     names = process_names(point.cost for point in report.points if point.cost is not None)
-    head = ["pipeline", "rate", "CPU ms a request", *names, "requests", "lost"]
+    head = ["pipeline", "rate", "CPU ms per request", *names, "requests", "lost"]
     points = report.points if names else ()
     return [head, *([point.pipeline, point.traffic_in_words, *cpu_cells(point.cost, names)] for point in points)]
 
 
 def overview_rows(capacities: Sequence[CapacityReport]) -> list[list[str]]:
-    """Returns a header and the capacity of each pipeline, a row each."""
+    """Returns a header and the capacity of each pipeline, one row each."""
     rows = [["pipeline", "p99 bound ms", "capacity", "verified", "knee", *(f"{at:g}x" for at in BEYOND)]]
     for report in capacities:
         capacity, points = report.found, {point.multiple: point for point in report.multiples}

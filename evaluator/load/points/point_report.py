@@ -54,12 +54,12 @@ class LoadPointReport(Wire):
     fingerprint: str
     loop: LoopKind
     traffic: str  # the rate, or how many in flight, as in the files
-    rate: FiniteFloat | None  # planned requests a second; null: the loop is closed
+    rate: FiniteFloat | None  # planned requests per second; null: the loop is closed
     in_flight: Count | None  # of a closed loop
     seconds: FiniteFloat  # of planned sending, without the warm-up
     counts: RequestCounts
-    offered: FiniteFloat  # requests a second
-    goodput: FiniteFloat  # answers in time a second; of a closed loop those that ended within its seconds
+    offered: FiniteFloat  # requests per second
+    goodput: FiniteFloat  # answers in time per second; of a closed loop those that ended within its seconds
     latency_ms: LoadPercentiles  # from the planned send time to the last byte
     service_ms: LoadPercentiles  # from sending to the last byte, of answered requests
     refusal_ms: LoadPercentiles | None = None  # from sending to the last byte of a 429; null: nothing was refused
@@ -189,7 +189,7 @@ def point_cost(slices: Sequence[LoadedPoint]) -> PipelineCost | None:
     """Returns the mean cost of a request over all slices; None where no process was named.
 
     Every request that was sent counts, those of the warm-up too: the readings stand around whole slices. So do the
-    start of the generators (the processes are idle meanwhile) and the answer to a reading, once a slice.
+    start of the generators (the processes are idle meanwhile) and the answer to a reading, once per slice.
     """
     if not all(part.costs for part in slices):
         return None

@@ -30,7 +30,7 @@ from services.files.disk_writes import naming
 
 # A late answer is still read for so long, so that it is known how late it was.
 GRACE_MS = 2_000
-# At 1,000 requests a second one generator used 0.34 to 0.39 of a core (shared x86-64 machine of two cores).
+# At 1,000 requests per second one generator used 0.34 to 0.39 of a core (shared x86-64 machine of two cores).
 RATE_A_GENERATOR = 800
 # Within it every generator reads the start time.
 HEAD_START_S = 0.2

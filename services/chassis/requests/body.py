@@ -77,7 +77,7 @@ class Bodies:
             if not bound.expired():
                 raise
             raise RequestTimeout(
-                f"The body came too slowly; send it at {LEAST_BYTES_S // 1024} KB a second or more.", closes=True
+                f"The body came too slowly; send it at {LEAST_BYTES_S // 1024} KB per second or more.", closes=True
             ) from error
 
     async def _read(self, receive: Receive, counted: "CountedBytes", most_bytes: int, bound: asyncio.Timeout) -> bytes:

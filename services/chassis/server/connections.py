@@ -166,7 +166,7 @@ class Connections(ServerState):
         self.instruments.connections_ended.labels(reason).inc()
 
     def enforce_bounds(self, now: float) -> None:
-        """Ends the connections that have taken too long. Called once a second."""
+        """Ends the connections that have taken too long. Called once per second."""
         self.instruments.connections.set(len(self.connections))
         for connection in _older(self._asking, now - self.bounds.head_s):
             self.forget(connection)

@@ -33,7 +33,7 @@ from services.chassis.requests.telemetry import (
 from services.chassis.server.connections import Connections
 
 # A client that sends deep searches without pause reads a refusal and sends the next one within a millisecond. A full
-# core would refuse it; so it is refused ten times a second on each connection.
+# core would refuse it; so it is refused ten times per second on each connection.
 PAUSE_S = 0.1
 # On one connection the second of two wrong keys is answered this long after the first one, and each further one after
 # twice as long. It may be a proxy's, with the requests of many callers: right keys are never held back.

@@ -121,7 +121,7 @@ class DrainingServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Once a second, enforces the bounds of connections and looks for a new certificate.
 
-        uvicorn calls this ten times a second.
+        uvicorn calls this ten times per second.
         """
         if counter % 10 == 0:
             for connections in (self.server_state, self.metrics_state):

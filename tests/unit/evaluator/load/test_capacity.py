@@ -210,7 +210,7 @@ def test_the_knee_is_not_told_where_times_below_the_capacity_are_not_valid() -> 
 
 
 def test_quality_a_second_counts_late_and_lost_requests_as_nothing() -> None:
-    # 40 requests a second, half of them answered in time with an nDCG@10 of 1.
+    # 40 requests per second, half of them answered in time with an nDCG@10 of 1.
     point = load_point("bm25", rate=40, n=800, lost=400)
     report = capacity_report("bm25", FOUND, [(0.5, point)])
     assert (report.multiples[0].goodput, report.multiples[0].ndcg_a_second) == (20, 20)
