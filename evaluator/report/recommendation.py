@@ -140,8 +140,9 @@ def _ratio(mine: float, theirs: float) -> str:
     if ratio > 1:
         return f"{ratio:.1f} times the"
     parts = round(1 / ratio) if ratio else 0
-    named = {0: "none of the", 1: f"{ratio:.0%} of the".replace("%", " %"), 2: "half the"}
-    return named.get(parts, f"{ {3: 'a third', 4: 'a quarter'}.get(parts, f'1/{parts:,}') } of the")
+    ending = "th" if parts % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(parts % 10, "th")
+    named = {0: "none", 1: f"{100 * ratio:.0f} %", 2: "half", 3: "a third", 4: "a quarter"}
+    return f"{named.get(parts, f'a {parts:,}{ending}')} of the"
 
 
 def _cost(outcome: PipelineReport) -> str:

@@ -52,14 +52,15 @@ def timing_faults(records: Mapping[str, Sequence[AnswerOutcome]], *, caches: boo
 
 
 def disturbance(latencies: Mapping[str, Latency], conditions: MachineConditions | None) -> Iterator[str]:
-    """Yields a sentence where disturbed answers leave a figure an interval wider than a tenth. `latencies`: by arm."""
-    times = [time for of in latencies.values() for time in (of.p50, of.p95, of.p99, of.max)]
-    if wide := sum(time.unchecked_ms is not None and not time.holds for time in times):
+    """Yields a sentence where disturbed answers leave a percentile an interval wider than a tenth of it, by arm."""
+    every = (time for of in latencies.values() for time in (of.p50, of.p95, of.p99))
+    times = [time for time in every if time.unchecked_ms is not None]
+    if wide := sum(not time.holds for time in times):
         most = max(of.disturbed for of in latencies.values())
         words = f" ({condition_words(conditions)})" if conditions is not None else ""
         yield (
-            f"{wide} of {len(times)} times lie in an interval wider than a tenth of them: up to {most:.0%} of the "
-            f"answers stayed disturbed, asked three times{words}"
+            f"{wide} of {len(times)} percentiles lie in an interval wider than a tenth: up to {most:.0%} of the "
+            f"answers were disturbed each time that they were asked{words}"
         )
 
 
