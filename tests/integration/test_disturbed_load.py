@@ -107,7 +107,7 @@ async def test_a_generator_that_was_stopped_for_300_ms_makes_the_times_invalid_b
     assert (point.latency_ms.p99.held_ms, point.service_ms.p99.held_ms) == (None, None)
 
 
-async def test_foreign_processes_on_every_core_make_the_times_invalid_and_are_named() -> None:
+async def test_foreign_processes_on_every_core_disturb_every_request_and_mark_the_times() -> None:
     here = describe_machine()
     usable = min(here.cores, here.cpu_limit or here.cores)
     if usable < 0.3 * (os.cpu_count() or 1):
@@ -115,4 +115,5 @@ async def test_foreign_processes_on_every_core_make_the_times_invalid_and_are_na
     with burning(here.cores):
         point = await driven()
     assert not point.timing_valid
-    assert any("other processes used" in fault for fault in point.timing_faults), point.timing_faults
+    assert point.latency_ms.disturbed > 0.9
+    assert "?" in point.latency_ms.p50.cell()

@@ -2,6 +2,7 @@
 
 import functools
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -99,6 +100,18 @@ async def test_a_disturbance_that_passes_changes_nothing() -> None:
     capacity = await find_capacity(PLAN, "1", once_disturbed)
     assert [measured.outcome for measured in capacity.measured].count("cannot tell") == 1
     assert capacity.rate == pytest.approx(known_capacity(5, 500), rel=0.05)
+
+
+async def test_a_rate_that_is_carried_beside_other_work_is_found_with_the_share_of_it() -> None:
+    quiet = SimulatedQueue(service_ms=5)
+
+    async def beside(rate: float, warmup_s: float, seconds: float, seed: str) -> RateSample:
+        return replace(await quiet(rate, warmup_s, seconds, seed), disturbed=1.0)
+
+    capacity = await find_capacity(PLAN, "1", beside)
+    assert (capacity.outcome, capacity.disturbed) == ("found", 1.0)
+    said = capacity_report("bm25", capacity, []).sentence
+    assert said.endswith("Other work disturbed 100% of the requests: alone it carries this or more.")
 
 
 async def test_a_system_too_slow_for_the_seconds_of_a_rate_has_no_number() -> None:
