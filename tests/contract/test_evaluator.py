@@ -28,11 +28,6 @@ from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import evaluated, planned, reached
 
 
-@pytest.fixture
-def experiment(tmp_path: Path) -> Experiment:
-    return planned(tmp_path)
-
-
 async def test_an_evaluation_leaves_a_report_that_holds_what_was_asked_for(
     stub: GatewayStub, experiment: Experiment, tmp_path: Path
 ) -> None:
