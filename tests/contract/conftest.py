@@ -11,6 +11,7 @@ from evaluator.experiments.experiment import Experiment
 from tests.support.backends import Stack, opened_stack
 from tests.support.edge_subjects import SUBJECTS
 from tests.support.gateway_stub import GatewayStub
+from tests.support.real_stack import RealStack, real_stack
 from tests.support.scratch import scratch
 from tests.support.served import served
 from tests.support.small_runs import Evaluator, planned
@@ -35,6 +36,14 @@ def directory() -> Iterator[Path]:
 async def stack() -> AsyncIterator[Stack]:
     """A gateway over services in memory."""
     async with opened_stack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def loaded(tmp_path: Path) -> AsyncIterator[RealStack]:
+    """Real services and a gateway, with a few documents."""
+    async with real_stack(tmp_path) as stack:
+        await stack.load()
         yield stack
 
 

@@ -19,15 +19,9 @@ from evaluator.errors import DatasetError
 from services.chassis.requests import json_route
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import CollectionDeclaration
-from tests.support.gateway_stub import write_shop
 from tests.support.processes import ROOT
 
 DATASETS = ROOT.parent / "shared" / "datasets"
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    return write_shop(tmp_path / "shop")
 
 
 def append(path: Path, text: str) -> None:
