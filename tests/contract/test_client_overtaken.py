@@ -3,21 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 
 from retrieval_client.loading import LoadReport
 from tests.support.client_subjects import ClientKind, subject
-from tests.support.real_stack import RealStack, numbered, real_stack
-
-
-@pytest.fixture
-async def loaded(tmp_path: Path) -> AsyncIterator[RealStack]:
-    async with real_stack(tmp_path) as stack:
-        await stack.load()
-        yield stack
+from tests.support.real_stack import RealStack, numbered
 
 
 @pytest.fixture(params=["blocking", "awaiting"])

@@ -13,7 +13,6 @@ from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
 from evaluator.report.evaluation import ingest_step, quality_step, rank_step
-from evaluator.report.report_step import report_step
 from evaluator.runs.answers import read_answers
 from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
@@ -26,11 +25,6 @@ from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.retrieval import DEFAULT_BEAM
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import evaluated, planned, reached
-
-
-@pytest.fixture
-def experiment(tmp_path: Path) -> Experiment:
-    return planned(tmp_path)
 
 
 async def test_an_evaluation_leaves_a_report_that_holds_what_was_asked_for(
@@ -114,19 +108,6 @@ async def test_an_answer_that_breaks_the_wires_promises_is_an_error_not_a_rankin
     report, _ = await evaluated(stub, experiment, tmp_path)
     assert report.pipelines["bm25"].errors_by_kind == {"bad_answer": 4}
     assert report.pipelines["bm25"].quality["nDCG@10"] == 0
-
-
-async def test_each_step_runs_again_from_the_files_that_the_one_before_left(
-    stub: GatewayStub, experiment: Experiment, tmp_path: Path
-) -> None:
-    first, folder = await evaluated(stub, experiment, tmp_path)
-    async with reached(stub) as client:
-        await rank_step(client, folder)
-    quality_step(folder)
-    again = report_step(folder)
-    assert {name: outcome.quality for name, outcome in again.pipelines.items()} == {
-        name: outcome.quality for name, outcome in first.pipelines.items()
-    }
 
 
 async def test_ranking_recalls_what_loading_found_out_about_the_dataset_unless_it_changed(

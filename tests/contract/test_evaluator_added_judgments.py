@@ -1,13 +1,10 @@
 """Reports and comparisons say which judgments were merged over those of the dataset, and what that changed."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from evaluator.__main__ import app
 from evaluator.report.evaluation import quality_step
 from evaluator.report.history import history
 from evaluator.runs.run_folder import RunFolder
@@ -15,13 +12,7 @@ from evaluator.steps.run_judgments import judgments_as_measured
 from tests.support import evaluator_service
 from tests.support.gateway_stub import GatewayStub
 from tests.support.simulated_runs import write_collection, write_three_rankings
-
-Evaluator = Callable[..., Result]
-
-
-@pytest.fixture
-def evaluator(tmp_path: Path) -> Evaluator:
-    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+from tests.support.small_runs import Evaluator
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from evaluator.__main__ import app
 from evaluator.analyses.analysing import analyse
 from evaluator.client.client import connected
 from evaluator.report.evaluation import evaluate
@@ -17,17 +15,10 @@ from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.simulated_runs import BAD, FAIR, GOOD, write_collection, write_rankings
-from tests.support.small_runs import planned
+from tests.support.small_runs import Evaluator, planned
 
 DATASETS = Path(__file__).resolve().parents[3] / "shared" / "datasets"
 METRICS = "nDCG@10,hole@10,R_cap@100"
-
-Evaluator = Callable[..., Result]
-
-
-@pytest.fixture
-def evaluator(tmp_path: Path) -> Evaluator:
-    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
 
 
 @pytest.fixture

@@ -1,34 +1,25 @@
 """`--baseline`: the pipeline that the others are set against is the same for a run, its report and a comparison."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from evaluator.__main__ import app
 from evaluator.experiments.preference import Preference
 from evaluator.report.report_step import ReportChoices, choices_of
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
-from tests.support.gateway_stub import GatewayStub, write_shop
-from tests.support.served import served
+from tests.support.gateway_stub import write_shop
 from tests.support.simulated_runs import write_collection, write_three_rankings
-
-Evaluator = Callable[..., Result]
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with served(GatewayStub().app) as url:
-        yield url
+from tests.support.small_runs import Evaluator
 
 
 @pytest.fixture
-def evaluator(url: str, tmp_path: Path) -> Evaluator:
+def evaluator(gateway: str, tmp_path: Path) -> Evaluator:
     write_shop(tmp_path / "store")
-    environment = {"GATEWAY_URL": url, "EVALUATOR_RUNS": str(tmp_path / "runs"), "DATASET": str(tmp_path / "store")}
+    environment = {"GATEWAY_URL": gateway, "EVALUATOR_RUNS": str(tmp_path / "runs"), "DATASET": str(tmp_path / "store")}
     return lambda *words: CliRunner().invoke(app, [*map(str, words)], env=environment)
 
 

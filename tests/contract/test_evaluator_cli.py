@@ -4,30 +4,22 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from evaluator.__main__ import app
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
-from tests.support.served import served
+from tests.support.small_runs import Evaluator
 
-Evaluator = Callable[..., Result]
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def url(stub: GatewayStub) -> Iterator[str]:
-    with served(stub.app) as url:
-        yield url
-
-
-@pytest.fixture
-def evaluator(url: str, tmp_path: Path) -> Evaluator:
-    environment = {"GATEWAY_URL": url, "EVALUATOR_RUNS": str(tmp_path / "runs"), "DATASET": str(tmp_path / "shop")}
+def evaluator(gateway: str, tmp_path: Path) -> Evaluator:
+    environment = {"GATEWAY_URL": gateway, "EVALUATOR_RUNS": str(tmp_path / "runs"), "DATASET": str(tmp_path / "shop")}
     write_shop(tmp_path / "shop")
     return lambda *words, **more: CliRunner().invoke(app, words, env=environment | {"PIPELINES": "bm25,dense"} | more)
 

@@ -1,25 +1,20 @@
-"""`compare` takes runs, pipelines and run files; says first what they do not share."""
+"""`compare` takes runs, pipelines and run files; says first what they do not share. Its exit status is the gate's."""
 
 import json
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from evaluator.__main__ import app
 from evaluator.comparison.compared_rankings import resolve_compared
 from evaluator.datasets.catalogue import load_catalogue
 from evaluator.runs.run_folder import RunFolder
 from tests.support.simulated_runs import FAIR, GOOD, ranked_by, write_collection, write_rankings, write_three_rankings
-
-Compare = Callable[..., Result]
-
-
-@pytest.fixture
-def evaluator(tmp_path: Path) -> Compare:
-    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+from tests.support.small_runs import Evaluator
 
 
 @pytest.fixture
@@ -33,7 +28,7 @@ def files(tmp_path: Path, shop: Path) -> dict[str, Path]:
 
 
 @pytest.fixture
-def imported(evaluator: Compare, shop: Path, tmp_path: Path) -> Callable[..., Path]:
+def imported(evaluator: Evaluator, shop: Path, tmp_path: Path) -> Callable[..., Path]:
     def done(*files: Path, dataset: Path = shop) -> Path:
         before = {*(tmp_path / "runs").glob("2*")}
         result = evaluator("import", dataset, *files)
@@ -51,7 +46,7 @@ def rank_again(run: Path, **fields: object) -> None:
     (run / "rank.json").write_text(json.dumps(ranked | {"made_from": made_from}))
 
 
-def test_two_run_files_are_compared_over_a_dataset(evaluator: Compare, files: dict[str, Path], shop: Path) -> None:
+def test_two_run_files_are_compared_over_a_dataset(evaluator: Evaluator, files: dict[str, Path], shop: Path) -> None:
     done = evaluator("compare", files["bad"], files["good"], "--dataset", shop)
     assert done.exit_code == 0, done.output
     assert "good is better than bad: nDCG@10 +0.4" in done.stdout
@@ -59,7 +54,7 @@ def test_two_run_files_are_compared_over_a_dataset(evaluator: Compare, files: di
 
 
 def test_a_run_is_compared_with_its_own_first_pipeline(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     run = imported(files["fair"], files["good"], files["bad"])
     report = json.loads(evaluator("compare", run, "--json").stdout)
@@ -78,7 +73,7 @@ def test_a_run_is_compared_with_its_own_first_pipeline(
 
 
 def test_two_runs_are_compared_pipeline_by_pipeline(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     first = imported(files["fair"], files["good"])
     second = imported(f"fair={files['bad']}", files["good"])
@@ -90,7 +85,7 @@ def test_two_runs_are_compared_pipeline_by_pipeline(
 
 
 def test_a_pipeline_equal_on_every_query_is_the_same(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     first, second = imported(files["good"]), imported(files["good"])
     done = evaluator("compare", first, second)
@@ -99,7 +94,7 @@ def test_a_pipeline_equal_on_every_query_is_the_same(
 
 
 def test_slices_follow_the_metadata_of_the_queries(
-    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
+    evaluator: Evaluator, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:
     half = write_rankings(tmp_path / "half.trec", ranked_by(lambda n: 1 if n % 2 else 2 + n % 3))
     report = json.loads(evaluator("compare", files["fair"], half, "--dataset", shop, "--json").stdout)
@@ -109,7 +104,7 @@ def test_slices_follow_the_metadata_of_the_queries(
     assert long["difference"] == 0.0 < short["interval"][0]
 
 
-def test_queries_that_no_slice_holds_are_counted(evaluator: Compare, files: dict[str, Path], shop: Path) -> None:
+def test_queries_that_no_slice_holds_are_counted(evaluator: Evaluator, files: dict[str, Path], shop: Path) -> None:
     lines = [json.loads(line) for line in (shop / "queries.jsonl").read_text().splitlines()]
     lines[0]["metadata"] = {}
     (shop / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -118,7 +113,7 @@ def test_queries_that_no_slice_holds_are_counted(evaluator: Compare, files: dict
 
 
 def test_gains_and_losses_stand_with_query_titles_grades_and_ranks(
-    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
+    evaluator: Evaluator, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:
     changed = write_rankings(tmp_path / "changed.trec", {**FAIR, 7: 1, 12: None})
     report = json.loads(evaluator("compare", files["fair"], changed, "--dataset", shop, "--json").stdout)
@@ -132,7 +127,7 @@ def test_gains_and_losses_stand_with_query_titles_grades_and_ranks(
 
 
 def test_other_judgments_are_refused(
-    evaluator: Compare, tmp_path: Path, files: dict[str, Path], imported: Callable[..., Path]
+    evaluator: Evaluator, tmp_path: Path, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     other = write_collection(tmp_path / "other", grade=2)
     done = evaluator("compare", imported(files["good"]), imported(files["fair"], dataset=other))
@@ -141,7 +136,7 @@ def test_other_judgments_are_refused(
 
 
 def test_runs_over_different_datasets_are_refused_with_their_names(
-    evaluator: Compare, tmp_path: Path, files: dict[str, Path], imported: Callable[..., Path]
+    evaluator: Evaluator, tmp_path: Path, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     other = write_collection(tmp_path / "other", queries=59)
     first, second = imported(files["good"], files["bad"]), imported(files["fair"], dataset=other)
@@ -152,7 +147,7 @@ def test_runs_over_different_datasets_are_refused_with_their_names(
 
 
 def test_judgments_that_changed_since_are_refused(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], shop: Path
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path], shop: Path
 ) -> None:
     run = imported(files["good"], files["fair"])
     with (shop / "qrels" / "test.tsv").open("a") as file:
@@ -163,7 +158,7 @@ def test_judgments_that_changed_since_are_refused(
 
 
 def test_rankings_of_other_depths_are_cut_and_it_is_said_first(
-    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
+    evaluator: Evaluator, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:
     short = write_rankings(tmp_path / "short.trec", FAIR, depth=10)
     done = evaluator("compare", files["fair"], short, "--dataset", shop)
@@ -175,14 +170,14 @@ def test_rankings_of_other_depths_are_cut_and_it_is_said_first(
     assert "Recall@100" not in done.stdout
 
 
-def test_a_metric_deeper_than_the_rankings_is_refused(evaluator: Compare, files: dict[str, Path], shop: Path) -> None:
+def test_a_metric_deeper_than_the_rankings_is_refused(evaluator: Evaluator, files: dict[str, Path], shop: Path) -> None:
     done = evaluator("compare", files["fair"], files["good"], "--dataset", shop, "--metric", "Recall@100")
     assert done.exit_code == 1
     assert "Recall@100 looks at 100 hits, but fair and good are compared 20 deep: give --metric" in done.stderr
 
 
 def test_what_makes_a_report_not_valid_is_said_first(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     with files["good"].open("a") as file:
         file.write("q1 Q0 elsewhere 21 -21 tag\nnobody Q0 r1 1 0 tag\n")
@@ -201,7 +196,7 @@ def test_runs_of_one_name_are_told_apart_by_their_paths(
 
 
 def test_a_suite_is_named_with_its_runs(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], tmp_path: Path
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path], tmp_path: Path
 ) -> None:
     suite = tmp_path / "runs" / "suite"
     shutil.copytree(imported(files["fair"]), suite / "toy")
@@ -210,7 +205,7 @@ def test_a_suite_is_named_with_its_runs(
     assert done.stderr == "evaluator: suite holds several runs; name one of them: suite/toy\n"
 
 
-def test_a_single_query_has_no_interval(evaluator: Compare, tmp_path: Path, imported: Callable[..., Path]) -> None:
+def test_a_single_query_has_no_interval(evaluator: Evaluator, tmp_path: Path, imported: Callable[..., Path]) -> None:
     shop = write_collection(tmp_path / "single", queries=1)
     one, other = (write_rankings(tmp_path / f"{name}.trec", {0: at}) for name, at in (("one", 2), ("other", 1)))
     run = imported(one, other, dataset=shop)
@@ -223,7 +218,7 @@ def test_a_single_query_has_no_interval(evaluator: Compare, tmp_path: Path, impo
 
 
 def test_lost_queries_count_as_0_and_are_said_first(
-    evaluator: Compare, tmp_path: Path, files: dict[str, Path], shop: Path
+    evaluator: Evaluator, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:
     some = write_rankings(tmp_path / "some.trec", {n: rank for n, rank in GOOD.items() if n >= 10})
     report = json.loads(evaluator("compare", files["good"], some, "--dataset", shop, "--json").stdout)
@@ -232,7 +227,7 @@ def test_lost_queries_count_as_0_and_are_said_first(
 
 
 def test_samples_are_compared_on_the_queries_that_they_share(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     first, second = imported(files["fair"]), imported(files["good"])
     for run, low, high in ((first, 0, 40), (second, 20, 60)):
@@ -263,7 +258,7 @@ NOT_COMPARABLE = {
 
 
 def test_what_cannot_be_compared_is_one_sentence(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path], shop: Path
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path], shop: Path
 ) -> None:
     run = imported(files["fair"], files["good"])
     for words, says in NOT_COMPARABLE.items():
@@ -274,7 +269,7 @@ def test_what_cannot_be_compared_is_one_sentence(
 
 
 def test_a_collection_is_named_as_in_the_catalogue(
-    evaluator: Compare, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evaluator: Evaluator, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_collection(Path(load_catalogue().directories[0]) / "scifact")
@@ -284,7 +279,7 @@ def test_a_collection_is_named_as_in_the_catalogue(
 
 
 def test_a_report_has_intervals_and_the_verdict_against_the_first_pipeline(
-    evaluator: Compare, files: dict[str, Path], imported: Callable[..., Path]
+    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path]
 ) -> None:
     run = imported(files["fair"], files["good"])
     report = json.loads((run / "report.json").read_text())["pipelines"]
@@ -294,3 +289,36 @@ def test_a_report_has_intervals_and_the_verdict_against_the_first_pipeline(
     for page in ((run / "report.md").read_text(), evaluator("report", "--run", run).stdout):
         assert f"\n{report['good']['against_first']['sentence']}\n" in page
         assert f"good {low:.4f} to {high:.4f}" in page
+
+
+@pytest.mark.parametrize(("second", "status"), [("good", 0), ("bad", 4)])
+def test_the_gate_exits_with_4_unless_nothing_is_worse(
+    evaluator: Evaluator, files: dict[str, Path], shop: Path, second: str, status: int
+) -> None:
+    done = evaluator("compare", files["fair"], files[second], "--dataset", shop, "--no-worse-than", "0.01")
+    assert done.exit_code == status, done.output
+    words = f"{second} is not worse than fair by 0.01 or more in nDCG@10 (95 % interval from "
+    assert (f"Gate passed: {words}" if status == 0 else f"Gate failed: not shown that {words}") in done.stdout
+
+
+@pytest.mark.parametrize("lossy", ["fair", "good"])
+def test_the_gate_fails_where_either_side_lost_queries(
+    evaluator: Evaluator, tmp_path: Path, files: dict[str, Path], shop: Path, lossy: str
+) -> None:
+    ranks = {"fair": FAIR, "good": GOOD}[lossy]
+    write_rankings(files[lossy], {n: rank for n, rank in ranks.items() if n < 20})
+    done = evaluator("compare", files["fair"], files["good"], "--dataset", shop, "--no-worse-than", "0.5")
+    assert done.exit_code == 4, done.output
+    assert f"Gate failed: {lossy}: LOST 40 of 60 queries (not_in_file 40), which count as 0; it comp" in done.stdout
+
+
+def test_a_closed_pipe_leaves_the_status_of_the_gate(
+    files: dict[str, Path], shop: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["compare", str(files["fair"]), str(files["bad"]), "--dataset", str(shop), "--no-worse-than", "0.01"]
+    with open(writing, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert app(words, standalone_mode=False) == 4
+    assert capfd.readouterr().err == ""

@@ -1,24 +1,15 @@
 """Kinds of queries and the worst losses in a report, its pages and the terminal; a report without its dataset."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from evaluator.__main__ import app
 from evaluator.metrics.paired_differences import bca_interval
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.simulated_runs import ranked_by, write_collection, write_rankings, write_three_rankings
-
-Evaluator = Callable[..., Result]
-
-
-@pytest.fixture
-def evaluator(tmp_path: Path) -> Evaluator:
-    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+from tests.support.small_runs import Evaluator
 
 
 def imported(evaluator: Evaluator, tmp_path: Path, *files: Path) -> RunFolder:

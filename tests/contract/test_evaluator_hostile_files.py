@@ -33,7 +33,7 @@ FILES: dict[str, bytes] = {
     "long.csv": b"id,title,text,notes\nn1,Long,Has notes," + b"word " * 8000 + b"\nn2,Short,Has few,few\n",
     "shop.jsonl": b'{"id": "j1", "title": "Tyre", "text": "Rolls", "metadata": {"size": 28, "tags": ["a", "b"]}}\n'
     b'{"id": "j2", "title": "Tube", "text": "Holds air", "metadata": {"size": "28 inch", "big": 9007199254740993}}\n',
-    "list.json": b'[{"id": 7, "title": null, "body": "A number is its id"}, {"id": "k2", "body": ["Two", "texts"]}]',
+    "list.json": b'[{"id": 7, "title": null, "body": "A number is its id"}, {"id": "k2", "body": ["Two", "texts"], "price": 1e300}]',
     "notes/obsidian.markdown": b"---\n# a comment\ntags: [repair, winter]\ndate created: 2024-05-31\naliases:\n  - Brakes\n---\n"
     b"# Brake pads\n\nSee [[Rims|the rims]] first.\n\n| part | size |\n|-|-|\n| stem bolts<br>seat clamp | 5 |\n",
     "notes/folded.markdown": b"---\ntitle: >-\n  A title over\n  two lines\nzip: 02139\n---\nBelow the folded title.\n",
@@ -110,7 +110,7 @@ async def test_what_the_check_accepts_is_loaded_whole(dataset: Dataset, tmp_path
     (tmp_path / "stack").mkdir()
     async with real_stack(tmp_path / "stack") as stack, connected("http://stack", stack.into_gateway) as client:
         report = await ingest(client, experiment, load_dataset(experiment))
-        assert report.documents == len(TITLES)
+        assert (report.documents, report.undeclared_metadata) == (len(TITLES), ("notes",))
         assert {backend.indexed for backend in report.backends.values()} == {len(TITLES)}
         for query, document in (("हिन्दी", "languages.markdown"), ("🔥", "g1"), ("izmir kettle", "h2")):
             answer = await stack.post("/search", query=query, pipeline="bm25")

@@ -2,30 +2,19 @@
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from evaluator.__main__ import app
 from evaluator.datasets.text_files import sha256
 from evaluator.errors import EvaluationError, command_line
 from evaluator.judging.pool import PooledPair
 from evaluator.judging.session import JudgingSession
 from tests.support.later_release import add_later_fields
 from tests.support.simulated_runs import write_collection, write_three_rankings
+from tests.support.small_runs import Evaluator
 
 QUERIES = 6
-Evaluator = Callable[..., Result]
-
-
-@pytest.fixture
-def evaluator(tmp_path: Path) -> Evaluator:
-    def done(*words: object) -> Result:
-        return CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
-
-    return done
 
 
 @pytest.fixture

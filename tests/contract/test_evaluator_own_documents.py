@@ -289,26 +289,6 @@ def test_questions_without_judgments_begin_with_a_pool(tmp_path: Path, manual: P
     assert read_dataset(made).counts.positive_judgments == 2
 
 
-def test_named_fields_and_the_folder_of_a_file_are_metadata_that_filters_can_use(tmp_path: Path, manual: Path) -> None:
-    table = written(
-        tmp_path / "bikes.csv",
-        "id,text,Price (EUR),sku,colour,weight\nb1,A red bike.,499.90,007,red,12\nb2,A blue bike.,300.00,12,,11\n",
-    )
-    kept = ("--metadata", "Price (EUR)", "--metadata", "sku", "--metadata", "colour")
-    words = ("from", table, manual, "--to", tmp_path / "made", "--questions", 2, *kept)
-    result = evaluator(*words)
-    assert result.exit_code == 0, result.output
-    assert "weight" in result.output
-    dataset = read_dataset(tmp_path / "made")
-    assert {document.id: document.metadata for document in dataset.documents()} == {
-        "b1": {"Price_EUR": 499.9, "sku": "007", "colour": "red"},
-        "b2": {"Price_EUR": 300, "sku": "12"},
-        "returns.markdown": {},
-        "shop/hours.markdown": {"folder": "shop"},
-        "notes.txt": {},
-    }
-
-
 @pytest.mark.parametrize(("files", "people"), [("NFD", "NFC"), ("NFC", "NFD")])
 def test_a_name_is_the_same_however_its_accents_are_stored(tmp_path: Path, files: str, people: str) -> None:
     def in_form(form: str, text: str) -> str:

@@ -1,14 +1,11 @@
 """What a run recommends: on the console, in report.json and on the page; by which preference; and when nothing."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from evaluator.__main__ import app
 from evaluator.errors import WrongOption
 from evaluator.experiments.preference import Preference, preference
 from evaluator.machine.process_costs import PipelineCost
@@ -19,13 +16,7 @@ from evaluator.report.run_report import Report
 from evaluator.runs.latency import summarise
 from evaluator.runs.run_folder import RunFolder
 from tests.support.simulated_runs import ranked_by, write_collection, write_rankings, write_three_rankings
-
-Evaluator = Callable[..., Result]
-
-
-@pytest.fixture
-def evaluator(tmp_path: Path) -> Evaluator:
-    return lambda *words: CliRunner().invoke(app, [*map(str, words)], env={"EVALUATOR_RUNS": str(tmp_path / "runs")})
+from tests.support.small_runs import Evaluator
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_evaluator_cli import Evaluator, evaluator, url
+from tests.contract.test_evaluator_cli import evaluator
 from tests.support.evaluator_service import ended
 from tests.support.evaluator_service import evaluator as service
 from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.small_runs import Evaluator
 
-__all__ = ["evaluator", "url"]  # fixtures
+__all__ = ["evaluator"]  # fixtures
 PAGES = ("/", "/runs/{}", "/attribution/{}", "/replay/{}", "/v1/experiments", "/v1/experiments/{}", "/compare?runs={}")
 
 

@@ -244,9 +244,10 @@ async def test_a_report_of_another_release_is_a_409_that_says_what_to_do(
         run = (await client.post("/v1/experiments", json=body)).json()["id"]
         await ended(client, run)
         (tmp_path / "runs" / run / "report.json").write_text('{"version": 0}')
-        answer = await client.get(f"/v1/experiments/{run}/report")
-    assert answer.status_code == 409
+        answer, page = await client.get(f"/v1/experiments/{run}/report"), await client.get(f"/runs/{run}")
+    assert (answer.status_code, page.status_code) == (409, 409)
     assert "report.json: not of this version" in answer.json()["detail"]
+    assert "not of this version" in page.text
 
 
 async def test_runs_that_cannot_be_written_are_a_503_that_names_the_setting(
@@ -325,30 +326,28 @@ async def test_runs_over_several_datasets_are_listed_reported_and_compared(
         assert (await client.get(f"/v1/experiments/{suite}/shop")).json()["state"] == "done"
         report = await client.get(f"/v1/experiments/{suite}/shop/report")
         assert report.json()["pipelines"]["bm25"]["queries"] == 4
+        assert "<h1>small: shop, split test</h1>" in (await client.get(f"/runs/{suite}/shop")).text
+        assert f'href="/runs/{suite}/shop">both/shop, 2026-01-01 00:00:00</a>' in (await client.get("/")).text
         refused = await client.post("/v1/comparisons", json={"runs": [suite]})
         compared = await client.post("/v1/comparisons", json={"runs": [f"{suite}/shop:bm25", f"{suite}/shop:dense"]})
     assert refused.json()["detail"] == f"{suite} holds several runs; name one of them: {suite}/shop"
     assert compared.json()["pairs"][0]["verdict"]["outcome"] == "cannot tell"
 
 
-async def test_what_is_no_run_is_refused_in_words(tmp_path: Path) -> None:
-    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
-        refused = await client.post("/v1/comparisons", json={"runs": ["latest"]})
-    assert "'latest' is no run folder; `latest`, paths and run files are not taken" in refused.json()["detail"]
-
-
 @pytest.mark.parametrize(
-    ("runs", "status"),
+    ("runs", "status", "said"),
     [
-        (["20260101T000000Z-small-0123abcd"], 404),
-        (["../runs"], 422),
-        (["20260101T000000Z-small-0123abcd:../x"], 422),
-        ([], 422),
+        (["latest"], 422, "'latest' is no run folder; `latest`, paths and run files are not taken"),
+        (["20260101T000000Z-small-0123abcd"], 404, ""),
+        (["../runs"], 422, ""),
+        (["20260101T000000Z-small-0123abcd:../x"], 422, ""),
+        ([], 422, ""),
     ],
 )
-async def test_only_runs_of_the_service_are_compared(runs: list[str], status: int, tmp_path: Path) -> None:
+async def test_only_runs_of_the_service_are_compared(runs: list[str], status: int, said: str, tmp_path: Path) -> None:
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
-        assert (await client.post("/v1/comparisons", json={"runs": runs})).status_code == status
+        refused = await client.post("/v1/comparisons", json={"runs": runs})
+    assert (refused.status_code, said in refused.json()["detail"]) == (status, True)
 
 
 async def test_runs_are_compared_from_the_runs_folder_even_if_one_here_has_their_name(

@@ -22,11 +22,6 @@ MEASURED = {"red bell", "oil chain", "steel", "saddle springs squeak"}
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> Experiment:
-    return planned(tmp_path)
-
-
-@pytest.fixture
 async def ingested(stub: GatewayStub, experiment: Experiment, tmp_path: Path) -> RunFolder:
     folder = RunFolder.create(tmp_path / "runs", experiment)
     async with reached(stub) as client:

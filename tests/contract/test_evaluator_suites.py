@@ -3,7 +3,6 @@
 import json
 import shutil
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ from evaluator.report.suite_runs import SuiteSummary
 from services.chassis.errors import Unavailable
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.served import served
+from tests.support.small_runs import Evaluator
 
-Evaluator = Callable[..., Result]
 # The judgments of the second set differ, so that its figures do.
 OTHER_QRELS = "q1\td1\t1\nq2\td1\t1\nq3\td2\t1\n"
 

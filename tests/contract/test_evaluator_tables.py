@@ -8,13 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from evaluator.__main__ import app
-from evaluator.client.client import connected
 from evaluator.datasets.reader import read_dataset
-from evaluator.steps.ingest import ingest
-from evaluator.steps.prepared_run import load_dataset
 from services.contracts.documents import Document, MetadataValue
-from tests.support.real_stack import real_stack
-from tests.support.small_runs import planned
 
 Rows = Sequence[tuple[str, str, str]]
 
@@ -224,45 +219,6 @@ def test_a_column_of_any_name_can_be_metadata(tmp_path: Path, name: str) -> None
     documents, done = made_of(tmp_path, "a.csv", f"id,text,{name}\n1,a,7\n", name)
     assert [list(one.metadata.values()) for one in documents] == [[7]], done.stderr
     assert f"{name} as " in done.stderr
-
-
-FILES = {
-    "excel.csv": '\ufeffsep=;\r\nNr;id;title;text;Preis, netto;PLZ;Datum;;\r\n'
-    '1;e1;Topf;"Hält Tee\nwarm";3,50;02139;;;\r\n'
-    "2;e2;Pfanne;brät;12,00;10115;31.05.2024;;\r\n",
-    "excel.tsv": '\ufeffid\ttitle\ttext\tprice\tday\r\nt1\tPot\t"Keeps tea, warm"\t10.50\t2024-05-31\r\n'
-    't2\tPan\t"Two\n""lines"""\t9.00\t0000-00-00\r\n',
-    "libre.csv": "id,text,notes,version,price\n"
-    f'"l1","Boils\nwater, fast","{"ü" * 20_000}",1.9,5.00\n"l2",b,x,1.10,6.00\n',
-    "sheets.csv": "id,text,in stock,price\r\ng1,open,TRUE,4.50\r\ng2,close,,3.00\r\n,,,\r\n",
-    "mysql.csv": '"id","text","maker","day"\n"m1","Keeps\\\ntea",\\N,"2024-05-31 12:00:00"\n"m2","b","Ann",\\N\n',
-    "marco.tsv": 'pid\tpassage\n7\t"Open quote only\n8\tcloses here" ok\n9\t"Hello" she said.\n',
-    "api.jsonl": '{"id": "j1", "text": "a", "price": 1e300, "day": null}\n{"id": "j2", "text": "b", "notes": ["x"]}\n',
-}  # fmt: skip
-
-
-async def test_exports_of_several_programs_are_loaded_as_they_were_checked(tmp_path: Path) -> None:
-    for name, content in FILES.items():
-        (tmp_path / name).write_bytes(content.encode())
-    (tmp_path / "asked.csv").write_text("query\nkettle\n")
-    words = ["--queries", str(tmp_path / "asked.csv"), "--to", str(tmp_path / "shop")]
-    for field in ("Preis, netto", "PLZ", "Datum", "price", "day", "notes", "version", "in stock", "maker"):
-        words += ["--metadata", field]
-    made = CliRunner().invoke(app, ["datasets", "from", *(str(tmp_path / name) for name in FILES), *words])
-    assert made.exit_code == 0, made.stderr
-    experiment = planned(tmp_path, collection="c", pipelines=["bm25"])
-    dataset = load_dataset(experiment)
-    assert dataset.schema == {
-        "Preis_netto": "keyword", "PLZ": "keyword", "Datum": "keyword", "price": "number", "day": "keyword",
-        "version": "keyword", "in_stock": "keyword", "maker": "keyword",
-    }  # fmt: skip
-    assert dataset.counts.metadata_fields_undeclared == ("notes",)
-    async with (
-        real_stack(tmp_path, refresh_s=0.05) as stack,
-        connected("http://stack", stack.into_gateway) as client,
-    ):
-        report = await ingest(client, experiment, dataset)
-    assert (report.documents, report.undeclared_metadata) == (15, ("notes",))
 
 
 def test_a_field_of_metadata_may_be_of_one_source_but_not_of_none(tmp_path: Path) -> None:

@@ -24,12 +24,7 @@ from evaluator.runs.answers import read_outcomes
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub
 from tests.support.machine_counters import CountedMachine
-from tests.support.small_runs import planned, reached
-
-
-@pytest.fixture
-def experiment(tmp_path: Path) -> Experiment:
-    return planned(tmp_path)
+from tests.support.small_runs import reached
 
 
 def passing(machine: CountedMachine, shares: Callable[[int], dict[str, float]]) -> MachineCounters:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contract.test_evaluator_cli import Evaluator, evaluator, url
+from tests.contract.test_evaluator_cli import evaluator
 from tests.support.gateway_stub import GatewayStub
+from tests.support.small_runs import Evaluator
 
-__all__ = ["evaluator", "url"]  # fixtures
+__all__ = ["evaluator"]  # fixtures
 
 LEFT_OUT = "1 of 4 judged queries cannot be sent"
 

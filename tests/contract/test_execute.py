@@ -10,7 +10,7 @@ import pytest
 
 from gateway.backends.replica import BUSY_S
 from services.chassis.server.serve import JsonFormatter
-from tests.support.backends import DECLARATION, PATIENCE_MS, Fault, Stack, opened_stack
+from tests.support.backends import DECLARATION, PATIENCE_MS, Fault, Stack, inline, opened_stack
 
 RETRIEVES = [
     {"kind": "retrieve", "id": "bm25", "backend": "lexical", "on_failure": "skip"},
@@ -27,10 +27,6 @@ FAULTS: list[tuple[Fault, str]] = [
 
 def ids(body: dict[str, list[dict[str, str]]]) -> list[str]:
     return [hit["id"] for hit in body["hits"]]
-
-
-def inline(*stages: object) -> dict[str, object]:
-    return {"name": "mine", "stages": list(stages)}
 
 
 @pytest.mark.parametrize("pipeline", ["bm25", "dense", "hybrid", "bm25-rerank", "hybrid-rerank"])

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from services.files.disk_writes import whole_file, write_whole
-from tests.contract.test_evaluator_cli import ROOT, evaluator, url
+from tests.contract.test_evaluator_cli import ROOT, evaluator
 from tests.support.forks import Forks, forks
 from tests.support.gateway_stub import GatewayStub, write_shop
 
-__all__ = ["evaluator", "url"]  # fixtures
+__all__ = ["evaluator"]  # fixtures
 PATH = {"PATH": "/usr/bin:/bin"}
 IMPORTS = ("evaluator.commands.steps", "gateway.app", "services.keys.keys_command")
 
@@ -29,10 +29,10 @@ def parts(folder: Path) -> list[Path]:
 
 
 @pytest.fixture
-def environment(url: str, tmp_path: Path) -> dict[str, str]:
+def environment(gateway: str, tmp_path: Path) -> dict[str, str]:
     write_shop(tmp_path / "shop")
     return PATH | {
-        "GATEWAY_URL": url,
+        "GATEWAY_URL": gateway,
         "EVALUATOR_RUNS": str(tmp_path / "runs"),
         "DATASET": str(tmp_path / "shop"),
         "PIPELINES": "bm25,dense",

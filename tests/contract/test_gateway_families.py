@@ -11,7 +11,7 @@ from gateway.families import Family, default_backends
 from gateway.settings import GatewaySettings
 from services.contracts.documents import Document
 from services.inference.text_encoder import stamp_of
-from tests.support.backends import DOCUMENTS, Stack, StoreStub, opened_stack
+from tests.support.backends import DOCUMENTS, Stack, StoreStub, inline, opened_stack
 from tests.support.models import ids_as_hidden, tiny_encoder
 from tests.support.word_overlap import trigrams
 
@@ -38,10 +38,6 @@ def row(monkeypatch: pytest.MonkeyPatch) -> None:
 async def stack(row: None) -> AsyncIterator[Stack]:
     async with opened_stack(stores={"toy": InnerProducts("toy")}) as stack:
         yield stack
-
-
-def inline(*stages: object) -> dict[str, object]:
-    return {"name": "mine", "stages": list(stages)}
 
 
 async def test_a_new_family_is_loaded_searched_fused_and_reranked(stack: Stack) -> None:

@@ -3,21 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.real_stack import RealStack, numbered, real_stack
+from tests.support.real_stack import RealStack, numbered
 
 SERVICES = ("lexical", "dense")
-
-
-@pytest.fixture
-async def loaded(tmp_path: Path) -> AsyncIterator[RealStack]:
-    async with real_stack(tmp_path) as stack:
-        await stack.load()
-        yield stack
 
 
 @asynccontextmanager

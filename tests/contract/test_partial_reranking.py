@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from tests.support.backends import DOCUMENTS, Stack, opened_stack
+from tests.support.backends import DOCUMENTS, Stack, inline, opened_stack
 from tests.support.reranker_stub import RerankerStub
 
 FIRST = {"kind": "retrieve", "backend": "dense"}
@@ -24,10 +24,6 @@ async def many() -> AsyncIterator[Stack]:
 
 def ids(body: Mapping[str, list[Mapping[str, str]]]) -> list[str]:
     return [hit["id"] for hit in body["hits"]]
-
-
-def inline(*stages: object) -> dict[str, object]:
-    return {"name": "mine", "stages": list(stages)}
 
 
 async def test_what_was_scored_comes_first_the_rest_in_retrieval_order_and_the_answer_says_how_many(

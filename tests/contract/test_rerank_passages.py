@@ -1,6 +1,5 @@
 """Re-ranking long documents by their best passage, as callers of the gateway see it."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -31,12 +30,6 @@ class Served(RerankerStub):
 
 def pipeline(**stage: object) -> dict[str, object]:
     return {"name": "mine", "stages": [FIRST, {"kind": "rerank", "weight": 1.0, **stage}]}
-
-
-@pytest.fixture
-async def stack() -> AsyncIterator[Stack]:
-    async with opened_stack() as stack:
-        yield stack
 
 
 async def test_an_answer_far_behind_the_models_limit_is_found_in_passages() -> None:

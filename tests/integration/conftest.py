@@ -1,12 +1,15 @@
-"""The servers that integration tests share: one of each a session."""
+"""The servers that integration tests share, one of each a session; and a browser."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
 
 from deploy.elasticsearch.problem import SetupProblem
 from tests.support import secured
+from tests.support.browser_pages import opened_browser
 from tests.support.elasticsearch_server import running_elasticsearch, temporary_server
 
 
@@ -28,3 +31,9 @@ def elasticsearch_url() -> Iterator[str]:
                 yield endpoint.url
     except SetupProblem as problem:
         pytest.skip(str(problem))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with opened_browser() as browser:
+        yield browser

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from tests.support.browser_pages import opened_browser, opened_page
+from tests.support.browser_pages import opened_page
 from tests.support.evaluator_pages import SCRIPT, evaluator_on_a_port, expect_sound, hostile_copy, write_part
 from tests.support.evaluator_service import ended
 
@@ -17,12 +17,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 SLOW_MS = 60_000  # of a shared machine: an experiment that a page waits for
 PIPELINES = ["bm25", "dense"]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with opened_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

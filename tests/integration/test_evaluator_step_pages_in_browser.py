@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 from evaluator.experiments.experiment import Experiment
 from evaluator.runs.run_folder import RunFolder
 from tests.support.attributed_runs import replayed_run
-from tests.support.browser_pages import opened_browser, opened_page, overflow_px
+from tests.support.browser_pages import opened_page, overflow_px
 from tests.support.evaluator_pages import evaluator_on_a_port, expect_sound, hostile_copy, write_part
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -22,12 +22,6 @@ UNPRINTED = """
   .filter(one => !one.checkVisibility({contentVisibilityAuto: true}) || one.getBoundingClientRect().height === 0)
   .map(one => one.caption && one.caption.textContent)
 """
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with opened_browser() as browser:
-        yield browser
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

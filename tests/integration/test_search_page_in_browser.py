@@ -11,7 +11,6 @@ from tests.support.backends import Stack, opened_stack
 from tests.support.browser_pages import (
     accessibility_violations,
     figures_out_of_sight,
-    opened_browser,
     opened_page,
     overflow_px,
 )
@@ -21,12 +20,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 WIDTHS = (1280, 390)
 COMPARED = {"query": "fruit trees", "collection": "demo", "left": "bm25", "right": "dense"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with opened_browser() as browser:
-        yield browser
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -257,6 +257,10 @@ class Stack:
         return await self.client.post("/v1/collections/demo/search", json=body, headers=headers)
 
 
+def inline(*stages: object) -> dict[str, object]:
+    return {"name": "mine", "stages": list(stages)}
+
+
 DOCUMENTS: tuple[Mapping[str, object], ...] = (
     {"id": "apple", "title": "Apple", "text": "a round fruit that grows on trees", "metadata": {"kind": "fruit"}},
     {"id": "banana", "title": "Banana", "text": "a long yellow fruit", "metadata": {"kind": "fruit"}},

@@ -1,10 +1,11 @@
 """Owns small runs of the evaluator against a stub of the gateway, in one process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+from typer.testing import Result
 
 from evaluator.client.client import GatewayClient, connected
 from evaluator.experiments.experiment import Experiment
@@ -12,6 +13,8 @@ from evaluator.report.evaluation import evaluate
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from tests.support.gateway_stub import GatewayStub, write_shop
+
+Evaluator = Callable[..., Result]  # the command line
 
 
 def planned(directory: Path, **given: object) -> Experiment:

@@ -8,12 +8,6 @@ import pytest
 from evaluator.datasets.judgments import read_judgments
 from evaluator.datasets.reader import read_dataset
 from evaluator.errors import DatasetError
-from tests.support.gateway_stub import write_shop
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    return write_shop(tmp_path / "shop")
 
 
 def judged(shop: Path, lines: str, name: str = "test.tsv") -> dict[str, dict[str, int]]:

@@ -19,15 +19,9 @@ from evaluator.errors import DatasetError
 from services.chassis.requests import json_route
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.collections import CollectionDeclaration
-from tests.support.gateway_stub import write_shop
 from tests.support.processes import ROOT
 
 DATASETS = ROOT.parent / "shared" / "datasets"
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    return write_shop(tmp_path / "shop")
 
 
 def append(path: Path, text: str) -> None:
@@ -43,7 +37,7 @@ def test_everything_that_reading_decided_is_counted_and_strict_refuses_it(shop: 
         read_dataset(shop, strict=True)
     with pytest.raises(DatasetError, match=r"dev\.tsv: .*test"):
         read_dataset(shop, "dev")
-    assert dataset.counts.model_dump() == {
+    assert {name: count for name, count in dataset.counts.model_dump().items() if count} == {
         "documents": 6,
         "queries": 5,
         "judged_queries": 4,
@@ -52,21 +46,10 @@ def test_everything_that_reading_decided_is_counted_and_strict_refuses_it(shop: 
         "judgments": 6,
         "judged_documents_missing": 1,
         "negative_judgments": 1,
-        "duplicate_judgments": 0,
         "self_retrieved": 1,
-        "query_characters_stripped": 0,
         "document_characters_stripped": 1,
         "metadata_values_dropped": 1,
-        "metadata_fields_undeclared": (),
-        "metadata_fields_mixed": (),
-        "fields_not_read": (),
         "positive_judgments": 4,
-        "positive_judgments_missing": 0,
-        "documents_without_text": 0,
-        "texts_elsewhere": 0,
-        "ids_trimmed": 0,
-        "queries_unsendable": 0,
-        "judged_queries_unsendable": 0,
     }
 
 

@@ -7,12 +7,6 @@ import pytest
 
 from evaluator.datasets.reader import DatasetRecord, read_or_recall
 from evaluator.errors import DatasetError
-from tests.support.gateway_stub import write_shop
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    return write_shop(tmp_path / "shop")
 
 
 def recorded(shop: Path, record: DatasetRecord | None = None) -> DatasetRecord:

@@ -69,26 +69,21 @@ def test_a_qdrant_server_tells_its_memory_and_says_that_cpu_is_missing() -> None
     assert parse_exposition(QDRANT) == ProcessReading(None, 183_500_800, "it does not report its CPU time")
 
 
-def test_cpu_is_the_difference_and_memory_the_second_reading() -> None:
-    cost = costs_between({"a": ProcessReading(10.0, 5)}, {"a": ProcessReading(10.25, 7)})["a"]
-    assert (cost.cpu_ms, cost.memory_bytes, cost.reason) == (250.0, 7, None)
-
-
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("before", "after", "cpu_ms", "reason"),
     [
-        (ProcessReading(10.0, 5), ProcessReading(0.5, 7)),
-        (ProcessReading(10.0, 5, started_s=100.0), ProcessReading(11.0, 7, started_s=160.0)),
+        (ProcessReading(10.0, 5), ProcessReading(10.25, 7), 250.0, None),
+        (ProcessReading(10.0, 5), ProcessReading(0.5, 7), None, STARTED_ANEW),
+        (ProcessReading(10.0, 5, started_s=100.0), ProcessReading(11.0, 7, started_s=160.0), None, STARTED_ANEW),
+        # Two clocks tell one start a little apart.
+        (ProcessReading(1.0, 5, started_s=100.0), ProcessReading(1.5, 7, started_s=100.002), 500.0, None),
     ],
 )
-def test_a_process_that_was_started_anew_has_no_cpu_time(before: ProcessReading, after: ProcessReading) -> None:
+def test_cpu_is_the_difference_unless_the_process_was_started_anew_and_memory_the_second_reading(
+    before: ProcessReading, after: ProcessReading, cpu_ms: float | None, reason: str | None
+) -> None:
     cost = costs_between({"a": before}, {"a": after})["a"]
-    assert (cost.cpu_ms, cost.memory_bytes, cost.reason) == (None, 7, STARTED_ANEW)
-
-
-def test_a_start_that_two_clocks_tell_a_little_apart_is_the_same_one() -> None:
-    cost = costs_between({"a": ProcessReading(1.0, 5, None, 100.0)}, {"a": ProcessReading(1.5, 7, None, 100.002)})["a"]
-    assert (cost.cpu_ms, cost.reason) == (500.0, None)
+    assert (cost.cpu_ms, cost.memory_bytes, cost.reason) == (cpu_ms, 7, reason)
 
 
 def test_costs_of_several_spans_add_up_and_one_that_misses_leaves_the_process_without() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from evaluator.experiments.gates import GateOutcome, Gates, judge_gates
+from evaluator.experiments.gates import Gates, judge_gates
 from evaluator.load.load_report import gated_point
 from evaluator.load.page.load_page import render_load_page
 from evaluator.load.page.tables import cost_rows
@@ -55,28 +55,25 @@ def costed(costs: Mapping[str, ProcessCost]) -> LoadPointReport:
     return load_point().model_copy(update={"cost": point_cost([driven(costs)])})
 
 
-def judged_cpu(point: LoadPointReport, beside: float | None) -> GateOutcome:
-    (outcome,) = judge_gates(Gates(cpu_ms=20), [gated_point(point, beside)], "bm25")
-    return outcome
+ANEW = ProcessCost(cpu_ms=None, memory_bytes=1, reason=STARTED_ANEW)
 
 
-@pytest.mark.parametrize(("beside", "value", "held"), [(30.0, 30.0, False), (None, None, False)])
-def test_the_cpu_gate_of_a_point_without_a_cost_takes_the_one_measured_beside_the_load(
-    beside: float | None, value: float | None, held: bool
+@pytest.mark.parametrize(
+    ("point", "beside", "judged"),
+    [
+        (load_point(), 30.0, (30.0, False, None)),
+        (costed({"gateway": GATEWAY}), 30.0, (12.0, True, None)),
+        (costed({"gateway": GATEWAY, "dense": ANEW}), 15.0, (None, False, f"dense: {STARTED_ANEW}")),
+    ],
+    ids=["the cost beside the load", "the cost of the point", "a process that was started anew"],
+)
+def test_the_cpu_gate_takes_the_cost_of_the_point_or_else_the_one_measured_beside_the_load(
+    point: LoadPointReport, beside: float, judged: tuple[float | None, bool, str | None]
 ) -> None:
-    outcome = judged_cpu(load_point(), beside)
-    assert (outcome.value, outcome.held) == (value, held)
-
-
-def test_the_cpu_gate_takes_the_cost_of_the_point_where_there_is_one() -> None:
-    outcome = judged_cpu(costed({"gateway": GATEWAY}), beside=30.0)
-    assert (outcome.value, outcome.held) == (12.0, True)
-
-
-def test_the_cpu_gate_names_the_process_that_was_started_anew() -> None:
-    anew = ProcessCost(cpu_ms=None, memory_bytes=1, reason=STARTED_ANEW)
-    outcome = judged_cpu(costed({"gateway": GATEWAY, "dense": anew}), beside=15.0)
-    assert (outcome.value, outcome.held, outcome.reason) == (None, False, f"dense: {STARTED_ANEW}")
+    (outcome,) = judge_gates(Gates(cpu_ms=20), [gated_point(point, beside)], "bm25")
+    assert (outcome.value, outcome.held, outcome.reason) == judged
+    (unknown,) = judge_gates(Gates(cpu_ms=20), [gated_point(load_point(), None)], "bm25")
+    assert (unknown.value, unknown.held) == (None, False)
 
 
 def test_the_page_shows_cpu_by_process_and_its_memory() -> None:
