@@ -198,7 +198,7 @@ def summarise(samples_ms: Sequence[float], disturbed: float = 0.0) -> Latency:
 class PairedRatio(Wire):
     """How many times as long one pipeline takes as another: the median over the same queries, asked one after another.
 
-    Other work meets both alike: the ratio holds where their times do not.
+    Other work meets both alike: the ratio holds where their times do not, if both use as many cores.
     """
 
     ratio: FiniteFloat

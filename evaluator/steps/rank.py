@@ -27,6 +27,8 @@ from services.files.disk_writes import naming, whole_file
 MAX_TIMEOUTS_IN_A_ROW = 5
 # How often queries that were disturbed are asked again for their times: three times as many answers as planned at most.
 ASKED_AGAIN = 2
+# Other work that left more than this share of them disturbed again does not pass.
+HOPELESS = 0.9
 
 
 class RankedArm(Wire):
@@ -127,8 +129,12 @@ async def rank(
     disturbed = await sender.send_all("Ranking", "measured", turns, meter)
     for number in range(0 if experiment.caches else ASKED_AGAIN):
         again = list(query_turns(sorted(disturbed), len(arms), experiment.seed + number + 1))
-        if again:
-            disturbed = await sender.send_all("Asking again what other work disturbed", "again", again, meter)
+        if not again:
+            break
+        left = await sender.send_all("Asking again what other work disturbed", "again", again, meter)
+        hopeless, disturbed = len(left) > HOPELESS * len(disturbed), left
+        if hopeless:
+            break
     write_conditions(folder.path, meter.conditions())
     if experiment.depth > experiment.ranking_depth:
         say(f"No metric looks deeper than {experiment.timed_top} hits: no more are asked for")
