@@ -1,1 +1,1 @@
-"""What the machine did meanwhile: its conditions, the processes measured, their cost, and the lock on measurements."""
+"""What the machine did meanwhile: its conditions, the processes measured, and their cost."""

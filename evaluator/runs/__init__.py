@@ -1,1 +1,1 @@
-"""The folder of a run and the records in it: manifest, answers, TREC files, and whether their times hold."""
+"""The folder of a run and its records: manifest, answers, TREC files, whether times hold; the measurements' lock."""
