@@ -34,8 +34,8 @@ from evaluator.runs.latency import MARKED, carry_validity
 from evaluator.runs.run_folder import StepFile
 from services.contracts.base import Count, Wire
 
-# Below it the machine was busy for most of the comparison.
-LEAST_QUIET = 0.5
+# Of the requests, that other work disturbed at neither stack: with less, all are judged.
+LEAST_QUIET = 0.25
 HEADER = (
     "pipeline", "rate", "gateway", "p50 ms", "p95 ms", "p99 ms",
     "nDCG@10", "requests", "late", "failed", "dropped",
@@ -50,9 +50,16 @@ class DrivenPair:
     judged: LoadedPoint
 
     @property
-    def quiet(self) -> bool:
-        """Whether the machine was free for both."""
-        return not (self.baseline.disturbed or self.judged.disturbed)
+    def measured(self) -> tuple[list[LoadSample], list[LoadSample]]:
+        """The requests of both, without the warm-up."""
+        return _measured(self.baseline), _measured(self.judged)
+
+    @property
+    def quiet(self) -> tuple[list[LoadSample], list[LoadSample]]:
+        """The requests of both that other work disturbed at neither stack."""
+        first, second = ({sample.number: sample for sample in side} for side in self.measured)
+        kept = [number for number in first if not (first[number].disturbed or second[number].disturbed)]
+        return [first[number] for number in kept], [second[number] for number in kept]
 
 
 class StackFigures(Wire):
@@ -81,7 +88,7 @@ class AgainstPoint(Wire):
     speed: SpeedVerdict | None
     quality: PairedComparison | None  # of the means of each query
     pairs: Count  # of slices
-    left_out: Count  # pairs in which the machine was busy
+    left_out: Count  # requests that other work disturbed at either stack
     timing_valid: bool
     timing_faults: tuple[str, ...]
     files: dict[str, str]  # samples by stack, relative to the run's folder
@@ -126,21 +133,19 @@ def against_point(
 ) -> AgainstPoint:
     """Judges one pipeline at one rate.
 
-    Pairs in which the machine was busy are left out, both slices of each, unless too few are left: then the ratios are
-    of all pairs, which other work met alike, and the milliseconds are marked.
+    A request that other work disturbed at either stack is left out at both, unless too few are left: then the ratios
+    are of all requests, which it met in turn, and the milliseconds are marked.
     """
-    quiet = [pair for pair in pairs if pair.quiet]
-    busy = len(quiet) < max(LEAST_PAIRS, len(pairs) * LEAST_QUIET)
-    quiet = list(pairs) if busy else quiet
-    measured = [(_measured(pair.baseline), _measured(pair.judged)) for pair in quiet]
+    every = [pair.measured for pair in pairs]
+    measured = [quiet for pair in pairs if (quiet := pair.quiet)[0]]
+    requests, kept = (sum(len(first) for first, _ in of) for of in (every, measured))
+    busy = len(measured) < LEAST_PAIRS or kept < requests * LEAST_QUIET
+    measured, kept = (every, requests) if busy else (measured, kept)
     sides = [[sample for pair in measured for sample in pair[at]] for at in (0, 1)]
-    driven = [[pair.baseline for pair in quiet], [pair.judged for pair in quiet]]
-    conditions = [
-        tuple(part.conditions for part in parts)
-        for parts in ([pair.baseline for pair in pairs], [pair.judged for pair in pairs])
-    ]
-    figures = [_figures(stacks, at, sides[at], driven[at], conditions[at], judgments) for at in (0, 1)]
-    faults = tuple(_faults(figures))
+    driven = [[pair.baseline for pair in pairs], [pair.judged for pair in pairs]]
+    figures = [_figures(stacks, at, sides[at], driven[at], judgments) for at in (0, 1)]
+    # What delays a generator delays it at both stacks.
+    faults = () if busy else tuple(_faults(figures))
     speed = None
     if not faults:
         slices = [SlicePair(*([sample.counted_ms for sample in side] for side in pair)) for pair in measured]
@@ -153,7 +158,7 @@ def against_point(
         speed=speed,
         quality=_quality(stacks, sides, judgments),
         pairs=len(pairs),
-        left_out=len(pairs) - len(quiet),
+        left_out=requests - kept,
         timing_valid=not faults and not busy,
         timing_faults=faults,
         files=files,
@@ -183,7 +188,6 @@ def _figures(
     at: int,
     samples: Sequence[LoadSample],
     driven: Sequence[LoadedPoint],
-    conditions: tuple[MachineConditions, ...],
     judgments: Grades,
 ) -> StackFigures | None:
     if not samples:
@@ -201,7 +205,7 @@ def _figures(
             lags,
             real_time=all(part.real_time for part in driven),
         ),
-        conditions=conditions,
+        conditions=tuple(part.conditions for part in driven),
     )
 
 
@@ -247,8 +251,8 @@ def _cells(stack: StackFigures) -> Iterator[str]:
 
 def _beside(point: AgainstPoint) -> str:
     if not point.timing_valid:
-        return " Other work met both in turn: the ratios are of all pairs of slices, and the milliseconds are marked."
-    return f" {point.left_out} of {point.pairs} pairs of slices left out: the machine was busy." * bool(point.left_out)
+        return " Other work met both in turn: the ratios are of all requests, and the milliseconds are marked."
+    return f" {point.left_out} requests were left out: other work disturbed them at one stack." * bool(point.left_out)
 
 
 def _sentences(point: AgainstPoint) -> Iterator[str]:

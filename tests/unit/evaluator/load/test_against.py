@@ -1,6 +1,7 @@
 """The judgment of two stacks that took turns, and its report."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -81,11 +82,25 @@ def driven(
 JUDGMENTS = {f"q{number}": {"d1": 1} for number in range(12)}
 
 
-def test_pairs_of_a_busy_machine_are_left_out_unless_too_few_are_left() -> None:
+def test_requests_that_other_work_disturbed_at_one_stack_are_left_out_at_both() -> None:
     pairs = [DrivenPair(driven(at, 10.0), driven(at, 100.0 if at < 3 else 10.0, at < 3)) for at in range(12)]
     point = against_point(STACKS, pairs, JUDGMENTS, {})
     assert point.speed is not None
-    assert (point.left_out, point.timing_valid, point.speed.pairs, point.speed.slower) == (3, True, 9, False)
+    assert (point.left_out, point.timing_valid, point.speed.pairs, point.speed.slower) == (120, True, 9, False)
+
+
+def test_what_a_burst_disturbed_in_every_pair_leaves_the_ratio_of_the_other_requests() -> None:
+    def burst(number: int) -> LoadedPoint:
+        loaded = driven(number, 10.0)
+        late = {"disturbed": True, "counted_ms": 90.0}
+        samples = [
+            sample.model_copy(update=late if (at + number) % 3 == 0 else {}) for at, sample in enumerate(loaded.samples)
+        ]
+        return replace(loaded, samples=tuple(samples))
+
+    point = against_point(STACKS, [DrivenPair(driven(at, 10.0), burst(at)) for at in range(12)], JUDGMENTS, {})
+    assert point.speed is not None
+    assert (point.timing_valid, point.speed.pairs, point.speed.slower) == (True, 12, False)
 
 
 @pytest.mark.parametrize("slowdown", [1.0, 1.5])
