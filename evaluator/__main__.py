@@ -40,7 +40,7 @@ app.add_typer(judge, name="judge")
 
 @app.command()
 def serve() -> None:
-    """Runs the HTTP service, on port 8009 unless EVALUATOR_PORT says otherwise."""
+    """Runs the HTTP service, on port 8009 or EVALUATOR_PORT."""
     # Imported here: only the service may use the chassis (import contract 3).
     from evaluator.service.app import main
 
