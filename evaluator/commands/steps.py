@@ -203,7 +203,7 @@ def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:
     print(f"\n{summary.experiment}: {len(summary.runs)} runs\n\n{render_repeats(summary)}")
     print(f"\nSummary: {folder.path / REPEATS_PAGE}, which links the runs (and {REPEATS} beside it)")
     if summary.identical:
-        print("The quality of every query is the same in all runs.")
+        print("Every query has the same quality in all runs.")
     for warning in summary.warnings:
         print(f"  {warning}", file=sys.stderr)
     if not summary.valid:

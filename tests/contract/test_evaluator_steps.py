@@ -108,7 +108,7 @@ async def test_what_was_measured_beside_an_earlier_ranking_is_not_shown_with_a_n
 
     stub.stamp = {"schema": "2"}
     await rank_alone(stub, folder)
-    said = "measured beside an earlier ranking, and not read any more: load.json, against.json"
+    said = "measured with an earlier ranking, and no longer used: load.json, against.json"
     assert said in capsys.readouterr().err.replace("\n", " ")
     assert not (folder.path / "load.md").exists()
     with pytest.raises(EvaluationError, match=r"manifest\.json .* remove load\.json"):
