@@ -82,7 +82,7 @@ def _doubts(report: AttributionReport) -> list[str]:
         for count, what in (
             (arm.lost, "queries without an answer"),
             (arm.degraded, "degraded answers"),
-            (arm.otherwise, "queries answered otherwise than in the run"),
+            (arm.otherwise, "queries with another answer than in the run"),
         )
         if count
     ]

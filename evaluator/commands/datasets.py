@@ -113,12 +113,12 @@ def from_(
                 f"{made.known_items} of {questions} known-item queries: no more documents have a sentence of their own."
             )
         if made.known_items:
-            say("Known-item queries have the words of their documents: they favour lexical search.")
+            say("Known-item queries repeat words of their documents, so they favour lexical search.")
         show(f"{to}: {made.documents} documents, {made.queries} queries, {made.judgments} judgments")
         say(f"Next: make demo DATASET={shlex.quote(str(to))}")
         if not made.judgments:
             pool = command_line("judge", "pool", "latest:bm25", "latest:hybrid")
-            say(f"Nothing is judged yet: every figure of quality will be 0. `{pool}` then begins with what was found.")
+            say(f"Nothing is judged yet, so every quality figure will be 0. `{pool}` then collects what was found.")
 
 
 def synthetic(

@@ -138,8 +138,8 @@ def export(
             show(shlex.join(["trec_eval", "-c", "-m", "all_trec", str(done.qrels), str(path)]))
         if done.escaped:
             say(
-                "An id has white space: in all these files, `%` and white space of ids are percent-encoded. The second "
-                "column says so, and commands that read the files decode them."
+                "An id has white space, so all these files percent-encode `%` and white space in ids. The second "
+                "column marks this; our commands decode such files."
             )
         if done.unjudged:
             say(f"{done.unjudged} measured queries have no judgment that counts; trec_eval's means leave them out.")

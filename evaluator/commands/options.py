@@ -301,7 +301,7 @@ def reporting_errors() -> Iterator[None]:
         raise typer.Exit(1) from error
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         say(
-            "evaluator: interrupted; what was written stays: `ingest` goes on where it stood; `rank`, `load` and "
-            "`fetch` begin anew"
+            "evaluator: interrupted; written files stay. `ingest` continues where it stopped; `rank`, `load` and "
+            "`fetch` start again"
         )
         raise typer.Exit(130 if isinstance(error, KeyboardInterrupt) else 143) from error

@@ -219,7 +219,7 @@ async def test_a_warmup_of_which_nothing_was_answered_is_told(
     report, _ = await evaluated(stub, experiment, tmp_path)
     assert report.valid
     assert report.warnings == tuple(
-        f"{arm}: none of 1 warm-up queries was answered (unavailable 1): its latency is of a cold start"
+        f"{arm}: none of 1 warm-up queries was answered (unavailable 1): latency includes a cold start"
         for arm in ("bm25", "hybrid")
     )
 
