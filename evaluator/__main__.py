@@ -1,4 +1,4 @@
-"""The command line: one command per step, `run` for all of them, `demo` for a first look, `serve` for the service."""
+"""Evaluates search pipelines: a command per step, `run` for all, `demo` for a first look, `serve` for the service."""
 
 import sys
 from functools import partial

@@ -132,7 +132,7 @@ def rank(
 ) -> None:
     """Sends every query through every pipeline of a run (default: the newest run).
 
-    Starts from the first query. Of several datasets, it ranks those without a ranking; if there are none, all.
+    Starts from the first query. Of several datasets, it ranks those not ranked yet, or all if each one is.
     """
     with reporting_errors():
         path, known = run or RunFolder.newest(runs), parse_processes(processes)
