@@ -128,7 +128,7 @@ def load(
             if planned.load is not None and planned.load.arrivals != "constant":
                 say(f"These scripts send at a constant rate; `load` itself plans {planned.load.arrivals} arrivals.")
             if planned.load is not None and (fields := unexported_fields(planned.load)):
-                say(f"These scripts leave out what the experiment's `load` says beside its rates: {', '.join(fields)}.")
+                say(f"These scripts leave out other fields of the experiment's `load`: {', '.join(fields)}.")
             print("\n".join([f"Run in {export.resolve()}:", *write_export(export, exported)]))
             return
         with (

@@ -75,7 +75,7 @@ Processes = Annotated[
 ]
 _BASELINE = "The pipeline to compare the others with. Default: the experiment's baseline, else the first one."
 Baseline = Annotated[str | None, typer.Option(help=_BASELINE)]
-_PREFER = f"What decides the recommendation: {PREFERENCES}. Default: as the experiment says, else quality."
+_PREFER = f"What decides the recommendation: {PREFERENCES}. Default: the choice of the experiment, else quality."
 Prefer = Annotated[str | None, typer.Option(help=_PREFER)]
 SKIP_UNSENDABLE = typer.Option("--skip-unsendable", help="Skip and count queries that a request cannot carry.")
 AddedFiles = Annotated[
