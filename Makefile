@@ -121,11 +121,11 @@ check-extras: models ## run each deployable in a clean environment: an undeclare
 	$(BIN)/python -m pytest tests/integration/test_images.py
 
 .PHONY: audit
-audit: $(VENV)/.installed ## look up known vulnerabilities of the locked packages [NO_DATA=skip: where the registry tells of none]
+audit: $(VENV)/.installed ## look up known vulnerabilities of the locked packages [NO_DATA=skip: succeed where the registry has no data]
 	@$(BIN)/python -m deploy.audit $(if $(NO_DATA),--no-data $(NO_DATA))
 
 .PHONY: fmt
-fmt: $(VENV)/.installed ## format the code and mend what ruff can
+fmt: $(VENV)/.installed ## format the code and fix what ruff can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 

@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None, program: Path | None = None) ->
         "--no-data",
         choices=["fail", "skip"],
         default="fail",
-        help="where the registry tells of no vulnerabilities: fail (default), or say so and succeed",
+        help="where the registry has no vulnerability data: fail (default), or report it and succeed",
     )
     no_data: Literal["fail", "skip"] = parser.parse_args(arguments).no_data
     try:

@@ -101,9 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog=".venv/bin/python -m deploy.compose_secrets", description=__doc__.splitlines()[0]
     )
-    parser.add_argument(
-        "--renew-certificates", action="store_true", help="make the authority and all certificates anew"
-    )
+    parser.add_argument("--renew-certificates", action="store_true", help="replace the authority and all certificates")
     options = parser.parse_args(arguments)
     os.umask(0o077)
     try:

@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made.add_argument("deployable", choices=list(DEPLOYABLES))
         made.add_argument("folder", type=Path)
         if step == "environment":
-            made.add_argument("--runtime", choices=list(LOCKS), default="cpu", help="what runs models, and where")
+            made.add_argument("--runtime", choices=list(LOCKS), default="cpu", help="hardware that runs the models")
     steps.add_parser("pin", help="the locked requirement of one distribution").add_argument("name")
     chosen = parser.parse_args(arguments)
     match chosen.step:

@@ -1,4 +1,4 @@
-"""The command line: one command per step, `run` for all of them, `demo` for a first look, `serve` for the service."""
+"""Evaluates search pipelines: a command per step, `run` for all, `demo` for a first look, `serve` for the service."""
 
 import sys
 from functools import partial
@@ -40,7 +40,7 @@ app.add_typer(judge, name="judge")
 
 @app.command()
 def serve() -> None:
-    """Runs the HTTP service, on port 8009 unless EVALUATOR_PORT says otherwise."""
+    """Runs the HTTP service, on port 8009 or EVALUATOR_PORT."""
     # Imported here: only the service may use the chassis (import contract 3).
     from evaluator.service.app import main
 

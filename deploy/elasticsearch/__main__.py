@@ -83,13 +83,13 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="fetch and build the distribution, once")
     where = argparse.ArgumentParser(add_help=False)
-    where.add_argument("--data", type=Path, default=DATA, help="its directory (default: %(default)s)")
+    where.add_argument("--data", type=Path, default=DATA, help="data directory (default: %(default)s)")
     how = argparse.ArgumentParser(add_help=False)
-    how.add_argument("--port", type=int, help="of 127.0.0.1 (default: any free one)")
-    how.add_argument("--secure", action="store_true", help="with TLS and an API key")
+    how.add_argument("--port", type=int, help="port on 127.0.0.1 (default: any free one)")
+    how.add_argument("--secure", action="store_true", help="use TLS and an API key")
     commands.add_parser("run", parents=[where, how], help="serve in the foreground")
     commands.add_parser("start", parents=[where, how], help="serve in the background; prints the URL when healthy")
-    commands.add_parser("stop", parents=[where], help="end what `start` or `run` started on this directory")
+    commands.add_parser("stop", parents=[where], help="stop what `start` or `run` started on this directory")
     options = parser.parse_args()
     try:
         match options.command:

@@ -82,7 +82,7 @@ def launch(choices: Choices) -> None:
 def record_processes(choices: Choices, supervisor: int) -> None:
     """Records the processes whose CPU time is the stack's. Says so, and records nothing, where one is not known."""
     if any(map(is_this_machine, choices.outside_urls(os.environ))):
-        say("Foreign CPU will be unknown to measurements: this stack uses a server here that it did not start.")
+        say("Measurements cannot see the CPU of other work: this stack uses a server here that it did not start.")
     else:
         record_stack(runs_folder(), choices.url("gateway"), supervisor)
 
@@ -95,9 +95,9 @@ def notices(choices: Choices) -> Iterator[str]:
         instead = "" if name not in OWN_BACKENDS else f", so no {name} service is started here"
         yield f"GATEWAY_BACKENDS: {name} ({backend.family}) is at {backend.url}{instead}."
     if choices.unused:
-        yield f"A stack decides these by itself; not used: {', '.join(choices.unused)}."
+        yield f"The stack sets these variables itself; your values are not used: {', '.join(choices.unused)}."
     for name in unknown_settings(os.environ):
-        yield f"{name} is no setting (all of them are in .env.example); not used."
+        yield f"{name} is not a setting (.env.example lists them all); it is not used."
 
 
 def up() -> int:
@@ -218,7 +218,7 @@ def exclusive(directory: Path, otherwise: str) -> Iterator[None]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog=".venv/bin/python -m deploy.local", description=__doc__)
+    parser = argparse.ArgumentParser(prog=".venv/bin/python -m deploy.local", description=__doc__.partition(" Owns")[0])
     parser.add_argument("command", choices=("up", "down", "logs", "demo"))
     try:
         match parser.parse_args().command:

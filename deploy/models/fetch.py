@@ -138,7 +138,9 @@ def main(arguments: list[str] | None = None) -> int:
         prog=".venv/bin/python -m deploy.models.fetch", description="Fetch, verify and prepare models."
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="models of models.yaml (default: its default ones)")
-    parser.add_argument("--directory", type=Path, default=Path(".models"), help="where models lie (default: .models)")
+    parser.add_argument(
+        "--directory", type=Path, default=Path(".models"), help="folder of the models (default: .models)"
+    )
     parser.add_argument("--models", type=Path, default=MODELS_FILE, help="the list of models")
     chosen = parser.parse_args(arguments)
 

@@ -40,7 +40,7 @@ def choose_precision(environment: Mapping[str, str], cpuinfo: str) -> PrecisionC
     wanted, instructions = asked_precision(environment), int8_instructions(cpuinfo)
     if wanted is None and instructions is not None:
         return PrecisionChoice(
-            "int8", f"this CPU has {instructions}; PRECISION=fp32 takes fp32, for vectors that are made anew"
+            "int8", f"this CPU has {instructions}; PRECISION=fp32 selects fp32, and all vectors are computed again"
         )
     if wanted is None:
         return PrecisionChoice("fp32", LACKING)

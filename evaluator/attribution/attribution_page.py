@@ -15,13 +15,12 @@ FATES_CHART = "attribution/fates.svg"
 PALE = 0.45
 FATES_SAY = (
     "Every relevant document (grade 1 or more) of the queries has exactly one fate. The stage that moved a document "
-    "out of the first hits is its cause, unless a later stage moved it back. `cut`: a cut removed it, or no stage had "
-    "it among the first hits and none set it lower. In brackets: demotions where all documents that rose above it are "
-    "unjudged."
+    "out of the first hits is its cause, unless a later stage moved it back. `cut`: a cut removed it, or it was never "
+    "among the first hits and no stage moved it down. In brackets: demotions by unjudged documents alone."
 )
 WATERFALL_SAYS = (
-    "Each step is what the stage added to the mean; the first is the best leg alone. They add up to the answer's "
-    "figure."
+    "Each step is what a stage adds to the mean; the first step is the best leg alone. The steps add up to the "
+    "figure of the whole pipeline."
 )
 
 
@@ -47,7 +46,7 @@ def attribution_blocks(report: AttributionReport, charts: Collection[str]) -> li
         Prose(WATERFALL_SAYS),
         Table("waterfall", f"{report.metric} after each stage", waterfall_rows(report)),
         Table("legs", f"{report.metric} of every leg alone", leg_rows(report)),
-        Prose("Every document with its fate and its ranks: attribution/<pipeline>.jsonl."),
+        Prose("attribution/<pipeline>.jsonl lists every document with its fate and ranks."),
     ]
 
 
@@ -68,9 +67,9 @@ def _warnings(report: AttributionReport) -> Iterator[str]:
         if arm.lost:
             yield f"{name}: {arm.lost} of {report.queries} queries had no answer."
         if arm.degraded:
-            yield f"{name}: {arm.degraded} of {report.queries} answers were degraded: not this pipeline's figures."
+            yield f"{name}: {arm.degraded} of {report.queries} answers were degraded: part of the pipeline did not run."
         if arm.otherwise:
-            yield f"{name}: {arm.otherwise} of {report.queries} queries were answered otherwise than in the run."
+            yield f"{name}: {arm.otherwise} of {report.queries} queries had another answer than in the run."
 
 
 def fate_rows(report: AttributionReport) -> list[list[str]]:

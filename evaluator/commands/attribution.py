@@ -20,23 +20,23 @@ from evaluator.report.suite_runs import runs_of
 from evaluator.runs.measurement_lock import measuring
 from evaluator.runs.run_folder import named_place
 
-AskedRun = Annotated[str, typer.Argument(help="A run or suite folder: its name or path. Without one, the latest.")]
+AskedRun = Annotated[str, typer.Argument(help="Name or path of a run or suite folder.")]
 
 
 def attribute(
     run: AskedRun = "latest",
-    top: Annotated[int, typer.Option(min=1, max=1000, help="Hits of an answer that count as found.")] = TOP,
+    top: Annotated[int, typer.Option(min=1, max=1000, help="Number of first hits that count as found.")] = TOP,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Ask nothing: judge the candidates that are there.")
+        bool, typer.Option("--offline", help="Send no requests; use candidates collected before.")
     ] = False,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
 ) -> None:
-    """Asks a run's queries once more for all candidates; finds the stage that lost each relevant document.
+    """Sends a run's queries again for all candidates, and finds the stage that lost each relevant document.
 
-    Writes attribution.json and its page; `report` takes them into its pages. Goes on where it was interrupted.
-    Exit status 3: an answer was lost, degraded, or other than in the run, or a deep leg or a score is missing.
+    Writes attribution.json and a page; `report` then includes them. A second call continues an interrupted one.
+    Exit status 3: an answer was lost or degraded, or differs from the run's; or candidates or scores are missing.
     """
     with reporting_errors():
         doubts: list[str] = []
@@ -58,7 +58,7 @@ def attribute(
 def replay(run: AskedRun = "latest", runs: Runs = RUNS) -> None:
     """Tries other weights, normalisations and depths of re-ranking on the candidates that `attribute` has collected.
 
-    Sends nothing. Writes replay.json and its page, and the winner as a pipeline.
+    Sends no requests. Writes replay.json, its page, and the best settings as a pipeline.
     """
     with reporting_errors():
         for folder in runs_of(_place_of(run, runs)):
@@ -82,7 +82,7 @@ def _doubts(report: AttributionReport) -> list[str]:
         for count, what in (
             (arm.lost, "queries without an answer"),
             (arm.degraded, "degraded answers"),
-            (arm.otherwise, "queries answered otherwise than in the run"),
+            (arm.otherwise, "queries with another answer than in the run"),
         )
         if count
     ]

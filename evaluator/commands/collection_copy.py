@@ -108,9 +108,9 @@ def _expect_same_stamps(exported: ExportedCollection, generation: str, states: M
 
 def export_collection(
     collection: Annotated[str, typer.Argument(help="The collection whose live generation is exported.")],
-    out: Annotated[Path, typer.Option(help="The file, of JSON lines.")],
+    out: Annotated[Path, typer.Option(help="File to write (JSON lines).")],
     vectors: Annotated[
-        bool, typer.Option("--vectors", help="Also the dense vectors, so that a restore encodes none of those.")
+        bool, typer.Option("--vectors", help="Include dense vectors, so that a restore need not encode.")
     ] = False,
     gateway: Gateway = GATEWAY,
     wait: Wait = 120.0,
@@ -123,12 +123,12 @@ def export_collection(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A file of `export-collection`, also packed (.gz).")],
-    collection: Annotated[str, typer.Option(help="The collection to restore it as; what that has is replaced.")],
+    file: Annotated[Path, typer.Argument(help="A file that `export-collection` wrote, also compressed (.gz).")],
+    collection: Annotated[str, typer.Option(help="The collection to load into; its content is replaced.")],
     gateway: Gateway = GATEWAY,
     wait: Wait = 120.0,
 ) -> None:
-    """Loads an exported collection into a new generation and publishes it. A file that is not whole is refused."""
+    """Loads an exported collection into a new generation and publishes it. Refuses an incomplete file."""
     with reporting_errors():
         exported = ExportedCollection.read(file)
         work = partial(restored_collection, exported=exported, collection=collection)

@@ -26,28 +26,26 @@ WORSE = 4
 
 
 def compare(
-    names: Annotated[
-        list[str], typer.Argument(help="Each a run folder, RUN:PIPELINE or a TREC run file ([NAME=]FILE).")
-    ],
+    names: Annotated[list[str], typer.Argument(help="Run folders, RUN:PIPELINE or TREC run files ([NAME=]FILE).")],
     metric: Annotated[str, typer.Option(help="The metric of the verdict.")] = "nDCG@10",
-    margin: Annotated[float, typer.Option(help="Differences within it count as the same.")] = MARGIN,
+    margin: Annotated[float, typer.Option(help="Smaller differences count as the same.")] = MARGIN,
     no_worse_than: Annotated[
-        float | None, typer.Option(help="Gate: exit status 4 unless every other is shown to lose less than this.")
+        float | None, typer.Option(help="Gate: exit status 4 unless all are shown to lose less than this.")
     ] = None,
-    examples: Annotated[int, typer.Option(help="How many of the biggest gains and losses are shown.")] = 3,
+    examples: Annotated[int, typer.Option(help="Number of biggest gains and losses to show.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of tests and intervals.")] = 20_250_601,
     dataset: Annotated[
-        str | None, typer.Option(help="The collection of run files: a directory or a set of the catalogue.")
+        str | None, typer.Option(help="The collection of the run files: a directory or a name from `datasets list`.")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Which judgments of --dataset; without it, test.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split of --dataset. Default: test.")] = None,
     judgments: AddedFiles = None,
     baseline: Baseline = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     runs: Runs = RUNS,
 ) -> None:
-    """Reports whether pipelines are better, worse or the same as a baseline, or that the collection cannot tell.
+    """Compares pipelines with a baseline: each is better, worse or the same, or the collection cannot tell.
 
-    The baseline is what the first word names: a pipeline, or of a run the one of --baseline.
+    The first argument is the baseline; where it is a run, --baseline chooses the pipeline.
     """
     with reporting_errors():
         try:
@@ -65,16 +63,14 @@ def compare(
 
 
 def analyse(
-    names: Annotated[
-        list[str], typer.Argument(metavar="RUN", help="Each a run, a suite (all its runs) or RUN:PIPELINE.")
-    ],
-    out: Annotated[Path | None, typer.Option(help="Where; without it, analyses/<utc> in the folder of runs.")] = None,
-    baseline: Annotated[str, typer.Option(help="The pipeline that the others are set against.")] = BASELINE,
+    names: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs, suites (all their runs) or RUN:PIPELINE.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write. Default: analyses/<utc> in --runs.")] = None,
+    baseline: Annotated[str, typer.Option(help="The pipeline to compare the others with.")] = BASELINE,
     judgments: Annotated[
         list[str] | None,
         typer.Option(
-            help="A qrels file merged over a set's judgments, [SET=]FILE; SET where there are several sets; may be "
-            "given several times."
+            help="Qrels file that adds to or replaces a dataset's judgments; may be repeated. FILE, or SET=FILE where "
+            "there are several datasets."
         ),
     ] = None,
     runs: Runs = RUNS,
@@ -96,7 +92,7 @@ def history(
     metric: Annotated[str, typer.Option(help="The metric of the verdicts.")] = "nDCG@10",
     runs: Runs = RUNS,
 ) -> None:
-    """Lists the runs of an experiment with the verdict of each against the one before, the best and the first."""
+    """Lists the runs of an experiment, and compares each with the previous, the best and the first one."""
     with reporting_errors():
         name = read_plan(Path(experiment)).name if Path(experiment).suffix else experiment
         show(render_history(read_history(runs, name, metric)))

@@ -20,15 +20,19 @@ datasets = typer.Typer(no_args_is_help=True, help="Lists, fetches and checks tes
 
 SELF_RETRIEVAL = {True: "yes", False: "no", None: "–"}
 
-SetName = Annotated[str, typer.Argument(help="A set of the catalogue: scifact, cqadupstack, cqadupstack/android.")]
-NameOrDirectory = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A set of the catalogue, or a directory.")]
+SetName = Annotated[str, typer.Argument(help="A name from `datasets list`: scifact, cqadupstack, cqadupstack/android.")]
+NameOrDirectory = Annotated[
+    str, typer.Argument(metavar="NAME|DIR", help="A name from `datasets list`, or a directory.")
+]
 SkipUnsendable = Annotated[bool, SKIP_UNSENDABLE]
-Split = Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv; without it, the set's.")]
+Split = Annotated[
+    str | None, typer.Option(envvar="SPLIT", help="The judgments: qrels/<split>.tsv. Default: the published ones.")
+]
 
 
 @datasets.command("list")
 def list_sets() -> None:
-    """Prints the sets of the catalogue with their published statistics and where each one lies."""
+    """Lists the catalogue of test collections: published statistics, and where each one is."""
     with reporting_errors():
         catalogue = load_catalogue()
         header = ["name", "documents", "queries", "relevant per query", "grades", "self-retrieval", "licence", "where"]
@@ -37,7 +41,7 @@ def list_sets() -> None:
 
 @datasets.command()
 def fetch(name: SetName) -> None:
-    """Fetches a set with ir_datasets, verifies its md5 and unpacks it."""
+    """Fetches a collection with ir_datasets, verifies its md5 and unpacks it."""
     with reporting_errors():
         for directory in fetch_set(load_catalogue(), name):
             show(str(directory))
@@ -47,10 +51,10 @@ def fetch(name: SetName) -> None:
 def check(
     dataset: NameOrDirectory,
     split: Split = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse what reading would otherwise count.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on faults that are otherwise counted.")] = False,
     skip_unsendable: SkipUnsendable = False,
 ) -> None:
-    """Reads and checks a collection, and prints everything that reading it decided."""
+    """Checks a collection, and lists all that was counted, changed or left out while reading it."""
     with reporting_errors():
         for directory, known in _collections(dataset):
             read = read_dataset(directory, _split(split, known), strict=strict, skip_unsendable=skip_unsendable)
@@ -70,26 +74,26 @@ def from_(
     ],
     to: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make, in BEIR layout.")],
     by: Annotated[
-        Literal["file", "heading"], typer.Option(help="Of Markdown, each file or each heading is a document.")
+        Literal["file", "heading"], typer.Option(help="Make one document per Markdown file, or per heading.")
     ] = "file",
-    id_: Annotated[str | None, typer.Option("--id", metavar="FIELD", help="The field or column of the ids.")] = None,
-    title: Annotated[str | None, typer.Option(metavar="FIELD", help="That of the titles.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", metavar="FIELD", help="Field or column with the ids.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="FIELD", help="Field or column with the titles.")] = None,
     text: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD", help="That of the texts; may be given several times.")
+        list[str] | None, typer.Option(metavar="FIELD", help="Field or column with the texts; may be repeated.")
     ] = None,
     metadata: Annotated[
-        list[str] | None, typer.Option(metavar="FIELD", help="Those that filters may use; may be given several times.")
+        list[str] | None, typer.Option(metavar="FIELD", help="Field or column to filter by; may be repeated.")
     ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="CSV with columns query, perhaps document (its id or title), perhaps grade."),
+        typer.Option(metavar="FILE", help="CSV with the column query; optional: document (id or title), grade."),
     ] = None,
     questions: Annotated[
-        int, typer.Option(metavar="N", min=0, help="How many sentences of documents are added as known-item queries.")
+        int, typer.Option(metavar="N", min=0, help="Number of sentences of documents to add as known-item queries.")
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of --questions.")] = 20_250_601,
 ) -> None:
-    """Makes a collection of documents as they are, with questions of a file or proposed ones."""
+    """Makes a collection from your documents, with questions from a file or from the documents."""
     with reporting_errors():
         if queries is None and not questions:
             raise WrongOption("--queries FILE or --questions N: one is needed, because questions measure a search")
@@ -109,22 +113,22 @@ def from_(
                 f"{made.known_items} of {questions} known-item queries: no more documents have a sentence of their own."
             )
         if made.known_items:
-            say("Known-item queries have the words of their documents: they favour lexical search.")
+            say("Known-item queries repeat words of their documents, so they favour lexical search.")
         show(f"{to}: {made.documents} documents, {made.queries} queries, {made.judgments} judgments")
         say(f"Next: make demo DATASET={shlex.quote(str(to))}")
         if not made.judgments:
             pool = command_line("judge", "pool", "latest:bm25", "latest:hybrid")
-            say(f"Nothing is judged yet: every figure of quality will be 0. `{pool}` then begins with what was found.")
+            say(f"Nothing is judged yet, so every quality figure will be 0. `{pool}` then collects what was found.")
 
 
 def synthetic(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make, in BEIR layout.")],
-    documents: Annotated[int, typer.Option(metavar="N", min=1, help="How many documents.")],
+    documents: Annotated[int, typer.Option(metavar="N", min=1, help="Number of documents.")],
     queries: Annotated[
-        int, typer.Option(metavar="M", min=1, help="How many queries, each with one relevant document.")
+        int, typer.Option(metavar="M", min=1, help="Number of queries, each with one relevant document.")
     ] = 100,
-    words: Annotated[int, typer.Option(min=1, help="Words of a document, on average.")] = 55,
-    seed: Annotated[int, typer.Option(min=0, help="Equal options give equal bytes.")] = 20_250_601,
+    words: Annotated[int, typer.Option(min=1, help="Average words per document.")] = 55,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; the same options give the same files.")] = 20_250_601,
 ) -> None:
     """Writes a collection of made-up words, by Zipf's law: to measure capacity, not quality."""
     from evaluator.datasets.synthetic import write_synthetic  # imports NumPy

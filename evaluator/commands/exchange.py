@@ -91,19 +91,19 @@ def _has_white_space(listed: Mapping[str, Iterable[str]]) -> bool:
 
 def import_(
     dataset: Annotated[
-        str, typer.Argument(help="The collection that the files are of: a directory or a set of the catalogue.")
+        str, typer.Argument(help="The collection of the run files: a directory or a name from `datasets list`.")
     ],
     files: Annotated[list[str], typer.Argument(help="TREC run files: FILE or NAME=FILE, also compressed (.gz).")],
-    split: Annotated[str, typer.Option(help="Which judgments.")] = "test",
-    name: Annotated[str | None, typer.Option(help="The experiment's name; without it, the directory's.")] = None,
+    split: Annotated[str, typer.Option(help="The judgments: qrels/<split>.tsv.")] = "test",
+    name: Annotated[str | None, typer.Option(help="Name of the experiment. Default: the directory's.")] = None,
     depth: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Hits per query; without it, those of the shallowest file.")
+        int | None, typer.Option(min=1, max=1000, help="Hits per query. Default: those of the shallowest file.")
     ] = None,
     metrics: Metrics = None,
     skip_unsendable: Annotated[bool, SKIP_UNSENDABLE] = False,
     runs: Runs = RUNS,
 ) -> None:
-    """Makes a run of another system's run files, measures it and writes its report. Exit status as of `run`."""
+    """Turns another system's run files into a run, measures it and writes its report. Exit status as of `run`."""
     with reporting_errors():
         chosen = metric_names(metrics)
         directory = collection_directory(dataset)
@@ -127,10 +127,10 @@ def import_(
 def export(
     runs: Runs = RUNS,
     run: Run = None,
-    to: Annotated[Path | None, typer.Option(help="Where; without it, `export` in the folder of the run.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Folder to write. Default: `export` in the run folder.")] = None,
     judgments: AddedFiles = None,
 ) -> None:
-    """Writes rankings and judgments of a run for trec_eval (the latest run unless --run says which)."""
+    """Writes rankings and judgments of a run for trec_eval (default: the latest run)."""
     with reporting_errors():
         folder = RunFolder.open(run or runs / LATEST)
         done = export_run(folder, to or folder.path / "export", judgments or ())
@@ -138,8 +138,8 @@ def export(
             show(shlex.join(["trec_eval", "-c", "-m", "all_trec", str(done.qrels), str(path)]))
         if done.escaped:
             say(
-                "An id has white space: in all these files, `%` and white space of ids are percent-encoded. The second "
-                "column says so, and commands that read the files decode them."
+                "An id has white space, so all these files percent-encode `%` and white space in ids. The second "
+                "column marks this; our commands decode such files."
             )
         if done.unjudged:
             say(f"{done.unjudged} measured queries have no judgment that counts; trec_eval's means leave them out.")

@@ -13,22 +13,22 @@ from evaluator.expansion.deepct import expand_deepct
 from evaluator.expansion.sparse_service import sparse_service
 from evaluator.progress import say
 
-expand = typer.Typer(no_args_is_help=True, help="Lets a model expand the documents of a collection, for BM25.")
+expand = typer.Typer(no_args_is_help=True, help="Expands the documents of a collection with a model, for BM25.")
 
 
 @expand.command()
 def deepct(
-    dataset: Annotated[str, typer.Argument(metavar="NAME|DIR", help="A set of the catalogue, or a directory.")],
-    out: Annotated[Path, typer.Option("--out", help="The file: JSON lines. An interrupted one is continued.")] = Path(
-        "deepct.jsonl"
-    ),
-    split: Annotated[str, typer.Option(help="Which qrels/<split>.tsv the directory has.")] = "test",
+    dataset: Annotated[str, typer.Argument(metavar="NAME|DIR", help="A name from `datasets list`, or a directory.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="File to write (JSON lines); an interrupted one is continued.")
+    ] = Path("deepct.jsonl"),
+    split: Annotated[str, typer.Option(help="The judgments: qrels/<split>.tsv.")] = "test",
     sparse: Annotated[
-        str, typer.Option(envvar="SPARSE_URL", callback=address, help="A server of /embed_sparse: the sparse service.")
+        str, typer.Option(envvar="SPARSE_URL", callback=address, help="URL of the sparse service (/embed_sparse).")
     ] = "http://127.0.0.1:8004",
     models: Annotated[Path, typer.Option(help="The folder that `make models` fills.")] = Path(".models"),
 ) -> None:
-    """Writes the frequency of each word by its weight in a learned sparse model, for the preset deepct."""
+    """Writes term frequencies from the weights of a learned sparse model, for the preset deepct."""
     with reporting_errors():
         read = read_dataset(collection_directory(dataset), split)
 

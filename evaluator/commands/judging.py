@@ -13,28 +13,26 @@ from evaluator.judging.session import JudgingSession
 from evaluator.pages.markdown_page import aligned
 from evaluator.progress import say, show
 
-judge = typer.Typer(no_args_is_help=True, help="Judges documents that runs found and that have no judgment.")
+judge = typer.Typer(no_args_is_help=True, help="Collects judgments of documents that runs found and nobody has judged.")
 
 MOST_TIED = 20  # that `show` prints
 
-Session = Annotated[Path, typer.Argument(help="The folder of the session.")]
+Session = Annotated[Path, typer.Argument(help="The session folder that `judge pool` made.")]
 
 
 @judge.command()
 def pool(
-    names: Annotated[
-        list[str], typer.Argument(help="Each a run folder, RUN:PIPELINE or a TREC run file ([NAME=]FILE).")
-    ],
-    top: Annotated[int, typer.Option(min=1, max=1000, help="How many hits of each ranking are pooled.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the order.")] = 20_250_601,
+    names: Annotated[list[str], typer.Argument(help="Run folders, RUN:PIPELINE or TREC run files ([NAME=]FILE).")],
+    top: Annotated[int, typer.Option(min=1, max=1000, help="Number of first hits to pool from each ranking.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the judging order.")] = 20_250_601,
     dataset: Annotated[
-        str | None, typer.Option(help="The collection of run files: a directory or a set of the catalogue.")
+        str | None, typer.Option(help="The collection of the run files: a directory or a name from `datasets list`.")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Which judgments of --dataset; without it, test.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split of --dataset. Default: test.")] = None,
     judgments: AddedFiles = None,
     runs: Runs = RUNS,
 ) -> None:
-    """Pools the unjudged documents of pipelines in a folder of its own, judging/<utc>-<dataset> in the runs folder."""
+    """Pools the unjudged documents of pipelines in a new folder, judging/<utc>-<dataset> in --runs."""
     with reporting_errors():
         made = create_session(
             names,
@@ -58,7 +56,7 @@ def pool(
 
 @judge.command("show")
 def show_session(folder: Session) -> None:
-    """Prints how far each judge is, and the pairs of which equally many judges gave different grades."""
+    """Prints the progress of each judge, and the pairs on which the judges are tied."""
     with reporting_errors():
         session = JudgingSession(folder)
         graded = session.graded()
@@ -77,7 +75,7 @@ def show_session(folder: Session) -> None:
 
 @judge.command()
 def export(folder: Session, file: Annotated[Path, typer.Argument(help="The qrels to write.")]) -> None:
-    """Writes the judgments as qrels, and beside them FILE.json, which tells what made them."""
+    """Writes the judgments as qrels, and FILE.json with their origin."""
     with reporting_errors():
         session = JudgingSession(folder)
         made = export_judgments(session, file)

@@ -63,21 +63,21 @@ def load(
     context: typer.Context,
     experiment: Annotated[str | None, typer.Argument(help="A bundled experiment or a YAML file.")] = None,
     between: Annotated[
-        str | None, typer.Option(help="A command before each repeat but the first, as a restart of the services.")
+        str | None, typer.Option(help="Command to run between repeats, to restart the services for example.")
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Send no traffic: write its targets and scripts for k6 into this folder."),
+        typer.Option(metavar="DIR", help="Send no traffic; write it as targets and k6 scripts to this folder."),
     ] = None,
     run: Run = None,
     against: Annotated[
         str | None,
-        typer.Option(callback=address, help="URL of a gateway to compare with, slice by slice, in the same run."),
+        typer.Option(callback=address, help="URL of a second gateway to compare with; slices alternate."),
     ] = None,
     margin: Annotated[
         float | None,
         typer.Option(
-            min=0.0, help=f"--against: exit status 4 where a percentile is slower by more than this ({MARGIN})."
+            min=0.0, help=f"--against: exit status 4 if a percentile is slower by more than this share ({MARGIN})."
         ),
     ] = None,
     gateway: Gateway = GATEWAY,
@@ -88,11 +88,11 @@ def load(
 ) -> None:
     """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
 
-    Options replace those of the experiment's `load`; with --run it is sent again as it stands in that run.
+    Options override the experiment's `load` block; --run repeats the load of an earlier run.
 
-    Exit status 0: measured; lost, late and degraded answers are a result, which gates judge. 2: a wrong option. 4: a
-    gate does not hold, or --against finds a slowdown. 3: times are not valid, or the capacity or --against cannot tell.
-    4 comes before 3; a gate that has no value beside times that are not valid gives 3.
+    Exit status 0: measured. Lost, late and degraded answers are results, for gates to check. 2: wrong option. 3: times
+    are not valid, or the capacity or --against stays undecided. 4: a gate does not hold, or --against finds a slowdown.
+    Where both apply, 4 wins; but with times that are not valid, a gate without a value gives 3.
     """
     with reporting_errors():
         known = parse_processes(processes)
@@ -128,7 +128,7 @@ def load(
             if planned.load is not None and planned.load.arrivals != "constant":
                 say(f"These scripts send at a constant rate; `load` itself plans {planned.load.arrivals} arrivals.")
             if planned.load is not None and (fields := unexported_fields(planned.load)):
-                say(f"These scripts leave out what the experiment's `load` says beside its rates: {', '.join(fields)}.")
+                say(f"These scripts leave out other fields of the experiment's `load`: {', '.join(fields)}.")
             print("\n".join([f"Run in {export.resolve()}:", *write_export(export, exported)]))
             return
         with (

@@ -58,9 +58,7 @@ def address(url: str | None) -> str | None:
         raise typer.BadParameter(str(error)) from error
 
 
-Gateway = Annotated[
-    str, typer.Option("--gateway", envvar="GATEWAY_URL", callback=address, help="Where the gateway is.")
-]
+Gateway = Annotated[str, typer.Option("--gateway", envvar="GATEWAY_URL", callback=address, help="URL of the gateway.")]
 Runs = Annotated[
     Path,
     # Eager: `--run` is looked for in this folder.
@@ -68,25 +66,25 @@ Runs = Annotated[
 ]
 Run = Annotated[
     Path | None,
-    typer.Option("--run", help="The folder of one run, or its name in --runs.", callback=_run_folder),
+    typer.Option("--run", help="Path of a run folder, or its name in --runs.", callback=_run_folder),
 ]
 Metrics = Annotated[str | None, typer.Option(envvar="METRICS", help="Quality metrics: nDCG@10,bpref.")]
 Processes = Annotated[
     str,
-    typer.Option(envvar="PROCESSES", help="Whose cost is measured: dense=http://127.0.0.1:8002,elasticsearch=URL."),
+    typer.Option(envvar="PROCESSES", help="Measure CPU and memory of these: dense=http://127.0.0.1:8002,reranker=URL."),
 ]
-_BASELINE = "The pipeline that the others are set against; without it, the experiment's own, or the first."
+_BASELINE = "The pipeline to compare the others with. Default: the experiment's baseline, else the first one."
 Baseline = Annotated[str | None, typer.Option(help=_BASELINE)]
-_PREFER = f"What a recommendation goes by: {PREFERENCES}; without it, the experiment's own, or quality."
+_PREFER = f"What decides the recommendation: {PREFERENCES}. Default: the choice of the experiment, else quality."
 Prefer = Annotated[str | None, typer.Option(help=_PREFER)]
-SKIP_UNSENDABLE = typer.Option("--skip-unsendable", help="Leave out, and count, queries that no request can carry.")
+SKIP_UNSENDABLE = typer.Option("--skip-unsendable", help="Skip and count queries that a request cannot carry.")
 AddedFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--judgments",
         # quality.json names them, and is read from other directories.
         resolve_path=True,
-        help="A qrels file merged over the dataset's judgments; may be given several times.",
+        help="Qrels file that adds to or replaces the dataset's judgments; may be repeated.",
     ),
 ]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until the gateway is ready.")]
@@ -96,39 +94,37 @@ class ExperimentOverrides(TypedDict):
     """Options that override the experiment's file; None keeps its value."""
 
     dataset: Annotated[
-        str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout, or a set of the catalogue.")
+        str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout, or a name from `datasets list`.")
     ]
     pipelines: Annotated[
         str | None,
-        typer.Option(
-            envvar="PIPELINES", help="Pipelines of the experiment or the gateway, or YAML files: bm25,mine.yaml."
-        ),
+        typer.Option(envvar="PIPELINES", help="Pipelines to run, by name or by YAML file: bm25,mine.yaml."),
     ]
-    preset: Annotated[str | None, typer.Option(envvar="PRESET", help="A lexical preset instead of the pipeline's own.")]
-    queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="How many judged queries, drawn with the seed.")]
-    depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Hits per query, 1 to 1000.")]
-    top: Annotated[
-        int | None, typer.Option(envvar="TOP", help="Hits that a timed request asks for, at most the depth.")
-    ]
+    preset: Annotated[str | None, typer.Option(envvar="PRESET", help="Lexical preset, instead of the pipeline's.")]
+    queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="Number of judged queries to sample.")]
+    depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Depth of the rankings, 1 to 1000 hits.")]
+    top: Annotated[int | None, typer.Option(envvar="TOP", help="Hits that a timed request asks for; at most --depth.")]
     metrics: Metrics
     baseline: Annotated[str | None, typer.Option(envvar="BASELINE", help=_BASELINE)]
     prefer: Annotated[str | None, typer.Option(envvar="PREFER", help=_PREFER)]
     expansions: Annotated[
         str | None,
-        typer.Option(envvar="EXPANSIONS", help="Files of `expand`, whose presets are declared: A.jsonl,B.jsonl."),
+        typer.Option(envvar="EXPANSIONS", help="Files that `expand` wrote; adds their presets: A.jsonl,B.jsonl."),
     ]
 
 
 class AllExperimentOverrides(ExperimentOverrides):
     """All options that override the experiment's file."""
 
-    collection: Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")]
-    split: Annotated[str | None, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv.")]
-    seed: Annotated[int | None, typer.Option(help="Seed of every sample.")]
+    collection: Annotated[str | None, typer.Option(help="Name of the collection. Default: the directory's.")]
+    split: Annotated[str | None, typer.Option(envvar="SPLIT", help="The judgments: qrels/<split>.tsv.")]
+    seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")]
     caches: Annotated[bool | None, typer.Option("--caches", help="Let services answer from their caches.")]
-    rebuild: Annotated[bool | None, typer.Option("--rebuild", help="Load into a new generation in any case.")]
+    rebuild: Annotated[
+        bool | None, typer.Option("--rebuild", help="Load into a new generation even if nothing changed.")
+    ]
     strict: Annotated[
-        bool | None, typer.Option("--strict", help="Refuse what reading the dataset would otherwise count.")
+        bool | None, typer.Option("--strict", help="Fail on faults of the dataset that are otherwise counted.")
     ]
     skip_unsendable: Annotated[bool | None, SKIP_UNSENDABLE]
 
@@ -305,7 +301,7 @@ def reporting_errors() -> Iterator[None]:
         raise typer.Exit(1) from error
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         say(
-            "evaluator: interrupted; what was written stays: `ingest` goes on where it stood; `rank`, `load` and "
-            "`fetch` begin anew"
+            "evaluator: interrupted; written files stay. `ingest` continues where it stopped; `rank`, `load` and "
+            "`fetch` start again"
         )
         raise typer.Exit(130 if isinstance(error, KeyboardInterrupt) else 143) from error

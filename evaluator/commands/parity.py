@@ -24,21 +24,21 @@ PUBLISHED_SPLIT = "test"
 
 def parity(
     preset: Annotated[str, typer.Argument(help=f"{', '.join(presets())}, or an encoder: {', '.join(encoders())}.")],
-    dataset: Annotated[str, typer.Argument(metavar="NAME|DIR", help="A set of the catalogue, or a directory.")],
+    dataset: Annotated[str, typer.Argument(metavar="NAME|DIR", help="A name from `datasets list`, or a directory.")],
     published: Annotated[
         str | None, typer.Option(help="Compare with this figure instead of the published one: 0.1234.")
     ] = None,
-    metric: Annotated[str, typer.Option(help="What --published is: nDCG@10 or Recall@100.")] = "nDCG@10",
+    metric: Annotated[str, typer.Option(help="Metric of --published: nDCG@10 or Recall@100.")] = "nDCG@10",
     split: Annotated[
-        str, typer.Option(envvar="SPLIT", help="Which qrels/<split>.tsv; published figures are of test.")
+        str, typer.Option(envvar="SPLIT", help="The judgments: qrels/<split>.tsv; published figures are of test.")
     ] = PUBLISHED_SPLIT,
-    pipeline: Annotated[str, typer.Option(help="The pipeline of one retrieve that searches an encoder.")] = "dense",
-    collection: Annotated[str | None, typer.Option(help="The collection's name; without it, the directory's.")] = None,
+    pipeline: Annotated[str, typer.Option(help="For an encoder: the pipeline with one retrieve stage.")] = "dense",
+    collection: Annotated[str | None, typer.Option(help="Name of the collection. Default: the directory's.")] = None,
     gateway: Gateway = GATEWAY,
     runs: Runs = RUNS,
     wait: Wait = 120.0,
 ) -> None:
-    """Compares a preset or encoder with its published figure, and names other settings. Exit status 4 if it is off."""
+    """Compares a preset or encoder with its published figure, and lists settings that differ. Exit status 4 if off."""
     with reporting_errors():
         directory, name = _directory_and_name(dataset)
         reference = _reference(preset, name, split, metric, published)

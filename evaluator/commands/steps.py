@@ -74,7 +74,7 @@ def run(
     runs: Runs = RUNS,
     wait: Wait = 120.0,
     processes: Processes = "",
-    repeat: Annotated[int, typer.Option(min=1, help="How often the queries are sent, each time as a run.")] = 1,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of runs to make.")] = 1,
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
@@ -116,7 +116,7 @@ def ingest(
     processes: Processes = "",
     **overrides: Unpack[AllExperimentOverrides],
 ) -> None:
-    """Opens a run folder and loads the collection. Can be repeated: it completes an interrupted load."""
+    """Creates a run folder and loads the collection. A second call completes an interrupted load."""
     with reporting_errors():
         plan, known = overridden_plan(experiment, **overrides), parse_processes(processes)
         with measuring(runs) as lock:
@@ -130,9 +130,9 @@ def ingest(
 def rank(
     gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0, processes: Processes = ""
 ) -> None:
-    """Sends every query through every pipeline of a run (the newest one unless --run says which).
+    """Sends every query through every pipeline of a run (default: the newest run).
 
-    Begins anew, of several datasets with those that are not ranked yet, if any.
+    Starts from the first query. Of several datasets, it ranks those not ranked yet, or all if each one is.
     """
     with reporting_errors():
         path, known = run or RunFolder.newest(runs), parse_processes(processes)
@@ -145,9 +145,9 @@ def rank(
 
 
 def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgments: AddedFiles = None) -> None:
-    """Measures the run files of a run (the latest one unless --run says which), by other metrics if named.
+    """Computes the metrics of a run from its run files (default: the latest run).
 
-    Without --judgments, by the judgments of the dataset alone. Where losses were attributed, they are so again.
+    Without --judgments, only the dataset's judgments count. An attribution of losses is updated too.
     """
     with reporting_errors():
         path = run or runs / LATEST
@@ -157,14 +157,14 @@ def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgmen
 
 
 def report(runs: Runs = RUNS, run: Run = None, baseline: Baseline = None, prefer: Prefer = None) -> None:
-    """Writes report.json and the pages of a run (the latest one unless --run says which). Exit status as of `run`."""
+    """Writes report.json and the pages of a run (default: the latest run). Exit status as of `run`."""
     with reporting_errors():
         path, choices = run or runs / LATEST, ReportChoices(baseline, preferred(prefer))
         reports = {}
         for folder in runs_of(path):
             reports[folder.path.name] = report_step(folder, choices)
             if choices.prefer is not None and reports[folder.path.name].recommendation is None:
-                raise WrongOption("--prefer: nothing is recommended of one pipeline or of a run that is not valid")
+                raise WrongOption("--prefer: a recommendation needs a valid run with several pipelines")
             print_report(folder, reports[folder.path.name])
         _end(path, reports)
 
@@ -203,7 +203,7 @@ def _print_repeats(folder: RunFolder, summary: RepeatReport) -> None:
     print(f"\n{summary.experiment}: {len(summary.runs)} runs\n\n{render_repeats(summary)}")
     print(f"\nSummary: {folder.path / REPEATS_PAGE}, which links the runs (and {REPEATS} beside it)")
     if summary.identical:
-        print("The quality of every query is the same in all runs.")
+        print("Every query has the same quality in all runs.")
     for warning in summary.warnings:
         print(f"  {warning}", file=sys.stderr)
     if not summary.valid:
@@ -250,7 +250,7 @@ def print_report(folder: RunFolder, outcome: Report) -> None:
         if measured.recall is not None:
             beam = "" if measured.beam is None else f"beam {measured.beam}, "
             print(
-                f"\n{backend}: approximate search finds {measured.recall:.4f} of the exact top {measured.top} "
+                f"\n{backend}: recall {measured.recall:.4f} of approximate search against the exact top {measured.top} "
                 f"({beam}{measured.indexed} of {measured.vectors} vectors indexed)"
             )
     if outcome.load is not None:

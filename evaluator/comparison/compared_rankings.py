@@ -94,16 +94,14 @@ def resolve_rankings(
         raise EvaluationError(f"{repeated[0]}: named twice; a pipeline compared twice changes p of all others")
     known = [_folder_and_arm(word, runs) for word in words]
     if split is not None and dataset is None:
-        raise EvaluationError("--split says which judgments of --dataset, which is not given; a run has its own")
+        raise EvaluationError("--split chooses judgments of --dataset, which is not given; a run has its own")
     if dataset is not None and all(known):
         raise EvaluationError("--dataset is the collection of run files, and none is named; a run has its own")
     if dataset is None:
         experiments = (place[0].experiment for place in known if place)
         first = next(experiments, None)
         if first is None:
-            raise EvaluationError(
-                f"{words[0]}: a run file says nothing of judgments: name a run too, or --dataset DIRECTORY"
-            )
+            raise EvaluationError(f"{words[0]}: a run file has no judgments: name a run too, or --dataset DIRECTORY")
         dataset, split = first.directory, first.split
     groups = []
     for number, (word, place) in enumerate(zip(words, known, strict=True)):

@@ -23,9 +23,9 @@ def comparison_blocks(report: ComparisonReport) -> list[Block]:
         *(Sentence(f"Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes),
         *(Verdict(pair.verdict.sentence) for pair in report.pairs),
         *(Verdict(pair.gate.sentence) for pair in report.pairs if pair.gate),
-        Prose("Per pair: queries better, tied and worse; how many show the difference; how alike the lists are."),
+        Prose("Needed: queries that would show the difference. Overlap@10: share of the first 10 hits in both lists."),
         Table("pairs", "Each pair", [_PAIR_HEADER, *(_pair_row(pair) for pair in report.pairs)]),
-        Prose("Means and differences, with 95 % intervals (a test and a verdict only for the metric above)."),
+        Prose("Means and differences with 95 % intervals. Only the metric above has a test and a verdict."),
         Table(
             "metrics",
             "Each metric of each pair",
@@ -64,7 +64,7 @@ def example_parts(first: str, second: str, example: QueryExample, number: int) -
 
 def _slices(report: ComparisonReport, field: str) -> list[Block]:
     rows = _slice_rows([part for part in report.slices if part.field == field])
-    what = f"By `{field}` of the queries, with 95 % intervals and without a test."
+    what = f"By `{field}` of the queries, with 95 % intervals but no test."
     return [Sentence(what), Table(f"slices-{field}", f"By {field} of the queries", [_SLICE_HEADER, *rows])]
 
 

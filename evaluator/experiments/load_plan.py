@@ -20,10 +20,10 @@ class CapacityPlan(Wire):
     """Which capacity is searched: the highest Poisson rate whose p99 is at most `p99_ms`. Described: as in LoadPlan."""
 
     p99_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] = Field(
-        description="Milliseconds: the bound of --find-capacity."
+        description="Bound of --find-capacity, in milliseconds."
     )
     point_seconds: Annotated[float, Field(gt=0, le=120, allow_inf_nan=False)] = Field(
-        120.0, description="Of a rate of --find-capacity, at most (120)."
+        120.0, description="--find-capacity: most seconds at one rate (120)."
     )
     warmup_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 5.0  # before each look; within the time
 
@@ -44,28 +44,30 @@ class LoadPlan(Wire):
         (), description="Requests per second, open loop: 20 or 10,20,40."
     )
     in_flight: Annotated[tuple[AtLeastOne, ...], Items(0, 32)] = Field(
-        (), description="Requests in flight, closed loop (capacity): 8 or 1,8."
+        (), description="Requests in flight, closed loop: 8 or 1,8."
     )
-    capacity: CapacityPlan | None = Field(None, description="Search the highest rate whose p99 is at most --p99.")
+    capacity: CapacityPlan | None = Field(None, description="Find the highest rate with a p99 of at most --p99.")
     best_under_ms: Annotated[float, Field(gt=0, le=120_000, allow_inf_nan=False)] | None = Field(
-        None, description="Milliseconds: which pipeline is best at each rate with a p99 within them."
+        None, description="Name the best pipeline per rate with a p99 within this many milliseconds."
     )
-    seconds: Seconds = Field(60.0, description="Of each rate, without the warm-up.")
-    arrivals: ArrivalProcess = Field("poisson", description="poisson or constant.")
+    seconds: Seconds = Field(60.0, description="Seconds at each rate, without the warm-up.")
+    arrivals: ArrivalProcess = Field("poisson", description="Arrival process: poisson or constant.")
     draw: QueryDraw = Field("uniform", description="How queries are drawn: uniform or zipf.")
     deadline_ms: Annotated[int, Field(strict=True, ge=1, le=120_000)] = Field(
-        10_000, description="The deadline of each request."
+        10_000, description="Deadline of each request, in milliseconds."
     )
     warmup_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = Field(
-        5.0, description="Of the same traffic, before the figures."
+        5.0, description="Seconds of the same traffic before measuring."
     )
     # 60 s are 8 slices, the fewest that give ratios intervals.
-    slice_seconds: Seconds = Field(7.5, description="Length of a slice; then the next pipeline is driven.")
+    slice_seconds: Seconds = Field(7.5, description="Seconds per slice; pipelines take turns by slice.")
     # Above it, requests are dropped. The gateway takes 2,048 connections (services/chassis/server/connections.py).
     most_in_flight: AtLeastOne = 2_000
     # Processes; without it as many as the rate needs (evaluator/load/sending/generators.py). 64 send 50,000 a second.
-    generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = Field(None, description="Processes that send.")
-    repeat: AtLeastOne = Field(1, description="How often the whole plan is sent.")
+    generators: Annotated[int, Field(strict=True, ge=1, le=64)] | None = Field(
+        None, description="Number of sending processes."
+    )
+    repeat: AtLeastOne = Field(1, description="Number of times to send the whole plan.")
 
     @model_validator(mode="after")
     def _once_each(self) -> Self:

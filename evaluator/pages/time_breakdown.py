@@ -11,7 +11,7 @@ from services.contracts.pipelines import GATEWAY_WAIT
 BAR_INCHES = 0.42
 LABELLED = 0.1  # the least share whose figure fits its piece
 SHADES = (1.0, 0.72, 0.5, 0.34)  # of a stage and its parts
-NOTE = "Of parallel inputs only the slowest counts; a stage\nalone is its rest. gap: network, event loops."
+NOTE = "Of parallel inputs only the slowest counts. A stage\nalone: the rest of its time. gap: network, event loops."
 
 
 @dataclass(frozen=True, slots=True)

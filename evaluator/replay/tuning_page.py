@@ -13,8 +13,8 @@ from evaluator.replay.tuning_report import REPLAY, ReplayReport
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
 HONEST = (
-    "The tuned figure is of the queries that the choice was made on, so it is too high. The honest one is the mean "
-    "over queries that were held out when their point was chosen (nested cross-validation)."
+    "The tuned figure uses the queries on which the settings were chosen, so it is too high. The honest figure is the "
+    "mean over held-out queries (nested cross-validation)."
 )
 
 

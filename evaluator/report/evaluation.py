@@ -94,7 +94,7 @@ def quality_step(folder: RunFolder, metrics: Sequence[str] | None = None, added:
     arms, figures_of, not_judged, differing = {}, {}, {}, {}
     before, after = {}, {}
     # The first figures in a new environment wait for numba, which compiles what ranx calls.
-    say(f"Measuring quality: {len(ranked.arms)} pipelines; the first time on a machine takes longer ...")
+    say(f"Measuring quality: {len(ranked.arms)} pipelines; the first run on a machine takes longer ...")
     for arm in ranked.arms:
         rankings, records = read_run(folder.run_file(arm.name)), tuple(read_answers(folder.answers(arm.name)))
         answers = arm_answers(records, ranked.timed_top, ranked.depth)

@@ -226,7 +226,7 @@ def _pipeline_parts(of: RunConditions, entries: Sequence[HistoryEntry], metric: 
         )
     yield aligned(rows)
     if any(entry.measured.report.timing_valid is False for entry in entries):
-        yield f"{DOUBTFUL}: times that are not valid (the report of the run says why)."
+        yield f"{DOUBTFUL}: times that are not valid; the report of the run has the reason."
     # The one before may be the best or the first too: each sentence once.
     yield from dict.fromkeys(compared.sentence for compared in entries[-1].comparisons if compared)
 

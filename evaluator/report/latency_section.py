@@ -22,16 +22,16 @@ from evaluator.runs.latency import PairedRatio, Timed
 
 STAGES_CHART = "charts/stages.svg"
 STAGE_WORDS = (
-    "As the gateway reports them; `<stage>.<part>` is what its services report of their own time. Share: of the "
-    "latency that the client saw, over all answers; stages that run at once overlap. gateway.wait, total and gap add "
-    "up to it: the gap is network, HTTP handling and event loops."
+    "The gateway reports the stages; `<stage>.<part>` is time that a service reports. Share: of the latency at the "
+    "client, over all answers; parallel stages overlap. gateway.wait, total and gap add up to the latency; the gap is "
+    "network, HTTP handling and event loops."
 )
 COSTS = (
-    "First: the first labelled warm-up answer, cold only where the services were just started. Index: what the indexes "
-    "that a pipeline reads take on the disk, with texts and logs that their engines keep there. CPU: of all named "
-    "processes, a mean over a block of queries sent after the timed ones, with what they do in the background."
+    "First: the first warm-up answer; cold only if the services had just started. Index: disk space of the indexes "
+    "that a pipeline reads, including the texts and logs of their engines. CPU: mean per query of all named processes, "
+    "over a block of queries after the timed ones; background work is included."
 )
-MEMORY = "Memory: the resident set after the last block; of Elasticsearch, what the JVM has committed."
+MEMORY = "Memory: resident set after the last block; for Elasticsearch, the memory that the JVM committed."
 
 
 def latency_charts(report: Report) -> dict[str, str | None]:
@@ -46,9 +46,9 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     yield Table("latency", "Tail of the latency", _latency_rows(report))
     if report.conditions is not None and (taken := report.conditions.clean_taken) is not None:
         yield Prose(
-            f"Disturbed: the share of the answers during which other work took more than {TAKEN_LIMIT:.0%} of a core, "
-            f"after they were asked again. Beside the others it took {taken:.1%}, which lengthens a time by about "
-            f"{taken / (1 - taken):.1%}: a model, 1 / (1 - share), not a bound."
+            f"Disturbed: share of the answers during which other work took more than {TAKEN_LIMIT:.0%} of a core, also "
+            f"when repeated. During the others it took {taken:.1%} on average; by the model 1 / (1 - share), that "
+            f"lengthens a time by about {taken / (1 - taken):.1%}. This is an estimate, not a bound."
         )
     if stages := filled(Table("stages", "Milliseconds by stage", _stage_rows(report))):
         yield Heading("Where the time goes")
@@ -59,7 +59,7 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
         yield from stages
     if slowest := filled(Table("slowest", "The slowest 1 % of the answers", _slowest_rows(report))):
         yield Heading("Each of the slowest 1 % of the answers")
-        yield Prose("The log of every service names the request_id.")
+        yield Prose("Every service logs the request_id.")
         yield from slowest
     if uses := filled(Table("caches", "Results that backends had cached", _cache_rows(report))):
         yield Heading("Results that backends had cached")

@@ -7,7 +7,7 @@ from evaluator.pages.page_blocks import Block, Bullets, Heading, Prose, Table, f
 from evaluator.report.run_report import Report
 
 COUNTED = ("documents", "queries", "judged_queries", "judgments")
-ELSEWHERE = "Everything else (hashes, stamps, pipelines, versions): manifest.json and rank.json beside this file."
+ELSEWHERE = "For hashes, stamps, pipelines and versions, see manifest.json and rank.json beside this file."
 
 
 def origin_blocks(report: Report) -> Iterator[Block]:
@@ -19,24 +19,24 @@ def origin_blocks(report: Report) -> Iterator[Block]:
         yield Bullets(tuple(gate.sentence for gate in report.every_gate))
     if files := filled(Table("imported", "What reading the run files decided", _imported_rows(report))):
         yield Heading("Imported run files")
-        yield Prose("Hits are those of the judged queries, within the depth.")
+        yield Prose("Counts are of the hits of judged queries, within the depth.")
         yield from files
     if report.vector_recall:
-        yield Heading("What approximate vector search misses")
+        yield Heading("Recall of approximate vector search")
         yield Table("recall", "Recall of approximate vector search", _recall_rows(report))
     yield Heading("The collection")
     yield Prose(
         f"{counts.documents} documents, {counts.queries} queries, {counts.judged_queries} of them judged "
-        f"({counts.judgments} judgments); asked: {sample}. What reading them had to decide:"
+        f"({counts.judgments} judgments); measured: {sample}. Decisions while reading them:"
     )
     yield Table("collection", "Decisions while reading the collection", _collection_rows(counts))
     if models := filled(Table("models", "What each model was trained on", _model_rows(report))):
         yield Heading("What the models were trained on")
         yield Prose(
-            "As their cards list it. A figure on a set that a model saw in training is no figure for new texts."
+            "From the model cards. Quality on a set that a model saw in training does not carry over to new texts."
         )
         yield from models
-    yield Heading("How it was made")
+    yield Heading("How the run was made")
     yield Table("origin", "Origin of the figures", origin_rows(report))
     yield Prose(ELSEWHERE)
 

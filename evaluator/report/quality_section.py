@@ -21,13 +21,13 @@ CHART_METRIC = "nDCG@10"
 # Behind the name of a pipeline in whose figures a model was tested on a set of its training.
 SAW_DATASET = "trained on this set"
 FIGURES = (
-    "Queries: those in the mean, of which the lost and those without hits have an empty ranking. Worst, expected, "
-    "best: the mean with tied documents in their worst order, over their orders, in their best; moved: the queries "
-    "that this changes. Unjudged: share of the documents shown, down to the metric's depth, without a judgment."
+    "Queries: number in the mean; lost ones and those without hits count as an empty ranking. Worst, expected, best: "
+    "the mean if tied documents are in their worst, random or best order. Moved: queries whose value depends on it. "
+    "Unjudged: share of the hits without a judgment, down to the metric's depth."
 )
 ADDED = (
-    "All figures of quality are by the dataset's judgments with those of these files merged over them. Before: by the "
-    "dataset's alone."
+    "All quality figures use the dataset's judgments and those of these files, which win where both exist. Before: the "
+    "dataset's judgments alone."
 )
 
 
@@ -84,7 +84,7 @@ def quality_latency_chart(report: Report) -> str | None:
 def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     """Yields the comparison with the baseline, kinds of queries, the worst losses, and all figures."""
     if len(report.pipelines) > 1:
-        yield Heading(f"Each pipeline against {report.set_against}")
+        yield Heading(f"Each pipeline compared with {report.set_against}")
     yield from map(Verdict, verdicts(report))
     differ = f"Differences from {report.set_against}, query by query"
     if DIFFERENCES in charts:
@@ -94,12 +94,12 @@ def quality_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     yield Heading("All metrics, lost and degraded answers")
     yield Table("all-metrics", "Quality, latency and losses of each pipeline", pipeline_rows(report))
     yield Prose(
-        "Quality: means over the judged queries that were asked for; a lost query counts as 0. "
-        f"Rankings are {report.depth} deep. " + _what_was_timed(report)
+        "Quality: means over the judged queries that were sent; a lost query counts as 0. "
+        f"Rankings have up to {report.depth} hits. " + _what_was_timed(report)
     )
     if report.added_judgments is not None:
         yield from _judgment_blocks(report.added_judgments)
-    yield Heading("Every figure, with its interval and what it is a mean of")
+    yield Heading("Every metric with its interval and number of queries")
     yield Prose(FIGURES)
     yield Table("figures", "Each metric of each pipeline, with interval, bounds and denominators", figure_rows(report))
 
@@ -210,7 +210,7 @@ def kind_tables(report: Report) -> Iterator[Table]:
             difference = "–" if kind.difference is None else f"{kind.difference:+z.4f}"
             cells = [kind.value, str(kind.queries), *means, difference, _signed_words(kind.interval)]
             rows.append(cells[: len(rows[0])])
-        alone = "; each interval is of its row alone, without a test" if pair else ""
+        alone = "; each interval stands for one row, without a test" if pair else ""
         yield Table(f"kinds-{field}", f"{kinds[0].metric} by {field} of the queries{alone}", rows)
 
 
@@ -218,7 +218,7 @@ def loss_words(report: Report, pair: PairExamples) -> str:
     """Returns on how many queries the pipeline that is shipped loses against its runner-up."""
     compared = next(one for one in report.pairs if {one.first, one.second} == {pair.first, pair.second})
     lost = compared.losses if compared.second == pair.second else compared.wins
-    most = f"{compared.queries:,} queries{'; most is lost on these' if lost > len(pair.examples) else ''}."
+    most = f"{compared.queries:,} queries{'; the largest losses follow' if lost > len(pair.examples) else ''}."
     return f"{pair.second} has a lower {pair.metric} than {pair.first} on {lost or 'none'} of {most}"
 
 
@@ -233,7 +233,7 @@ def _kind_blocks(report: Report) -> Iterator[Block]:
         for number, example in enumerate(pair.examples, start=1):
             yield from example_parts(pair.first, pair.second, example, number)
     elif report.examples_reason is not None:
-        yield Heading("Kinds of queries, and the worst losses")
+        yield Heading("Kinds of queries and the worst losses")
         yield Sentence(f"None, because {report.examples_reason}.")
 
 
@@ -260,12 +260,12 @@ def _what_was_timed(report: Report) -> str:
         return "Imported run files hold no latency."
     top = report.timed_top or report.depth
     whole = (
-        "Latency: one query at a time, from sending to the last byte read, of the answers whose quality stands "
-        f"beside it, {top} hits each; p99 only from 662 answers on."
+        "Latency: one query at a time, from sending to the last byte read. The quality is that of the same answers, "
+        f"{top} hits each. A p99 needs 662 answers."
     )
     if not any(outcome.deep for outcome in report.pipelines.values()):
         return whole
-    return f"{whole} Metrics that look deeper than {top} are of a second, untimed request for {report.depth} hits."
+    return f"{whole} Metrics that need more use a second, untimed request for {report.depth} hits."
 
 
 def _interval_words(interval: tuple[float, float]) -> str:

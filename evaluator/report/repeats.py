@@ -113,7 +113,7 @@ def render_repeats_page(summary: RepeatReport) -> str:
     parts = [
         f"# {summary.experiment}: {len(summary.runs)} runs",
         *(f"**{warning}**" for warning in summary.warnings),
-        *(["The quality of every query is the same in all runs."] if summary.identical else []),
+        *(["Every query has the same quality in all runs."] if summary.identical else []),
         render_repeats(summary),
         "## All figures",
         aligned(rows),
@@ -162,7 +162,7 @@ def _warnings(
         if report.timing_valid is False:
             yield f"{folder.path.name}: its times are marked {DOUBTFUL}, because {'; '.join(report.timing_reasons)}"
     if len(generations) > 1:
-        yield f"the runs searched {', '.join(generations)}: not the same collection"
+        yield f"the runs searched different generations: {', '.join(generations)}"
     for name, pipeline in pipelines.items():
         if pipeline.figures_differ:
             queries = "1 query" if pipeline.figures_differ == 1 else f"{pipeline.figures_differ} queries"

@@ -26,7 +26,7 @@ from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 
 CHARTS = "charts"
-ALONE = "Nothing is recommended: it takes two pipelines that share a metric."
+ALONE = "No recommendation: it needs two pipelines with a metric in common."
 LINE = 100  # characters of a query in a terminal
 # Those of which a report shows a section. Each fills the field of its name.
 STEPS: tuple[ShownStep[Any], ...] = (LOAD_STEP, ATTRIBUTION_STEP)

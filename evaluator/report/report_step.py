@@ -165,11 +165,11 @@ def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator
             yield f"{arm.name}: LOST {outcome.errors} of {outcome.queries} queries ({kinds}); they count as 0"
         if outcome.degraded:
             stages = ", ".join(f"{what} {count}" for what, count in sorted(outcome.degraded_by_stage.items()))
-            yield f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): not this pipeline's figures"
+            yield f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): part of the pipeline did not run"
         if outcome.deep_differs:
             yield (
-                f"{arm.name}: {outcome.deep_differs} of {outcome.deep} answers began OTHERWISE when "
-                f"{run.ranked.depth} hits were asked for instead of {run.ranked.timed_top}"
+                f"{arm.name}: {outcome.deep_differs} of {outcome.deep} answers had OTHER first hits when "
+                f"{run.ranked.depth} hits were requested instead of {run.ranked.timed_top}"
             )
         yield from arm_faults(arm.name, arm, run.manifest, run.records[arm.name], outcome.imported)
     yield from (f"{name}: no recall figure: {recall.reason}" for name, recall in run.recall.items() if recall.reason)
@@ -184,7 +184,7 @@ def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterato
     yield from warmup_remarks(run.records)
     for arm, records in run.records.items():
         if lost := sum(record.phase == "again" and record.error is not None for record in records):
-            yield f"{arm}: {lost} queries were answered at first, and not when they were asked again for their times"
+            yield f"{arm}: {lost} queries were answered first, but not when they were repeated for their times"
     if run.ranked.compared_documents == 0:
         yield "no backend returns documents by id: only their number was compared with the corpus"
     yield from _deep_legs(run)
@@ -198,7 +198,7 @@ def _deep_legs(run: RankedRun) -> Iterator[str]:
     if deep := [f"{name} {depth}" for name, depth in depths.items() if depth > documents * DEEP_LEG]:
         yield (
             f"reciprocal rank fuses rankings of more than a quarter of the {documents} documents ({', '.join(deep)}): "
-            "documents in the middle of both can pass the first of one; give the retrieve stages a smaller top, or "
+            "a document in the middle of both can outrank the first of one. Give the retrieve stages a smaller top, or "
             "fuse by scores (method: weighted)"
         )
 
@@ -216,6 +216,6 @@ def _few_judgments(pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
     few = [f"{name} {share:.2f}" for name, share in shares.items() if share is not None and share < FEW_JUDGED]
     if few:
         yield (
-            f"{JUDGED} is below one half ({', '.join(few)}): most of these documents have no judgment and count as not "
-            f"relevant, whatever they are; `{command_line('judge', 'pool', 'latest')}` collects them for judging"
+            f"{JUDGED} is below {FEW_JUDGED} ({', '.join(few)}): most hits have no judgment and count as not relevant, "
+            f"even if they are. `{command_line('judge', 'pool', 'latest')}` collects them for judging"
         )

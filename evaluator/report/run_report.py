@@ -22,8 +22,8 @@ from evaluator.steps.quality_figures import JudgmentChange
 from evaluator.steps.vector_recall import VectorRecall
 from services.contracts.base import Count, Wire
 
-MEND = "Remove the cause and measure again: these are not the figures of the pipelines."
-MEASURE_AGAIN = "Other work only lengthens times. End it and measure again, or compare CPU per query."
+MEND = "Remove the cause and measure again: these figures do not describe the pipelines."
+MEASURE_AGAIN = "Other work on the machine lengthens times. Stop it and measure again, or compare CPU per query."
 
 
 class KindFigures(Wire):

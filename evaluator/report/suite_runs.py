@@ -128,7 +128,7 @@ def render_summary_page(summary: SuiteSummary) -> str:
         f"# {summary.experiment}: {len(summary.mean_of)} datasets",
         *(f"**{warning}**" for warning in summary.warnings),
         *(render_summary_table(summary, metric) for metric in metrics),
-        "Each set has the same weight in the mean, whatever its number of queries. A set of several parts counts once.",
+        "Each set has the same weight in the mean, however many queries it has. A set of several parts counts once.",
         "The runs: " + ", ".join(f"[{summed.name}]({summed.run}/report.md)" for summed in summary.sets if summed.run),
     ]
     return "\n\n".join(parts) + "\n"

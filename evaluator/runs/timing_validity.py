@@ -59,8 +59,8 @@ def disturbance(latencies: Mapping[str, Latency], conditions: MachineConditions 
         most = max(of.disturbed for of in latencies.values())
         words = f" ({condition_words(conditions)})" if conditions is not None else ""
         yield (
-            f"{wide} of {len(times)} percentiles lie in an interval wider than a tenth: up to {most:.0%} of the "
-            f"answers were disturbed each time that they were asked{words}"
+            f"{wide} of {len(times)} percentiles are known only within an interval wider than 10 %: other work "
+            f"disturbed up to {most:.0%} of the answers, each time that they were sent{words}"
         )
 
 
@@ -71,4 +71,4 @@ def warmup_remarks(records: Mapping[str, Sequence[AnswerOutcome]]) -> Iterator[s
         if warmup and all(record.error is not None for record in warmup):
             errors = Counter(str(record.error) for record in warmup)
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items()))
-            yield f"{arm}: none of {len(warmup)} warm-up queries was answered ({kinds}): its latency is of a cold start"
+            yield f"{arm}: none of {len(warmup)} warm-up queries was answered ({kinds}): latency includes a cold start"

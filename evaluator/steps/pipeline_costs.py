@@ -58,7 +58,7 @@ async def pipeline_costs(
         return CostReport(indexes=indexes, indexes_reason=reason, pipelines={})
     costs = {}
     async with process_reader(processes) as read:
-        with progress("Cost of pipelines", len(arms), "blocks") as advance:
+        with progress("Measuring the cost of pipelines", len(arms), "blocks") as advance:
             for arm in arms:
                 costs[arm.name] = await _cost_of(client, experiment, dataset, queries, arm, read)
                 advance(1)

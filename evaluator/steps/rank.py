@@ -100,7 +100,7 @@ def begin_ranking(folder: RunFolder, manifest: Manifest) -> None:
     folder.forget_answers()
     (folder.path / LOAD_PAGE).unlink(missing_ok=True)  # links the manifest of before
     if measured := [name for name in BESIDE_RANKING if folder.has(name)]:
-        say(f"{folder.path}: measured beside an earlier ranking, and not read any more: {', '.join(measured)}")
+        say(f"{folder.path}: measured with an earlier ranking, and no longer used: {', '.join(measured)}")
     folder.write("manifest.json", manifest)
 
 
@@ -131,13 +131,13 @@ async def rank(
         again = list(query_turns(sorted(disturbed), len(arms), experiment.seed + number + 1))
         if not again:
             break
-        left = await sender.send_all("Asking again what other work disturbed", "again", again, meter)
+        left = await sender.send_all("Repeating queries that other work disturbed", "again", again, meter)
         hopeless, disturbed = len(left) > HOPELESS * len(disturbed), left
         if hopeless:
             break
     write_conditions(folder.path, meter.conditions())
     if experiment.depth > experiment.ranking_depth:
-        say(f"No metric looks deeper than {experiment.timed_top} hits: no more are asked for")
+        say(f"No metric needs more than {experiment.timed_top} hits, so no deeper rankings are requested")
     if experiment.ranking_depth > experiment.timed_top:
         answered = [_answered(folder, arm) for arm in arms]
         deep = [[(at, query) for at, query in turn if query in answered[at]] for turn in turns]

@@ -63,7 +63,7 @@ async def vector_recall(
         top, beam = _served(legs, backend, experiment)
         shares: list[float] = []
         reason = None
-        with progress(f"Recall of {backend}", len(sample), "queries") as advance:
+        with progress(f"Measuring the recall of {backend}", len(sample), "queries") as advance:
             for query in sample:
                 try:
                     exact = await _ids(client, experiment.target, dataset.queries[query], backend, top, None)

@@ -43,23 +43,23 @@ def _parser() -> argparse.ArgumentParser:
     default = os.environ.get(DEFAULT_FILE)
     new = actions.add_parser("new", help="make a key; it is printed once and not kept")
     listed = actions.add_parser("list", help="list all keys of the file")
-    revoke = actions.add_parser("revoke", help="revoke a key; processes know within a second")
+    revoke = actions.add_parser("revoke", help="revoke a key; it takes effect within a second")
     for command in (new, listed, revoke):
         command.add_argument(
             "--file",
             type=Path,
             default=default,
             required=default is None,
-            help=f"the file of keys; without it, that of {DEFAULT_FILE}",
+            help=f"the key file (default: the value of {DEFAULT_FILE})",
         )
-    new.add_argument("--name", required=True, help="who has it, for people")
-    new.add_argument("--scope", action="append", choices=KEY_SCOPES, help="may be repeated; search without it")
-    new.add_argument("--expires", type=_lasting, metavar="90d", help="hours (h), days (d) or weeks (w) that it lasts")
+    new.add_argument("--name", required=True, help="name of the holder, shown by `list`")
+    new.add_argument("--scope", action="append", choices=KEY_SCOPES, help="default: search; may be repeated")
+    new.add_argument("--expires", type=_lasting, metavar="90d", help="lifetime in hours (h), days (d) or weeks (w)")
     new.add_argument(
-        "--collection", action="append", metavar="shop-*", help="the only ones it may touch; may be repeated"
+        "--collection", action="append", metavar="shop-*", help="limit the key to these collections; may be repeated"
     )
-    new.add_argument("--per-second", type=float, help="requests per second, in bursts of one second's worth")
-    new.add_argument("--at-once", type=int, help="requests in flight")
+    new.add_argument("--per-second", type=float, help="most requests per second; bursts may use one second's")
+    new.add_argument("--at-once", type=int, help="most requests in flight")
     revoke.add_argument("id", help="the id of the key, as `list` shows it")
     return parser
 

@@ -86,7 +86,7 @@ async def test_few_judgments_are_remarked_on_and_leave_a_run_valid(stub: Gateway
     (tmp_path / "shop" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     report, folder = await evaluated(stub, experiment, tmp_path)
     (remark,) = report.warnings
-    assert remark.startswith("judged@10 is below one half (bm25 0.38)")
+    assert remark.startswith("judged@10 is below 0.5 (bm25 0.38)")
     assert report.valid
     assert remark in (folder.path / "report.md").read_text()
 

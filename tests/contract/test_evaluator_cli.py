@@ -206,7 +206,7 @@ def test_a_run_is_exported_with_the_commands_that_evaluate_it(evaluator: Evaluat
 def test_a_repeated_run_has_a_folder_each_and_one_summary(evaluator: Evaluator, tmp_path: Path) -> None:
     done = evaluator("run", "demo", "--repeat", "3")
     assert done.exit_code == 0, done.output
-    assert "The quality of every query is the same in all runs." in done.stdout
+    assert "Every query has the same quality in all runs." in done.stdout
     summary = json.loads((tmp_path / "runs" / "latest" / "repeats.json").read_text())
     assert (len(summary["runs"]), summary["identical"], summary["valid"]) == (3, True, True)
     reports = [json.loads((tmp_path / "runs" / name / "report.json").read_text()) for name in summary["runs"]]

@@ -47,7 +47,7 @@ def test_the_three_worst_losses_against_the_runner_up_are_shown_with_texts(
     assert [(one.query, one.text) for one in found.examples] == [(f"q{n}", f"question {n}") for n in (10, 9, 8)]
     assert [one.second for one in found.examples] == pytest.approx([0.0, ndcg(8), ndcg(5)])
     assert found.examples[0].documents[0].title == "Answer 10"
-    words = "good has a lower nDCG@10 than fair on 4 of 60 queries; most is lost on these."
+    words = "good has a lower nDCG@10 than fair on 4 of 60 queries; the largest losses follow."
     printed = evaluator("report", "--run", folder.path).stdout
     assert f"{words}\n  0.0000 instead of 0.5000: question 10\n  0.3155 instead of 0.5000: question 9\n" in printed
     page = (folder.path / "report.md").read_text()
@@ -100,7 +100,7 @@ def test_one_pipeline_has_kinds_without_a_difference_and_no_losses(evaluator: Ev
     assert report.examples is None
     assert [(kind.means, kind.difference, kind.interval) for kind in report.kinds] == [({"fair": 0.5}, None, None)] * 2
     page = (folder.path / "report.md").read_text()
-    assert page.splitlines()[2] == "**Nothing is recommended: it takes two pipelines that share a metric.**"
+    assert page.splitlines()[2] == "**No recommendation: it needs two pipelines with a metric in common.**"
     assert "minus" not in page
     assert "worst losses" not in page
 

@@ -103,7 +103,7 @@ async def test_what_was_measured_beside_an_earlier_ranking_is_not_shown_with_a_n
 
     stub.stamp = {"schema": "2"}
     await rank_alone(stub, folder)
-    said = "measured beside an earlier ranking, and not read any more: load.json, against.json"
+    said = "measured with an earlier ranking, and no longer used: load.json, against.json"
     assert said in capsys.readouterr().err.replace("\n", " ")
     assert not (folder.path / "load.md").exists()
     with pytest.raises(EvaluationError, match=r"manifest\.json .* remove load\.json"):
@@ -214,7 +214,7 @@ async def test_a_warmup_of_which_nothing_was_answered_is_told(
     report, _ = await evaluated(stub, experiment, tmp_path)
     assert report.valid
     assert report.warnings == tuple(
-        f"{arm}: none of 1 warm-up queries was answered (unavailable 1): its latency is of a cold start"
+        f"{arm}: none of 1 warm-up queries was answered (unavailable 1): latency includes a cold start"
         for arm in ("bm25", "hybrid")
     )
 

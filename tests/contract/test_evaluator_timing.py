@@ -54,7 +54,7 @@ async def test_other_work_without_end_marks_the_times_and_leaves_the_quality_and
     monkeypatch.setattr("evaluator.runs.latency.MIN_SAMPLES_FOR_P99", 2)
     report = await timed(experiment, tmp_path, lambda number: {"other": 0.4})
     assert report.timing_valid is False
-    assert "up to 100% of the answers were disturbed" in report.timing_reasons[0]
+    assert "other work disturbed up to 100% of the answers" in report.timing_reasons[0]
     assert report.conditions is not None
     assert report.conditions.foreign == pytest.approx(0.4)
     assert report.valid

@@ -26,7 +26,7 @@ async def test_every_query_is_timed_with_few_hits_before_any_is_asked_for_more(
     outcome = report.pipelines["bm25"]
     assert (outcome.queries, outcome.deep, outcome.deep_differs, outcome.latency_ms.n) == (4, 4, 0, 4)
     assert len([line for line in folder.run_file("bm25").read_text().splitlines() if line.startswith("q1\t")]) == 2
-    assert "are of a second, untimed request for 100 hits" in (folder.path / "report.md").read_text()
+    assert "use a second, untimed request for 100 hits" in (folder.path / "report.md").read_text()
 
 
 @pytest.mark.parametrize("given", [{"top": 5, "metrics": ["nDCG@5", "P@1"]}, {"top": 50, "depth": 5}])
@@ -51,7 +51,7 @@ async def test_deeper_answers_that_begin_otherwise_or_are_lost_make_the_run_inva
     assert not report.valid
     assert outcome.deep_differs > 0
     assert report.warnings[0] == (
-        f"bm25: {outcome.deep_differs} of 4 answers began OTHERWISE when 100 hits were asked for instead of 1"
+        f"bm25: {outcome.deep_differs} of 4 answers had OTHER first hits when 100 hits were requested instead of 1"
     )
     assert outcome.quality["P@1"] == timed
     stub.fails_from_top = 100

@@ -75,7 +75,7 @@ async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
     report = await evaluate(gateway, RunFolder.create(tmp_path / "runs", planned()))
     assert report.valid
     (remark,) = report.warnings
-    assert remark.startswith("judged@10 is below one half (")
+    assert remark.startswith("judged@10 is below 0.5 (")
     assert list(report.pipelines) == ["bm25", "dense", "hybrid", "bm25-rerank", "hybrid-rerank"]
     for outcome in report.pipelines.values():
         assert (outcome.queries, outcome.judged, outcome.errors, outcome.degraded) == (QUERIES, QUERIES, 0, 0)

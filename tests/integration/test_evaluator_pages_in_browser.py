@@ -133,7 +133,7 @@ async def test_a_reader_starts_watches_compares_judges_and_sees_other_figures(
         await expect(page.locator("#baseline")).to_have_value(f"{run}:dense")
 
         await hands.press(page.get_by_role("link", name=run))
-        await hands.press(page.get_by_role("link", name="Judge what nobody has judged"))
+        await hands.press(page.get_by_role("link", name="Judge unjudged documents"))
         await expect(page.get_by_role("heading", name="New judging session")).to_be_visible()
         await expect_sound(page)
         await hands.fill(page.get_by_label("Your name as a judge"), "ann")

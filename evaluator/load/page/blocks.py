@@ -32,9 +32,9 @@ from evaluator.pages.time_breakdown import PATH
 SPECTRUM_SHOWS = "Latency by percentile"
 CAPACITY_SHOWS = "Goodput and latency around the capacity"
 PLANNED = (
-    "Requests at planned times, whether or not earlier ones were answered. Times count from the planned send time; a "
-    "request without an answer in time counts with its deadline and as an empty ranking. Stages, slowest "
-    "answers and more: [load.md](load.md). Figures: load.json."
+    "Requests leave at planned times, whether or not earlier ones were answered. Latency counts from the planned send "
+    "time. A request without an answer in time counts with its deadline and as an empty ranking. "
+    "[load.md](load.md) has stages, slowest answers and more; load.json has all figures."
 )
 
 

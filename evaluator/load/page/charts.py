@@ -20,7 +20,7 @@ CHARTS_SHOWN = 4  # more fill several screens, and stand behind a summary
 SHARES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)  # labelled, of the requests below a percentile
 NO_P99 = "No p99: fewer than 662 requests."
 DASHED = f"Dashed, {DOUBTFUL}: times that do not hold."
-CUT_OFF = "A line ends where fewer than seven requests are beyond."
+CUT_OFF = "A line ends where fewer than seven requests took longer."
 Spectrum = Sequence[tuple[float, float]]  # share of the requests below, milliseconds
 
 
@@ -117,7 +117,7 @@ def capacity_chart(report: CapacityReport) -> str | None:
         _rate_axis(plot, rates)
         times = [ms for point in points for ms in (point.p95_ms, point.p99_ms) if ms is not None]
         _latency_axis(lower, [report.found.bound_ms, *times, *(ms for _, ms in searched)])
-        upper.set_title("a second: answers in time, and their nDCG@10")
+        upper.set_title("per second: answers in time, and their nDCG@10")
         lower.set_title(f"ms from the planned send time (the bound: {report.found.bound_ms:g})")
         notes = [NO_P99] * any(point.p99_ms is None for point in points) + [DASHED] * (not held)
         lower.set_xlabel("\n".join(["offered rate, requests per second", *notes]))

@@ -31,33 +31,32 @@ SPECTRUM_POINTS = 160
 # load.json lists the slowest 1 % of every point; a page of hundreds would not be read.
 SLOWEST_SHOWN = 5
 SLOWEST_WORDS = (
-    f"The {SLOWEST_SHOWN} slowest of each point; load.json lists the slowest 1 %. The log of every service names the "
-    "request_id."
+    f"The {SLOWEST_SHOWN} slowest of each point; load.json lists the slowest 1 %. Every service logs the request_id."
 )
 FAILED_WORDS = (
-    f"The first {FAILED_OF_A_KIND} of each kind of error and point. The log of every service that such a request "
-    "reached names the request_id."
+    f"The first {FAILED_OF_A_KIND} of each kind of error and point. Every service that such a request reached "
+    "logs the request_id."
 )
 CAPACITY_WORDS = (
     "The capacity is the highest rate found at which at most 1 % of the requests took longer than the bound, and at "
-    "most 1 % were lost, late or degraded. The knee is the swept rate whose answers in time per second, divided by "
-    "p95, are most. At multiples of the capacity: answers in time per second, in brackets their nDCG@10 per second. "
-    "[capacity.json](capacity.json) holds all of it."
+    "most 1 % were lost, late or degraded. The knee is the swept rate with the highest ratio of answers in time "
+    "per second to p95. At multiples of the capacity: answers in time per second (in brackets: their nDCG@10 per "
+    "second). [capacity.json](capacity.json) has all figures."
 )
 COUNTED = (
-    "Times count from the planned send time to the last byte; a request without an answer counts with at least its "
-    "deadline. nDCG@10 is the mean over requests: late, failed and dropped ones count as empty rankings. All rates ask "
-    "one draw of queries in its order, so that a higher rate begins with the queries of a lower one. Degraded: share "
-    "of the answers in time. Re-ranked: their mean share of candidates (–: the pipeline re-ranks none)."
+    "Latency counts from the planned send time to the last byte; without an answer, at least the deadline counts. "
+    "nDCG@10 is the mean over requests; late, failed and dropped ones count as empty rankings. All rates send the same "
+    "sequence of queries; a higher rate gets further in it. Degraded: share of the answers in time. Re-ranked: mean "
+    "share of the candidates that these answers re-ranked (–: the pipeline has no re-ranker)."
 )
 STAGE_WORDS = (
-    "`<stage>.<part>` is what the services report of their own time. Share: of the latency, over all answers; stages "
-    "that run at once overlap. The gap is network, HTTP handling and event loops."
+    "`<stage>.<part>` is time that a service reports. Share: of the latency, over all answers; parallel stages "
+    "overlap. The gap is network, HTTP handling and event loops."
 )
 COSTS = (
-    "CPU milliseconds per request: a mean over all that were sent, warm-up among them, with what processes do in the "
-    "background, which at a low rate is a large part. Memory: the resident set after the last point; of Elasticsearch, "
-    "what the JVM has committed."
+    "CPU milliseconds per request: mean over all requests sent, with the warm-up. Background work is included; at a "
+    "low rate it is a large part. Memory: resident set after the last point; for Elasticsearch, the memory that "
+    "the JVM committed."
 )
 
 

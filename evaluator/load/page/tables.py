@@ -50,7 +50,7 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
             yield f"{name}: times {MARKED}, because {fault}"
         if any(not getattr(point.latency_ms, share).holds for share in TIMES):
             share, words = point.latency_ms.disturbed, condition_words(joined_conditions(point.conditions))
-            yield f"{name}: times lie in an interval, as other work disturbed {share:.0%} of the requests ({words})"
+            yield f"{name}: times are known as intervals: other work disturbed {share:.0%} of the requests ({words})"
         if point.counts.failed:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(point.counts.errors_by_kind.items()))
             yield f"{name}: {point.counts.failed} requests failed ({kinds})"
@@ -65,7 +65,7 @@ def load_warnings(report: LoadReport) -> Iterator[str]:
             stages = ", ".join(f"{stage} {count}" for stage, count in sorted(point.counts.degraded_by_stage.items()))
             yield f"{name}: {point.counts.degraded} answers were degraded ({stages})"
         if point.cost is not None and point.cost.cpu_ms is None:
-            yield f"{name}: no CPU time in total: {missing_cpu(point.cost)}"
+            yield f"{name}: total CPU time is unknown: {missing_cpu(point.cost)}"
         for backend, use in point.cached.items():
             yield f"{name}: {backend} had {use.rate:.1%} of {use.of} results in its cache"
     yield from report.remarks

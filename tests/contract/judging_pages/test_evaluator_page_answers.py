@@ -34,8 +34,8 @@ async def test_the_page_of_a_run_that_is_measured_says_so(client: httpx.AsyncCli
     shown = await client.get(f"/runs/{run}")
     assert (after.status_code, shown.status_code) == (303, 200)
     assert (before.status_code, between.status_code, between.headers["refresh"]) == (200, 200, "2")
-    assert "It is being measured now; these are the figures before." in before.text
-    assert "It is being measured now; this page loads itself again" in between.text
+    assert "This run is being measured now. These are the earlier figures;" in before.text
+    assert "This run is being measured now. The page reloads until" in between.text
     assert "is not the one that report.json was made from" not in between.text
     assert "report again</button>" not in between.text
     assert "being measured now" not in shown.text

@@ -129,13 +129,13 @@ def bearer_key(context: Context) -> str | None:
 def main() -> None:
     """Serves one gateway until the standard input ends, or over HTTP until it is told to end."""
     parser = argparse.ArgumentParser(prog="retrieval-mcp", description="Lets a model read a gateway.")
-    parser.add_argument("url", help=f"of the gateway, as in http://127.0.0.1:8000; its key is {KEY_VARIABLE}")
-    parser.add_argument("--ca-file", help="the authority of its certificate (PEM)")
+    parser.add_argument("url", help=f"URL of the gateway: http://127.0.0.1:8000; {KEY_VARIABLE} has its key")
+    parser.add_argument("--ca-file", help="PEM file of the authority of its certificate")
     parser.add_argument(
         "--http",
         type=int,
         metavar="PORT",
-        help="serve http://127.0.0.1:PORT/mcp, where each caller sends a key of its own, instead of stdio",
+        help="serve http://127.0.0.1:PORT/mcp instead of stdio; each caller sends its own key",
     )
     arguments = parser.parse_args()
     key = os.environ.get(KEY_VARIABLE) or None

@@ -47,8 +47,8 @@ def test_disturbed_answers_are_a_reason_only_where_they_leave_a_figure_a_wide_in
     assert list(disturbance({"bm25": even}, QUIET)) == []
     spread = latency_of([answer(str(at), 10.0 + at, disturbed=at < 30) for at in range(100)])
     (reason,) = disturbance({"bm25": even, "dense": spread}, QUIET)
-    assert reason.startswith("2 of 4 percentiles lie in an interval")
-    assert "up to 30% of the answers were disturbed" in reason
+    assert reason.startswith("2 of 4 percentiles are known only within an interval")
+    assert "other work disturbed up to 30% of the answers" in reason
     assert "30 of 120 windows were disturbed" in reason
 
 
