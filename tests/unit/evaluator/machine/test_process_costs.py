@@ -120,7 +120,10 @@ async def test_statistics_of_elasticsearch_and_failures_are_read() -> None:
     assert readings["down"].cpu_s is None
 
 
-async def test_a_run_reports_what_each_pipeline_costs_and_a_later_one_without_processes_nothing(tmp_path: Path) -> None:
+async def test_a_run_reports_what_each_pipeline_costs_and_a_later_one_without_processes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaluator.steps.pipeline_costs.LEAST_BLOCK_S", 0.0)
     folder = RunFolder.create(tmp_path / "runs", planned(tmp_path))
     with served(GatewayStub().app) as url:
         async with connected(url) as client:
