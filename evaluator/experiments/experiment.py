@@ -82,6 +82,9 @@ class Experiment(Wire):
             raise ValueError(f"pipelines: the same name twice: {', '.join(names)}")
         if self.gates is not None and (unknown := [name for name in self.gates.pipelines if name not in names]):
             raise ValueError(f"gates.pipelines: {unknown[0]} is not among the pipelines {', '.join(names)}")
+        idle = None if self.gates is None else self.gates.relative_to_itself(names, self.baseline or names[0])
+        if idle is not None:
+            raise ValueError(f"gates: {idle} is relative to the baseline, and no other pipeline is bound by it")
         return self
 
     @model_validator(mode="after")

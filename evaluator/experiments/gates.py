@@ -5,7 +5,7 @@ made null, does not hold. A bound may be relative to the baseline, measured in t
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import not_
@@ -21,7 +21,7 @@ GateName = Literal["p95_ms", "p99_ms", "ndcg_at_10", "errors", "degraded", "cpu_
 
 def _bound(relative: str, least: float, most: float, expected: str, value: object) -> object:
     """Reads a number from `least` to `most`, or a text of the pattern `relative`, whose group is a number above 0."""
-    if isinstance(value, str) and (found := re.fullmatch(relative, value)) and float(found[1]) > 0:
+    if isinstance(value, str) and (found := re.fullmatch(relative, value, re.ASCII)) and 0 < float(found[1]) <= 1e9:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most:
         return float(value)
@@ -62,6 +62,15 @@ class Gates(Bounds):
         every: float | str | None = getattr(self, gate)
         own: float | str | None = getattr(self.pipelines.get(pipeline), gate, None)
         return every if own is None else own
+
+    def relative_to_itself(self, pipelines: Sequence[str], baseline: str) -> GateName | None:
+        """Returns a gate whose bound is relative to the baseline and of the baseline alone; None without one."""
+        for gate in get_args(GateName):
+            own = getattr(self.pipelines.get(baseline), gate, None)
+            if isinstance(own, str) or (isinstance(getattr(self, gate), str) and len(pipelines) == 1):
+                found: GateName = gate
+                return found
+        return None
 
     def bounds(self, gate: GateName) -> list[float | str]:
         """Returns the bounds of a figure, of every pipeline and of single ones."""
@@ -161,7 +170,11 @@ def _compared(
         theirs: float | None = getattr(baseline, gate, None)
         limit = None if theirs is None else number * theirs
         reason = measured.missing[gate] if value is None else "the baseline has none" if limit is None else None
-        return (value, limit, None) if reason is None else (None, limit, reason)
+        if value is None or theirs is None or baseline is None:
+            return None, limit, reason
+        lengthened = value > number * (baseline.least.get(gate) or theirs) and value <= number * theirs
+        shortened = (measured.least.get(gate) or value) <= number * theirs < value
+        return value, limit, "by the ratio of times beside other work" if lengthened or shortened else None
     if measured.verdict is None:
         return None, -number, "nDCG@10 has no verdict; name it first among the metrics"
     shown, interval = no_worse_gate(measured.verdict, number, measured.losses), measured.verdict.interval

@@ -16,7 +16,7 @@ class Preference:
     p95_ms: float = math.inf
 
     def __str__(self) -> str:
-        return f"p95={self.p95_ms:g}ms" if self.by == "p95" else self.by
+        return f"p95={self.p95_ms:.3f}".rstrip("0").rstrip(".") + "ms" if self.by == "p95" else self.by
 
 
 def preference(word: str) -> Preference:
@@ -24,6 +24,6 @@ def preference(word: str) -> Preference:
     match word:
         case "quality" | "cpu" | "index":
             return Preference(word)
-    if (bound := re.fullmatch(r"p95=(\d+(?:\.\d+)?)(?:ms)?", word)) and 0 < float(bound[1]) < math.inf:
+    if (bound := re.fullmatch(r"p95=([0-9]{1,7}(?:\.[0-9]{1,3})?)(?:ms)?", word)) and float(bound[1]) > 0:
         return Preference("p95", float(bound[1]))
     raise ValueError(f"{word!r} is none of {PREFERENCES}")

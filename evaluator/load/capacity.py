@@ -15,7 +15,7 @@ requests:
 The report is capacity.json, and a sentence:
 
     sentence := pipeline " carries " rate "/s with p99 <= " bound " ms in 5 of 5 verifications; " knee "." [ beside ]
-              | pipeline " carries no rate with p99 <= " bound " ms: " reasons "." [ beside ]
+              | pipeline " carries no rate with p99 <= " bound " ms: " reasons "."
               | "This machine cannot tell which rate " pipeline " carries with p99 <= " bound " ms: " reasons "."
     beside   := " Other work disturbed " share " of the requests: alone it carries this or more."
     knee     := "the knee is at " rate "/s" | "the knee cannot be told, because times below the capacity are not valid"
@@ -25,7 +25,7 @@ import itertools
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from pydantic import FiniteFloat
 
@@ -55,6 +55,7 @@ SWEEP = (0.1, 0.45, 0.8, 1.15, 1.5)
 BEYOND = (1.0, 1.5, 2.0, 4.0)
 MULTIPLES = tuple(sorted({*SWEEP, *BEYOND}))
 
+T = TypeVar("T")
 ShareOutcome = Literal["within", "above", "open"]
 RateOutcome = Literal["carried", "not carried", "open", "cannot tell"]
 CapacityOutcome = Literal["found", "none", "cannot tell"]
@@ -67,7 +68,7 @@ class RateSample:
     counted_ms: Sequence[float]  # one without an answer counts with at least its deadline
     lost: Sequence[bool]  # failed, dropped, late, or degraded
     faults: tuple[str, ...] = ()  # why these times show nothing of the system under test
-    disturbed: float = 0.0  # share of the requests during which others took CPU; that only lengthens
+    disturbed: Sequence[bool] = ()  # whether others took CPU during each; empty: during none
 
 
 class MeasureRate(Protocol):
@@ -83,7 +84,7 @@ class MeasuredRate(Wire):
 
     rate: FiniteFloat  # requests per second
     seconds: FiniteFloat  # of sending, the warm-up too
-    requests: Count  # without the warm-up
+    requests: Count  # that were judged: without the warm-up, and without disturbed ones where enough others are left
     over: Count  # requests that took longer than the bound
     lost: Count  # failed, dropped, late, or degraded
     p99_ms: FiniteFloat | None  # null below 662 requests, and where the outcome is `cannot tell`
@@ -163,7 +164,8 @@ async def measure_rate(rate: float, plan: CapacityPlan, seed: str, measure: Meas
     """Measures one rate until its outcome is known, for `plan.point_seconds` at most, warm-ups included."""
     counted: list[float] = []
     lost: list[bool] = []
-    spent_s, look, disturbed = 0.0, 0, 0.0
+    disturbed: list[bool] = []
+    spent_s, look = 0.0, 0
     outcome: RateOutcome = "open"
     reasons: tuple[str, ...] = ()
     while outcome == "open":
@@ -174,9 +176,14 @@ async def measure_rate(rate: float, plan: CapacityPlan, seed: str, measure: Meas
         sample = await measure(rate, plan.warmup_seconds, seconds, f"{seed} {look}")
         counted += sample.counted_ms
         lost += sample.lost
-        disturbed += sample.disturbed * len(sample.lost)
+        disturbed += sample.disturbed or [False] * len(sample.lost)
+        judged = _judged(disturbed)
         spent_s, look, reasons = spent_s + plan.warmup_seconds + seconds, look + 1, sample.faults
-        outcome = "cannot tell" if reasons else rate_outcome(counted, lost, plan.p99_ms)
+        outcome = "cannot tell" if reasons else rate_outcome(_at(judged, counted), _at(judged, lost), plan.p99_ms)
+        # What other work lengthened shows that a rate is carried, not that it is not.
+        outcome = "open" if outcome == "not carried" and any(_at(judged, disturbed)) else outcome
+    judged = _judged(disturbed)
+    counted, lost, disturbed = _at(judged, counted), _at(judged, lost), _at(judged, disturbed)
     has_p99 = outcome != "cannot tell" and len(counted) >= MIN_SAMPLES_FOR_P99
     return MeasuredRate(
         rate=rate,
@@ -185,10 +192,20 @@ async def measure_rate(rate: float, plan: CapacityPlan, seed: str, measure: Meas
         over=sum(value > plan.p99_ms for value in counted),
         lost=sum(lost),
         p99_ms=percentile(sorted(counted), 0.99) if has_p99 else None,
-        disturbed=disturbed / max(1, len(counted)),
+        disturbed=sum(disturbed) / max(1, len(counted)),
         outcome=outcome,
         reasons=reasons,
     )
+
+
+def _judged(disturbed: Sequence[bool]) -> list[int]:
+    """Returns the numbers of the requests that were not disturbed; of all, where these are too few for an outcome."""
+    quiet = [number for number, busy in enumerate(disturbed) if not busy]
+    return quiet if len(quiet) >= FEWEST_REQUESTS else list(range(len(disturbed)))
+
+
+def _at(numbers: Sequence[int], values: Sequence[T]) -> list[T]:
+    return [values[number] for number in numbers]
 
 
 def rate_outcome(counted_ms: Sequence[float], lost: Sequence[bool], bound_ms: float) -> RateOutcome:
@@ -277,9 +294,10 @@ def found_capacity(measured: Sequence[MeasuredRate], plan: CapacityPlan) -> Foun
     elif low is None and len(measured) < MOST_POINTS:
         # The search went down to the lowest rate; its last outcome decides, whatever was open or disturbed above it.
         lowest = list(_decided(measured))[-1]
-        outcome = "none" if lowest.outcome == "not carried" else "cannot tell"
+        outcome = "none" if lowest.outcome == "not carried" and lowest.disturbed <= MOST_SHARE else "cannot tell"
         too_low = f"lower than {least_rate(plan):.3g}/s cannot be told in {plan.point_seconds:g} s"
-        reasons = (too_low,) if outcome == "none" else lowest.reasons
+        beside = f"other work disturbed {lowest.disturbed:.0%} of the requests at {lowest.rate:.3g}/s"
+        reasons = (too_low,) if outcome == "none" else lowest.reasons or (beside,)
     else:
         reasons = (f"no rate was carried {VERIFICATIONS + 1} times in {len(measured)} measurements",)
     return FoundCapacity(bound_ms=plan.p99_ms, outcome=outcome, rate=rate, reasons=reasons, measured=tuple(measured))
@@ -402,7 +420,7 @@ def _sentence(report: CapacityReport) -> str:
             verified = f"in {found.verified} of {VERIFICATIONS} verifications"
             return f"{report.pipeline} carries {found.rate:g}/s {bound} {verified}{knee_part}.{beside}"
         case "none":
-            return f"{report.pipeline} carries no rate {bound}: {reasons}.{beside}"
+            return f"{report.pipeline} carries no rate {bound}: {reasons}."
         case "cannot tell":
             return f"This machine cannot tell which rate {report.pipeline} carries {bound}: {reasons}."
 

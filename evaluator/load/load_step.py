@@ -221,5 +221,5 @@ def rate_sample(loaded: LoadedPoint) -> RateSample:
         counted_ms=counted,
         lost=[sample.outcome != "answered" or bool(sample.degraded) for sample in samples],
         faults=faults,
-        disturbed=loaded.disturbed,
+        disturbed=[sample.disturbed for sample in samples],
     )

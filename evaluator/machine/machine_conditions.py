@@ -20,7 +20,7 @@ from services.contracts.base import Count, Wire
 WINDOW_S = 0.5
 # Of one core, by a hypervisor and by processes that are not measured, together: beyond it a window is disturbed.
 TAKEN_LIMIT = 0.09
-KERNEL_THREADS = 2  # their parent; they work for whoever called the kernel
+KERNEL_THREADS, KERNEL_NAME = 2, "kthreadd"  # their parent; they work for whoever called the kernel
 
 T = TypeVar("T")
 Span = tuple[float, float]  # seconds on the clock of the counters
@@ -111,7 +111,8 @@ def condition_words(conditions: MachineConditions) -> str:
     known = [f"{who} {share:.1%} of the CPU" for who, share in shares.items() if share]
     if conditions.throttled:
         known.append(f"the CPU limit of a cgroup stopped the processes in {conditions.throttled:.1%} of its periods")
-    return f"{conditions.busy_windows} of {conditions.windows} windows were disturbed: {', '.join(known) or 'once'}"
+    words = ", ".join(known) or "by less than is shown here"
+    return f"{conditions.busy_windows} of {conditions.windows} windows were disturbed: {words}"
 
 
 class ConditionsMeter:
@@ -217,30 +218,27 @@ def _steal(stat: Path) -> tuple[float | None, int]:
     """Reads the CPU seconds since boot that a hypervisor took, and the number of cores."""
     try:
         lines = stat.read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
+        steal_s = int(lines[0].split()[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError):  # not Linux
         return None, os.cpu_count() or 1
-    cores = sum(line.startswith("cpu") and line[3:4].isdigit() for line in lines)
-    return int(lines[0].split()[8]) / os.sysconf("SC_CLK_TCK"), cores
+    return steal_s, sum(line.startswith("cpu") and line[3:4].isdigit() for line in lines)
 
 
 def _foreign_s(own: Collection[int], proc: Path) -> float | None:
-    """Sums the CPU seconds of all processes but the own ones and their descendants; None where an own one has ended.
+    """Sums the CPU seconds of all processes but the own ones and their descendants.
+
+    None where an own one has ended, and in a container, which lists its own processes alone.
 
     Not what is busy less what is own: the kernel samples the former at its ticks, which in half a second is off by more
     than the limit. The time of a child that ended stands with its parent, which has waited for it.
     """
     times = _times(proc)
-    if not times.keys() >= set(own):
+    kernel = proc / str(KERNEL_THREADS) / "comm"
+    if not times.keys() >= set(own) or not kernel.exists() or kernel.read_text().strip() != KERNEL_NAME:
         return None
     families = {KERNEL_THREADS, *own}
-    children: dict[int, list[int]] = {}
-    for process, (parent, _) in times.items():
-        children.setdefault(parent, []).append(process)
-    waiting = list(families)
-    while waiting:
-        new = [child for child in children.get(waiting.pop(), ()) if child not in families]
-        families.update(new)
-        waiting += new
+    while new := {process for process, (parent, _) in times.items() if parent in families} - families:
+        families |= new
     return sum(spent_s for process, (_, spent_s) in times.items() if process not in families)
 
 

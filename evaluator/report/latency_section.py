@@ -44,7 +44,8 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     """Yields the tail, the stages, the slowest answers and the results that backends had cached."""
     yield Heading("The slowest answers: p99 and maximum")
     yield Table("latency", "Tail of the latency", _latency_rows(report))
-    if report.conditions is not None and (taken := report.conditions.clean_taken) is not None:
+    found = report.conditions
+    if found is not None and found.foreign is not None and (taken := found.clean_taken) is not None:
         yield Prose(
             f"Disturbed: share of the answers during which other work took more than {TAKEN_LIMIT:.0%} of a core, also "
             f"when repeated. During the others it took {taken:.1%} on average; by the model 1 / (1 - share), that "

@@ -71,8 +71,8 @@ class PipelineReport(Wire):
     imported: ImportedFile | None = None  # the file that `import` has read; it holds no latency, stages or models
 
 
-def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
-    """Builds the figures of an arm from its answers."""
+def pipeline_report(run: RankedRun, arm: RankedArm, *, sound: bool = True) -> PipelineReport:
+    """Builds the figures of an arm from its answers. `sound`: nothing but other work is against its times."""
     records, quality, statistics = run.records[arm.name], run.quality, run.statistics[arm.name]
     measured = [record for record in records if record.phase == "measured"]
     answered = [record for record in measured if record.error is None]
@@ -104,7 +104,7 @@ def pipeline_report(run: RankedRun, arm: RankedArm) -> PipelineReport:
         intervals=dict(statistics.intervals),
         against_first=statistics.against_first,
         differences=statistics.differences,
-        latency_ms=latency_of(records),
+        latency_ms=latency_of(records) if sound else latency_of(records).model_copy(update={"least": {}}),
         time_ratio=paired_ratio(_times(run.records[run.baseline]), _times(records))
         if arm.name != run.baseline
         else None,

@@ -7,7 +7,6 @@ takes least. Every figure of a difference is of the run's own calibration, as th
 
 from collections.abc import Callable, Mapping, Sequence
 
-from evaluator.errors import WrongOption
 from evaluator.experiments.preference import Preference
 from evaluator.machine.process_costs import MIB
 from evaluator.metrics.verdict import PairedComparison
@@ -32,24 +31,28 @@ def recommend(
 ) -> Recommendation | None:
     """Returns what to ship of a valid run; None of one pipeline, or where they share no metric.
 
-    Raises WrongOption for a preference by a figure that is not known of each pipeline that it could choose.
+    Names no pipeline where the preference is by a figure that is not known of one that it could choose.
     """
     if family is None:
         return None
     means = {name: outcome.quality[family.metric] or 0.0 for name, outcome in pipelines.items()}
     allowed = tuple(pipelines)
     if prefer.by == "p95":
-        times = _known(pipelines, lambda outcome: _decided_ms(outcome.latency_ms.p95, prefer.p95_ms), "p95", _TIMES)
-        allowed = tuple(name for name in pipelines if times[name] <= prefer.p95_ms)
+        times = {name: _decided_ms(outcome.latency_ms.p95, prefer.p95_ms) for name, outcome in pipelines.items()}
+        allowed = tuple(name for name, time in times.items() if time is not None and time <= prefer.p95_ms)
+        best = max((means[name] for name in allowed), default=-1.0)
+        if unknown := [name for name, time in times.items() if time is None and means[name] > best]:
+            return _nothing(prefer, f"It needs the p95 of {unknown[0]}, which other work left open: measure again.")
     contenders = tuple(name for name in allowed if not any(family.shown_better(other, name) for other in allowed))
     ranked = sorted(allowed, key=lambda name: -means[name])
     if not ranked:
-        text = f"No pipeline has a p95 of at most {prefer.p95_ms:g} ms."
-        return Recommendation(pipeline=None, prefer=str(prefer), contenders=(), runner_up=None, text=text)
+        return _nothing(prefer, "No pipeline keeps that bound.")
     chosen = ranked[0]
     if prefer.by in ("cpu", "index"):
         figure, needs = _COSTS[prefer.by]
-        costs = _known({name: pipelines[name] for name in contenders}, figure, prefer.by, needs)
+        costs = {name: cost for name in contenders if (cost := figure(pipelines[name])) is not None}
+        if unknown := [name for name in contenders if name not in costs]:
+            return _nothing(prefer, f"It needs the {prefer.by} of {unknown[0]}: {needs}.")
         chosen = min(contenders, key=lambda name: (costs[name], -means[name]))
     runner_up = next((name for name in ranked if name != chosen), None)
     label = family.pairs[0].metric
@@ -64,15 +67,17 @@ def recommend(
     )
 
 
+def _nothing(prefer: Preference, why: str) -> Recommendation:
+    text = f"Nothing is recommended by {prefer}. {why}"
+    return Recommendation(pipeline=None, prefer=str(prefer), contenders=(), text=text)
+
+
 def _cpu_ms(outcome: PipelineReport) -> float | None:
     return outcome.cost.cpu_ms if outcome.cost else None
 
 
 def _index_bytes(outcome: PipelineReport) -> float | None:
     return outcome.index_bytes
-
-
-_TIMES = "a p95 that other work leaves on one side of the bound: measure again on a quieter machine"
 
 
 def _decided_ms(time: Timed, bound_ms: float) -> float | None:
@@ -85,17 +90,10 @@ def _decided_ms(time: Timed, bound_ms: float) -> float | None:
 
 Figure = Callable[[PipelineReport], float | None]
 _COSTS: Mapping[str, tuple[Figure, str]] = {
-    "cpu": (_cpu_ms, "CPU, which `run --processes` measures"),
-    "index": (_index_bytes, "an engine that reports the bytes of its index"),
+    "cpu": (_cpu_ms, "`run --processes` measures it"),
+    "index": (_index_bytes, "its engine does not report the bytes"),
 }
 _LEAST = {"cpu": "CPU per query", "index": "index"}
-
-
-def _known(pipelines: Mapping[str, PipelineReport], figure: Figure, name: str, needs: str) -> dict[str, float]:
-    known = {pipeline: figure(outcome) for pipeline, outcome in pipelines.items()}
-    if unknown := [pipeline for pipeline, value in known.items() if value is None]:
-        raise WrongOption(f"--prefer {name}: not known of {unknown[0]} in this run; it needs {needs}")
-    return {pipeline: value for pipeline, value in known.items() if value is not None}
 
 
 def _reason(prefer: Preference, contenders: int) -> str:
@@ -115,7 +113,7 @@ def _runner_up(pipelines: Mapping[str, PipelineReport], chosen: str, runner_up: 
     words = f"{abs(difference):.4f} {word}" if difference else "the same mean"
     if pair.interval is not None:
         low, high = sorted(facing * sign * bound for bound in pair.interval)
-        words += f" (95 % interval {low:.4f} to {high:.4f})"
+        words += f" (95 % interval {low:z.4f} to {high:z.4f})"
     if pair.outcome not in ("better", "worse") and pair.ties < pair.queries:
         words += f", which {pair.queries:,} queries do not show{_missing(pair, family.unused)}"
     ratios = [

@@ -20,7 +20,7 @@ from evaluator.report.report_page import STEPS, write_pages
 from evaluator.report.run_report import KindFigures, Report
 from evaluator.runs.manifest import dataset_directory
 from evaluator.runs.run_folder import RunFolder
-from evaluator.runs.timing_validity import disturbance, timing_faults, warmup_remarks
+from evaluator.runs.timing_validity import disturbance, timed_answers, timing_faults, warmup_remarks
 from evaluator.runs.trec_runs import read_run
 from evaluator.steps.run_judgments import judgments_as_measured
 from evaluator.steps.validity import arm_faults
@@ -54,7 +54,7 @@ def choices_of(folder: RunFolder) -> ReportChoices:
 
 
 def report_step(folder: RunFolder, choices: ReportChoices = ReportChoices()) -> Report:  # frozen
-    """Writes report.json and its pages. Raises WrongOption for a baseline or a preferred figure that it lacks."""
+    """Writes report.json and its pages. Raises WrongOption for a baseline that it lacks."""
     run = read_ranked_run(folder, choices.baseline)
     ranked = build_report(run, choices.prefer)
     measured = {step.name: figures for step in STEPS if (figures := step.read(folder)) is not None}
@@ -111,8 +111,8 @@ def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
     """Builds the report of the ranking alone: without the steps that may follow it. Raises as `report_step` does."""
     experiment, manifest, ranked = run.experiment, run.manifest, run.ranked
     without_times = {arm.name for arm in ranked.arms if arm.pipeline is None}
-    built = {arm.name: pipeline_report(run, arm) for arm in ranked.arms}
     unsound = timing_faults(run.records, caches=experiment.caches)
+    built = {arm.name: pipeline_report(run, arm, sound=not unsound) for arm in ranked.arms}
     doubts = (*unsound, *disturbance({name: outcome.latency_ms for name, outcome in built.items()}, run.conditions))
     # What has no interval of its own, the time of a stage, holds where the medians do.
     times_hold = not unsound and all(outcome.latency_ms.p50.holds for outcome in built.values())
@@ -132,7 +132,7 @@ def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
         caches=experiment.caches,
         valid=not faults,
         warnings=(*faults, *_remarks(run, pipelines), *(() if faults else _few_judgments(pipelines))),
-        timing_valid=times_hold if len(without_times) < len(ranked.arms) else None,
+        timing_valid=times_hold if run.conditions is not None and len(without_times) < len(ranked.arms) else None,
         timing_reasons=doubts,
         conditions=run.conditions,
         pipelines=dict(pipelines),
@@ -183,8 +183,9 @@ def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterato
         yield from (file.sentence for file in run.quality.added_judgments.files)
     yield from warmup_remarks(run.records)
     for arm, records in run.records.items():
-        if lost := sum(record.phase == "again" and record.error is not None for record in records):
-            yield f"{arm}: {lost} queries were answered first, but not when they were repeated for their times"
+        failed = {record.query for record in records if record.phase == "again" and record.error is not None}
+        if lost := failed & {record.query for record in timed_answers(records)}:
+            yield f"{arm}: {len(lost)} queries were answered first, but not when they were repeated for their times"
     if run.ranked.compared_documents == 0:
         yield "no backend returns documents by id: only their number was compared with the corpus"
     yield from _deep_legs(run)

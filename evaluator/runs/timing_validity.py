@@ -30,8 +30,10 @@ def conditions_of(folder: Path) -> MachineConditions | None:
 
 def timed_answers(records: Sequence[AnswerOutcome]) -> list[AnswerOutcome]:
     """Returns the answers whose times count, one per query: the last one, where it was asked again for its time."""
-    timed = [record for record in records if record.phase in ("measured", "again") and record.error is None]
-    return list({record.query: record for record in timed}.values())
+    answered = [record for record in records if record.error is None]
+    timed = {record.query: record for record in answered if record.phase == "measured"}
+    timed |= {record.query: record for record in answered if record.phase == "again" and record.query in timed}
+    return list(timed.values())
 
 
 def latency_of(records: Sequence[AnswerOutcome]) -> Latency:

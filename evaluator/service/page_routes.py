@@ -255,7 +255,8 @@ def form_experiment(
     base = _experiment(path, datasets, **overrides)
     if baseline := fields.get("baseline", ""):
         overrides["baseline"] = baseline
-        pipelines = [baseline, *pipelines] if pipelines and baseline not in pipelines else pipelines
+        named = pipelines or [str(getattr(one, "name", one)) for one in base.pipelines]
+        pipelines = named if baseline in named else [baseline, *named]
     if pipelines:
         overrides["pipelines"] = selected_pipelines(base, pipelines)
     return _experiment(path, datasets, **overrides)

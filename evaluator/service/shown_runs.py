@@ -112,7 +112,9 @@ def _verdict_written(path: Path, _written: int) -> str:
     if chosen is None:
         return "one pipeline" if len(names) == 1 else ""
     if chosen.pipeline is None:
-        return f"no pipeline within {chosen.prefer}"
+        return f"nothing by {chosen.prefer}"
+    if chosen.prefer != "quality":
+        return f"ship {chosen.pipeline} by {chosen.prefer}"
     if len(chosen.contenders) == 1:
         return f"ship {chosen.pipeline}, the best of {len(names)}"
     return f"ship {chosen.pipeline}; {len(chosen.contenders)} of {len(names)} may be the best"

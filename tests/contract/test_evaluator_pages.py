@@ -261,7 +261,7 @@ async def test_the_form_starts_a_bundled_experiment_with_what_it_is_given(
         ({"experiment": "demo", "dataset": "\0"}, 422, "is not served"),
         ({"experiment": "demo", "dataset": "x" * 5_000}, 422, "is not served"),
         ({"experiment": "demo", "pipelines": "bm26"}, 404, "there are bm25, dense, hybrid"),
-        ({"experiment": "demo", "baseline": "splade"}, 422, "baseline: is not among the pipelines bm25, dense"),
+        ({"experiment": "demo", "baseline": "splade"}, 404, "splade: there are bm25, dense"),
         ({"experiment": "demo", "pipelines": "mine.yaml"}, 422, "pipelines.0"),  # no file is read for a form
         ({"experiment": "demo", "metrics": "nDGC@10"}, 422, "nDGC@10"),
     ],

@@ -63,6 +63,7 @@ class CountedMachine:
         self._process(SERVICE, 1, half, "tmux: (1) server")
         self._process(SERVICE_CHILD, SERVICE, round(self.ticks["service"]) - half, "java")
         self._process(5, 1, round(self.ticks["other"]), "kworker/0:1")
+        self._file("proc/2/comm", "kthreadd\n")
         self._file("cgroup/cpu/cpu.stat", f"nr_periods {self.periods}\nnr_throttled {self.stopped}\nthrottled_time 9\n")
 
     def _process(self, number: int, parent: int, ticks: int, name: str) -> None:

@@ -185,3 +185,29 @@ def test_a_gate_that_cannot_be_read_is_refused_with_what_to_write(gates: dict[st
 def test_an_experiment_of_an_earlier_release_keeps_its_fingerprint() -> None:
     written = Gates(p99_ms=500, errors=0).model_dump_json()
     assert written == '{"p99_ms":500.0,"ndcg_at_10":null,"errors":0.0,"degraded":null,"cpu_ms":null}'
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "theirs", "held", "said"),
+    [
+        (110.0, None, 100.0, True, None),
+        (130.0, None, 100.0, False, None),
+        (115.0, 110.0, 100.0, True, "by the ratio of times beside other work"),
+        (130.0, 50.0, 100.0, False, "by the ratio of times beside other work"),
+    ],
+)
+def test_a_ratio_that_other_work_left_open_is_judged_and_named(
+    value: float, least: float | None, theirs: float, held: bool, said: str | None
+) -> None:
+    measured = [
+        replace(figures(p95_ms=theirs), least={"p95_ms": 40.0 if least else None}),
+        replace(figures(p95_ms=value), pipeline="dense", least={"p95_ms": least}),
+    ]
+    (outcome,) = judge_gates(Gates(p95_ms="1.2 * baseline"), measured, "bm25")
+    assert (outcome.held, outcome.reason) == (held, said)
+
+
+@pytest.mark.parametrize("value", ["9" * 400 + " * baseline", "\u0661 * baseline", "0 * baseline"])
+def test_a_bound_that_is_no_number_is_refused(value: str) -> None:
+    with pytest.raises(ValidationError, match="times the baseline's"):
+        Gates(p95_ms=value)

@@ -106,12 +106,27 @@ async def test_a_rate_that_is_carried_beside_other_work_is_found_with_the_share_
     quiet = SimulatedQueue(service_ms=5)
 
     async def beside(rate: float, warmup_s: float, seconds: float, seed: str) -> RateSample:
-        return replace(await quiet(rate, warmup_s, seconds, seed), disturbed=1.0)
+        sample = await quiet(rate, warmup_s, seconds, seed)
+        return replace(sample, disturbed=[True] * len(sample.lost))
 
     capacity = await find_capacity(PLAN, "1", beside)
     assert (capacity.outcome, capacity.disturbed) == ("found", 1.0)
     said = capacity_report("bm25", capacity, []).sentence
     assert said.endswith("Other work disturbed 100% of the requests: alone it carries this or more.")
+
+
+async def test_what_a_burst_disturbs_in_every_look_changes_nothing_while_enough_is_left() -> None:
+    quiet = SimulatedQueue(service_ms=5)
+
+    async def bursts(rate: float, warmup_s: float, seconds: float, seed: str) -> RateSample:
+        sample = await quiet(rate, warmup_s, seconds, seed)
+        hit = [number % 10 < 3 for number in range(len(sample.lost))]
+        late = [900.0 if busy else ms for ms, busy in zip(sample.counted_ms, hit, strict=True)]
+        return replace(sample, counted_ms=late, disturbed=hit)
+
+    capacity = await find_capacity(PLAN, "1", bursts)
+    assert capacity.rate == pytest.approx(known_capacity(5, 500), rel=0.05)
+    assert max(at.disturbed for at in capacity.measured if at.rate >= 100) == 0.0
 
 
 async def test_a_system_too_slow_for_the_seconds_of_a_rate_has_no_number() -> None:

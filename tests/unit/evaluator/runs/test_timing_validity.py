@@ -30,6 +30,8 @@ def test_of_a_query_that_was_asked_again_the_last_answered_time_counts() -> None
         answer("c", 91.0, "again", disturbed=True),
         answer("c", None, "again"),
         answer("a", 99.0, "deep"),
+        answer("lost", None),
+        answer("lost", 5.0, "again"),
     ]
     assert {record.query: record.latency_ms for record in timed_answers(records)} == {"a": 10.0, "b": 12.0, "c": 91.0}
     found = latency_of(records)
