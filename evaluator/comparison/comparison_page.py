@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from evaluator.comparison.comparing import ComparisonReport, PairReport, SliceReport
+from evaluator.comparison.differences_chart import short_label
 from evaluator.comparison.examples import QueryExample
 from evaluator.metrics.verdict import PairedComparison
 from evaluator.pages.markdown_page import markdown_parts
@@ -74,7 +75,7 @@ _SLICE_HEADER = ("slice", "pair", "queries", "first", "second", "difference", "9
 
 
 def _name(compared: PairedComparison) -> str:
-    return f"{compared.first} → {compared.second}"
+    return f"{short_label(compared.first)} → {short_label(compared.second)}"
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -100,7 +101,7 @@ def _metric_rows(pair: PairReport) -> list[list[str]]:
             f"{differing.first_mean:.4f}",
             f"{differing.second_mean:.4f}",
             f"{differing.difference:+z.4f}",
-            _interval(differing.interval),
+            _interval(pair.verdict.interval if name == pair.verdict.metric else differing.interval),
             str(differing.queries),
         ]
         for name, differing in pair.metrics.items()

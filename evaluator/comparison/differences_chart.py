@@ -1,5 +1,6 @@
 """Draws how a metric of each query differs between two systems: a panel per pair, queries from loss to gain. Pure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,7 +50,13 @@ def differences_chart(pairs: Sequence[PairDifferences]) -> str | None:
 
 
 def _name(compared: PairedComparison) -> str:
-    return f"{compared.second} against {compared.first}"
+    return f"{short_label(compared.second)} against {short_label(compared.first)}"
+
+
+def short_label(label: str) -> str:
+    """Returns a pipeline with the day and time of its run, where its label is RUN:PIPELINE; else the label."""
+    begun = re.match(r"\d{4}(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)\d*Z-[^:]*:(.+)", label)
+    return label if begun is None else "{5} ({0}-{1} {2}:{3}:{4})".format(*begun.groups())
 
 
 def _counts(compared: PairedComparison) -> str:

@@ -27,8 +27,8 @@ FIGURES = (
 )
 ERRORS = (
     "All pairs of pipelines are tested together, at 5 %. Simulated on four collections with equal pipelines, the best "
-    "of five was excluded in 1 to 3 % of the runs of 100 queries, in 2 to 5 % of those of 50. No method keeps its level "
-    "where few queries are won by much (Bahadur and Savage 1956): of 50 queries, 14 % where 4 % of them are won."
+    "of five was excluded in 1 to 3 % of the runs of 100 queries, in 2 to 5 % of those of 50. No method keeps its "
+    "level where few queries are won by much (Bahadur and Savage 1956): of 50 queries, 14 % where 4 % of them are won."
 )
 ADDED = (
     "All quality figures use the dataset's judgments and those of these files, which win where both exist. Before: the "

@@ -113,7 +113,8 @@ def _runner_up(pipelines: Mapping[str, PipelineReport], chosen: str, runner_up: 
     words = f"{abs(difference):.4f} {word}" if difference else "the same mean"
     if pair.interval is not None:
         low, high = sorted(facing * sign * bound for bound in pair.interval)
-        words += f" (95 % interval {low:z.4f} to {high:z.4f})"
+        together = f", of {pair.family} pairs together" if pair.family > 1 else ""
+        words += f" (95 % interval {low:z.4f} to {high:z.4f}{together})"
     if pair.outcome not in ("better", "worse") and pair.ties < pair.queries:
         words += f", which {pair.queries:,} queries do not show{_missing(pair, family.unused)}"
     ratios = [

@@ -131,7 +131,7 @@ def build_report(run: RankedRun, prefer: Preference | None = None) -> Report:
         sample=len(ranked.queries) if len(ranked.queries) < manifest.counts.judged_queries else None,
         caches=experiment.caches,
         valid=not faults,
-        warnings=(*faults, *_remarks(run, pipelines), *(() if faults else _few_judgments(pipelines))),
+        warnings=(*faults, *_remarks(run, pipelines), *(() if faults else _few_judgments(run, pipelines))),
         timing_valid=times_hold if run.conditions is not None and len(without_times) < len(ranked.arms) else None,
         timing_reasons=doubts,
         conditions=run.conditions,
@@ -211,11 +211,13 @@ def _reciprocal_depth(pipeline: Pipeline) -> int:
     return max((leg.top for leg in legs if isinstance(leg, Retrieve)), default=0)
 
 
-def _few_judgments(pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
+def _few_judgments(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
     """Yields a sentence where most of what pipelines show first has no judgment; it leaves a run valid."""
     shares = {name: outcome.quality.get(JUDGED) for name, outcome in pipelines.items()}
     few = [f"{name} {share:.2f}" for name, share in shares.items() if share is not None and share < FEW_JUDGED]
-    if few:
+    counts = run.manifest.counts
+    # Where each query has one known answer, no other hit can be judged.
+    if few and counts.judgments >= 2 * counts.judged_queries:
         yield (
             f"{JUDGED} is below {FEW_JUDGED} ({', '.join(few)}): most hits have no judgment and count as not relevant, "
             f"even if they are. `{command_line('judge', 'pool', 'latest')}` collects them for judging"

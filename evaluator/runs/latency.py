@@ -98,11 +98,13 @@ class Timed:
         return self._ms
 
     def cell(self, digits: int = 1) -> str:
-        """Renders the number, marked where it does not hold, with the interval that it lies in; or a dash."""
+        """Renders the number, or the interval that it lies in, marked where it does not hold; or a dash."""
         if self._ms is None:
             return "–"
-        within = f" ({self.least_ms:.{digits}f} to {self._ms:.{digits}f})" if self.wide else ""
-        return f"{self._ms:z.{digits}f}{'' if self.holds else DOUBTFUL}{within}"
+        most = f"{self._ms:z.{digits}f}{'' if self.holds else DOUBTFUL}"
+        if not self.wide:
+            return most
+        return f"{self.least_ms:.{digits}f} to {most}" if self.least_ms else f"at most {most}"
 
     @property
     def wide(self) -> bool:

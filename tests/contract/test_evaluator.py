@@ -82,7 +82,7 @@ async def test_lost_queries_count_as_zero_and_make_the_run_invalid(
 
 async def test_few_judgments_are_remarked_on_and_leave_a_run_valid(stub: GatewayStub, tmp_path: Path) -> None:
     experiment = planned(tmp_path, pipelines=["bm25"])
-    judged = "q1\td2\t1\nq2\td1\t1\nq3\td1\t0\nq4\td3\t1\n"
+    judged = "q1\td2\t1\nq2\td1\t1\nq3\td1\t0\nq4\td3\t1\n" + "".join(f"q1\tq{at}\t0\n" for at in range(1, 5))
     (tmp_path / "shop" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     report, folder = await evaluated(stub, experiment, tmp_path)
     (remark,) = report.warnings

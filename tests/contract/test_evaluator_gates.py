@@ -3,9 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from evaluator.__main__ import app
+from evaluator.experiments.experiment import Experiment
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.service.jobs import Jobs
@@ -69,10 +72,16 @@ async def test_a_job_that_is_done_tells_gates_that_do_not_hold_and_times_of_its_
 
 
 async def test_gates_of_a_pipeline_and_relative_to_the_baseline_are_judged_by_the_report(tmp_path: Path) -> None:
-    gates = {"ndcg_at_10": "baseline - 0.5", "pipelines": {"bm25": {"errors": 0}, "dense": {"p95_ms": "9 * baseline"}}}
+    gates = {"ndcg_at_10": "baseline - 0.5", "pipelines": {"bm25": {"errors": 0}, "dense": {"errors": 1}}}
     experiment = planned(tmp_path, pipelines=["bm25", "dense"], baseline="dense", gates=gates)
     report, _ = await evaluated(GatewayStub(), experiment, tmp_path)
-    assert [(one.pipeline, one.gate) for one in report.gates] == [("bm25", "ndcg_at_10"), ("bm25", "errors")]
+    assert [(one.pipeline, one.gate) for one in report.gates] == [
+        ("bm25", "ndcg_at_10"), ("bm25", "errors"), ("dense", "errors"),
+    ]  # fmt: skip
+    with pytest.raises(ValidationError, match="no other pipeline is bound by it"):
+        Experiment.model_validate(
+            experiment.model_dump() | {"gates": {"pipelines": {"dense": {"p95_ms": "9 * baseline"}}}}
+        )
     # Four queries bound no difference.
     assert report.gates[0].sentence.startswith("bm25: ndcg_at_10 no value (not shown that bm25 is not worse than dense")
     assert report.gates[0].sentence.endswith("at least -0.5 (baseline - 0.5): NOT HELD")

@@ -47,7 +47,7 @@ def test_the_best_pipeline_is_recommended_with_its_runner_up(evaluator: Evaluato
     (pair,) = [pair for pair in report.pairs if {pair.first, pair.second} == {"good", "fair"}]
     assert pair.interval is not None
     low, high = sorted(map(abs, pair.interval))
-    lower = f"Runner-up fair: {abs(pair.difference):.4f} lower (95 % interval {low:.4f} to {high:.4f})."
+    lower = f"Runner-up fair: {abs(pair.difference):.4f} lower (95 % interval {low:.4f} to {high:.4f}, of 3 pairs"
     assert lower in advice.text
 
 

@@ -35,7 +35,7 @@ MOST_LINES_OF_ALL = {
     ("services", "gateway", "evaluator", "deploy"): 58_750,
     ("clients",): 1_618,
     ("workshop",): 4_400,
-    ("tests",): 59_960,
+    ("tests",): 59_970,
 }
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.

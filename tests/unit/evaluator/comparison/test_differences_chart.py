@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evaluator.comparison.differences_chart import PairDifferences, differences_chart
+from evaluator.comparison.differences_chart import PairDifferences, differences_chart, short_label
 from evaluator.metrics.paired_differences import sorted_differences
 from evaluator.metrics.verdict import PairedComparison, ScoredPair, compare_pairs
 from tests.support.svg_reading import texts
@@ -16,6 +16,18 @@ def compared(second: str, values: list[float]) -> PairedComparison:
     by_query = {f"q{number}": value for number, value in enumerate(values)}
     (verdict,) = compare_pairs([ScoredPair("bm25", second, dict.fromkeys(by_query, 0.0), by_query)], "nDCG@10")
     return verdict
+
+
+@pytest.mark.parametrize(
+    ("label", "short"),
+    [
+        ("bm25", "bm25"),
+        ("20261128T152520444Z-demo-651fbcfb:bm25", "bm25 (11-28 15:25:20)"),
+        ("other:bm25", "other:bm25"),
+    ],
+)
+def test_the_label_of_a_run_is_shortened_to_its_time(label: str, short: str) -> None:
+    assert short_label(label) == short
 
 
 def test_every_pair_has_a_panel_with_its_name_and_its_counts() -> None:

@@ -117,7 +117,7 @@ def test_beside_other_work_without_end_the_ratios_of_all_pairs_are_judged_and_mi
     )
     shown = render_against(report)
     assert report.decided
-    assert all(word in shown for word in ("http://old", "http://new", "? (", "the milliseconds are marked"))
+    assert all(word in shown for word in ("http://old", "http://new", "at most ", "the milliseconds are marked"))
 
 
 def test_late_generators_leave_no_verdict_of_times_and_quality_stays() -> None:

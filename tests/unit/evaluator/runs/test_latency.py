@@ -53,9 +53,9 @@ def test_a_percentile_is_marked_with_its_interval_where_that_is_wider_than_a_ten
     found = summarise([float(ms) for ms in range(1, 101)], disturbed=0.04)
     assert (found.p50.cell(), found.p95.cell()) == ("50.0", "95.0")
     wide = summarise([float(ms) for ms in range(1, 101)], disturbed=0.1)
-    assert (wide.p50.cell(), wide.p50.held_ms) == ("50.0? (40.0 to 50.0)", None)
+    assert (wide.p50.cell(), wide.p50.held_ms) == ("40.0 to 50.0?", None)
     assert Latency.model_validate_json(wide.model_dump_json()).p50.cell() == wide.p50.cell()
-    assert summarise([1.0, 2.0], disturbed=1.0).p50.cell() == "1.0? (0.0 to 1.0)"
+    assert summarise([1.0, 2.0], disturbed=1.0).p50.cell() == "at most 1.0?"
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
