@@ -98,6 +98,8 @@ def test_a_cgroup_of_version_2_counts_with_every_group_above_it(machine: Counted
 
 
 def test_the_time_of_a_child_is_not_foreign_on_this_machine_while_it_runs_and_when_it_has_ended() -> None:
+    if read_conditions(()).foreign_s is None:
+        pytest.skip("a list of all processes is not at hand, as in a container")
     spin = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
     idle, busy = (
         subprocess.Popen([sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
