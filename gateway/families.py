@@ -12,7 +12,7 @@ class Family:
     """The abilities of every backend of a family.
 
     `retrieves`: it stores collections, indexes documents and answers searches. `by_default`: collections that name no
-    backends live on the first one of it. `presets` and `exact`: the options that a retrieve may have. `document_store`:
+    backends live on the first one of it; `added`: so do new ones, which then name it. `presets` and `exact`: the options that a retrieve may have. `document_store`:
     it returns documents by id. `takes_vectors`: it stores vectors that callers send, and returns them. `reranks`: it
     scores passages. `explains`: it returns what in a document matched a query.
 
@@ -27,6 +27,7 @@ class Family:
 
     retrieves: bool = False
     by_default: bool = False
+    added: bool = False
     presets: bool = False
     exact: bool = False
     approximate: bool = False
@@ -46,7 +47,7 @@ FAMILIES: Mapping[str, Family] = {
         retrieves=True, by_default=True, exact=True, approximate=True, least_score=-1.0, takes_vectors=True
     ),
     "sparse": Family(retrieves=True, least_score=0.0, explains=True),
-    "late_interaction": Family(retrieves=True, exact=True, approximate=True, reranks=True, explains=True),
+    "late_interaction": Family(retrieves=True, added=True, exact=True, approximate=True, reranks=True, explains=True),
     "reranker": Family(reranks=True),
 }
 
@@ -62,10 +63,9 @@ def least_score(family: str, stamp: Mapping[str, str]) -> float | None:
     return None if stamp.get("normalise") == "false" else FAMILIES[family].least_score
 
 
-def default_backends(families: Mapping[str, str]) -> frozenset[str]:
-    """Returns which of these backends, given with their families, hold a collection that names none: the first of each
-    family that is `by_default`."""
-    first = {family: name for name, family in reversed(list(families.items())) if FAMILIES[family].by_default}
+def first_backends(families: Mapping[str, str], has: Callable[[Family], bool]) -> frozenset[str]:
+    """Returns the first of these backends, given with their families, of each family that fits."""
+    first = {family: name for name, family in reversed(list(families.items())) if has(FAMILIES[family])}
     return frozenset(first.values())
 
 

@@ -28,7 +28,7 @@ from deploy.local.running_stack import (
 )
 from deploy.local.served_models import with_models
 from deploy.local.stacks import DEMO, Stack, expect_same_settings, requested_stack, write_digests
-from deploy.local.systems import asks_for_paper, bring_models, demo_systems
+from deploy.local.systems import NONE, asks_for_paper, bring_models, demo_systems
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from deploy.models.precision import read_cpuinfo
 from evaluator.errors import command_line
@@ -174,7 +174,7 @@ def demo() -> int:
         paper = collection_of(os.environ) if asks_for_paper(os.environ) else None
         experiments = demo_experiments(os.environ)
         systems = demo_systems(os.environ, experiments[0].pipelines)
-        environment = {**os.environ, "SYSTEMS": ",".join(systems)}
+        environment = {**os.environ, "SYSTEMS": ",".join([NONE, *systems])}
         choices = chosen(environment, DEMO, own_ports=True)
         for line in notices(choices):
             say(line)

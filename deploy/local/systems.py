@@ -17,6 +17,8 @@ from services.sparse.settings import SparseSettings
 
 SYSTEMS = ("sparse", "late_interaction", "dense_bge", "dense_e5")
 PAPER = "paper"  # of SYSTEMS: all of them
+NONE = "none"  # of SYSTEMS: USUAL does not start either
+USUAL = "late_interaction"
 _SETTINGS: Mapping[str, type[DenseSettings | SparseSettings | LateInteractionSettings | RerankerSettings]] = {
     "dense": DenseSettings,
     "reranker": RerankerSettings,
@@ -28,24 +30,32 @@ _SETTINGS: Mapping[str, type[DenseSettings | SparseSettings | LateInteractionSet
 
 
 def requested_systems(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the services that SYSTEMS names. Raises StackProblem for a name that is none."""
-    named = [name.strip() for name in environment.get("SYSTEMS", "").split(",") if name.strip()]
-    if unknown := [name for name in named if name not in SYSTEMS and name != PAPER]:
+    """Returns USUAL, unless SYSTEMS has NONE, and the services that SYSTEMS names. Raises StackProblem for a name that
+    is none."""
+    named = _named(environment)
+    if unknown := [name for name in named if name not in (*SYSTEMS, PAPER, NONE)]:
         raise StackProblem(
             f"SYSTEMS={environment['SYSTEMS']}: {', '.join(unknown)} is none of the choices: take {', '.join(SYSTEMS)} "
-            f"or several, separated by commas, or {PAPER} for all. The other services always start."
+            f"or several, separated by commas, {PAPER} for all, or {NONE} to start without {USUAL}. The other services "
+            "always start."
         )
-    return tuple(name for name in SYSTEMS if name in named or PAPER in named)
+    wanted = named if NONE in named else [*named, USUAL]
+    return tuple(name for name in SYSTEMS if name in wanted or PAPER in named)
+
+
+def _named(environment: Mapping[str, str]) -> list[str]:
+    return [name.strip() for name in environment.get("SYSTEMS", "").split(",") if name.strip()]
 
 
 def asks_for_paper(environment: Mapping[str, str]) -> bool:
     """Returns whether SYSTEMS asks for the systems of the BEIR paper."""
-    return PAPER in [name.strip() for name in environment.get("SYSTEMS", "").split(",")]
+    return PAPER in _named(environment)
 
 
 def demo_systems(environment: Mapping[str, str], pipelines: Iterable[AskedPipeline]) -> tuple[str, ...]:
-    """Returns the services of SYSTEMS, and those that the pipelines of a demo need beside the usual ones."""
-    requested = requested_systems(environment)
+    """Returns the services that SYSTEMS names, and those that the pipelines of a demo need beside the ones that always
+    start."""
+    requested = requested_systems({"SYSTEMS": ",".join([NONE, *_named(environment)])})
     try:
         with replaced_environment(environment):
             settings = read_settings(GatewaySettings)

@@ -15,6 +15,7 @@ Precision = Literal["fp32", "int8"]
 # By service: its model in each precision. What is called fp32 here computes in fp32, however its weights are stored.
 MODELS: Mapping[str, Mapping[Precision, str]] = {
     "dense": {"fp32": "all-MiniLM-L6-v2", "int8": "all-MiniLM-L6-v2-int8"},
+    "late_interaction": {"fp32": "bge-small-en-v1.5-tokens", "int8": "bge-small-en-v1.5-tokens-int8"},
     "reranker": {"fp32": "minilm-l6-ce-v4", "int8": "minilm-l6-ce-v4-int8"},
 }
 # As /proc/cpuinfo names them: x86's, and ARM's dot product.
@@ -32,7 +33,7 @@ class PrecisionChoice:
     @property
     def sentence(self) -> str:
         """The line that a start prints."""
-        return f"Encoder and re-ranker in {self.precision}: {self.reason}."
+        return f"Encoders and re-ranker in {self.precision}: {self.reason}."
 
 
 def choose_precision(environment: Mapping[str, str], cpuinfo: str) -> PrecisionChoice:

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.replica import Answer, Call, Parse, Peer, Replica, Value
 from gateway.backends.resilience import RetryBudget, State, backoff_s
-from gateway.families import FAMILIES, default_backends
+from gateway.families import FAMILIES, first_backends
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
 from services.chassis.calls.sockets import CONNECTIONS
@@ -241,12 +241,14 @@ def _rank(replica: Replica, half_open: Literal["first", "last", "never"]) -> int
 
 class Backends:
     """All backends. `storing` are those that can hold collections, `by_default` the names of those that hold one that
-    names no backends; the first that gives documents is the document store, which holds every collection."""
+    names no backends, `added` of those that a new one names beside them; the first that gives documents is the document store, which holds every collection."""
 
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._by_name = dict(backends)
         self.storing = tuple(backend for backend in backends.values() if FAMILIES[backend.family].retrieves)
-        self.by_default = default_backends({store.name: store.family for store in self.storing})
+        families = {store.name: store.family for store in self.storing}
+        self.by_default = first_backends(families, lambda family: family.by_default)
+        self.added = first_backends(families, lambda family: family.added)
         self.document_store = next((store for store in self.storing if FAMILIES[store.family].document_store), None)
 
     def __getitem__(self, name: str) -> Backend:

@@ -61,13 +61,17 @@ class Collections:
     ) -> CollectionBegun:
         named = None if wanted.backends is None else tuple(sorted(self._with_document_store(wanted.backends)))
         declaration = CollectionDeclaration(
-            presets=wanted.presets, metadata=wanted.metadata, backends=named, expansions=wanted.expansions
+            presets=wanted.presets,
+            metadata=wanted.metadata,
+            backends=named,
+            expansions=wanted.expansions,
+            pipeline=wanted.pipeline,
         )
 
         def needed(history: History) -> frozenset[str]:
             generation = _existing_generation(history, wanted, declaration)
             if generation is None:
-                return self._where(_new_declaration(history, wanted, declaration))
+                return self._where(self._new_declaration(history, wanted, declaration))
             return history.backends(generation)
 
         await self._generations.require(name, needed, budget.remaining_s())
@@ -81,7 +85,7 @@ class Collections:
                 token = token or secrets.token_hex(16)
                 number = max(number, history.highest) + 1
                 marks: Marks = (build_mark(token), owner)
-                begun = _new_declaration(history, wanted, declaration)
+                begun = self._new_declaration(history, wanted, declaration)
                 generation = await self._create(generation_of(name, number), begun, marks, budget)
             else:
                 if wanted.owner not in (None, history.owner(generation)):
@@ -132,6 +136,20 @@ class Collections:
             raise as_problem(failure) from failure
         await self._declare(generation, declaration, marks, budget)
         return generation
+
+    def _new_declaration(
+        self, history: History, wanted: BeginCollection, declaration: CollectionDeclaration
+    ) -> CollectionDeclaration:
+        """Returns the declaration of a new generation: beside the backends that a request names it has those of the
+        live one that this gateway has, if the two differ in backends only. Without any it names those that are new."""
+        if declaration.backends is None:
+            backends = self._backends.by_default | self._backends.added
+            return declaration.model_copy(update={"backends": tuple(sorted(backends)) or None})
+        live = history.live
+        if live is None or _continuable(history, wanted) != live or not history.declared_as(live, declaration):
+            return declaration
+        backends = (history.backends(live) & {*history.by_backend}).union(declaration.backends)
+        return declaration.model_copy(update={"backends": tuple(sorted(backends))})
 
     def _where(self, declaration: CollectionDeclaration) -> frozenset[str]:
         return self._backends.by_default if declaration.backends is None else frozenset(declaration.backends)
@@ -242,20 +260,6 @@ def _existing_generation(history: History, wanted: BeginCollection, declaration:
     # An incomplete build is completed. A live generation that a backend lacks (its engine was replaced) is not:
     # searches would see it half-built.
     return generation if generation != history.live or history.held_by_all(generation) else None
-
-
-def _new_declaration(
-    history: History, wanted: BeginCollection, declaration: CollectionDeclaration
-) -> CollectionDeclaration:
-    """Returns the declaration of a new generation: beside the backends that a request names it has those of the live
-    one that this gateway has, if the two differ in backends only."""
-    live = history.live
-    if declaration.backends is None or live is None or _continuable(history, wanted) != live:
-        return declaration
-    if not history.declared_as(live, declaration):
-        return declaration
-    backends = tuple(sorted((history.backends(live) & {*history.by_backend}).union(declaration.backends)))
-    return declaration.model_copy(update={"backends": backends})
 
 
 def _without_others(view: CollectionView, key: str) -> CollectionView:

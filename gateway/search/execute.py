@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from gateway.backends.budget import Budget
@@ -18,12 +19,15 @@ from gateway.search.walk import include, walk
 from gateway.search.walked import WalkContext, Walked
 from services.chassis.admission.limits import WAIT
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BadInput, Unavailable
+from services.chassis.errors import BadInput, Unavailable, UnknownPipeline
 from services.chassis.instruments import Instruments
 from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
 from services.contracts.generations import name_of
-from services.contracts.pipelines import GATEWAY_WAIT, Retrieve
+from services.contracts.pipelines import GATEWAY_WAIT, Pipeline, Retrieve
 from services.contracts.query import SearchAnswer, SearchRequest, StageCandidates
+
+# The pipelines of a search that names none, where the collection names none either: the first that it can serve.
+DEFAULTS = ("hybrid-colbert", "hybrid", "bm25")
 
 
 class Executor:
@@ -47,9 +51,11 @@ class Executor:
         """Returns the answer within the deadline of the current request. Clients take turns where searches wait."""
         started = time.perf_counter()
         identity = request_id()
-        plan = self._catalog.resolve(request.pipeline) if request.query else self._catalog.browsing()
+        plan = self._catalog.browsing()
+        if request.query:
+            plan = self._catalog.resolve(request.pipeline or self.default(collection))
         walked = await self._walk(collection, plan, request, client, Budget.within(current_deadline()))
-        self._record(walked, plan, named=isinstance(request.pipeline, str) or not request.query)
+        self._record(walked, plan, named=not isinstance(request.pipeline, Pipeline))
         waited_ms = recorded_ms(WAIT)
         total_ms = (time.perf_counter() - started) * 1000 - waited_ms
         timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": total_ms}
@@ -85,13 +91,25 @@ class Executor:
 
     def served(self, collection: str) -> tuple[str, ...]:
         """Returns the names of the pipelines that a collection can serve, in order; all where none is live or fits."""
-        names, fitting = [view.name for view in self._catalog.views().pipelines], list[str]()
+        names = [view.name for view in self._catalog.views().pipelines]
+        return tuple(self._fitting(collection, names)) or tuple(names)
+
+    def default(self, collection: str) -> str:
+        """Returns the name of the pipeline by which a collection is searched: declared, else the first of DEFAULTS that
+        it can serve."""
         live = self._generations.live(collection)
-        for name in () if live is None else names:
-            with suppress(BadInput):
-                self._expect_to_fit(str(live), self._catalog.resolve(name))
-                fitting.append(name)
-        return tuple(fitting or names)
+        holders = () if live is None else self._generations.history(name_of(live)).holders(live)
+        declared = next((state.declaration.pipeline for state in holders), None)
+        return declared or next(self._fitting(collection, DEFAULTS), DEFAULTS[-1])
+
+    def _fitting(self, collection: str, names: Iterable[str]) -> Iterator[str]:
+        live = self._generations.live(collection)
+        if live is None:
+            return
+        for name in names:
+            with suppress(BadInput, UnknownPipeline):
+                self._expect_to_fit(live, self._catalog.resolve(name))
+                yield name
 
     def _expect_to_fit(self, generation: str, plan: WalkPlan) -> None:
         """Raises BadInput if the generation does not live on a storing backend of the pipeline, does not declare one of

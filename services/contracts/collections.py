@@ -54,7 +54,7 @@ class LexicalPreset(Wire):
     k1: Annotated[Number, Field(ge=0.0, le=100.0)]
     b: Weight
     tie_breaker: Weight = 0.0  # best_fields only: the share of the weaker field
-    # Both are left out without them, so that an earlier release reads the preset.
+    # All are left out without them, so that an earlier release reads the preset.
     language: Annotated[Language, Field(exclude_if=lambda language: language == "english")] = "english"
     boosts: Annotated[Boosts, Field(exclude_if=lambda boosts: boosts == Boosts())] = Boosts()
 
@@ -85,15 +85,17 @@ class CollectionDeclaration(Wire):
 
     `backends`: the storing backends, by name, that hold a generation; None: the first of each of the families lexical
     and dense.
+    `pipeline`: by which it is searched where a search names none.
     `expansions`: the model of each expansion that every document carries.
     """
 
     presets: Annotated[tuple[Preset, ...], Items(1, 8)] = ("beir",)
     # Each becomes a field of the index, and Elasticsearch allows 1,000 in all.
     metadata: Annotated[dict[FieldName, FieldKind], Field(max_length=256)] = {}
-    # Both are left out without them, so that an earlier release reads the declaration.
+    # All are left out without them, so that an earlier release reads the declaration.
     backends: Annotated[BackendNames | None, Field(exclude_if=lambda names: names is None)] = None
     expansions: Annotated[dict[ExpansionMethod, ExpansionModel], Field(exclude_if=not_)] = {}
+    pipeline: Annotated[Name | None, Field(exclude_if=not_)] = None
 
     def language_of(self, preset: str | None) -> Language:
         """Returns the language of the preset of this name; of the first one without a name."""
@@ -120,7 +122,8 @@ class BeginCollection(CollectionDeclaration):
 
     `backends` asks for these at least, and for the document store; a generation that lives on more is continued. Where
     the live one lacks one, a new generation begins on its backends and these, which `publish` with `fill` fills.
-    Without `backends` any is continued, and a new one lives on the first of each of the families lexical and dense.
+    Without `backends` any is continued, and a new one lives on the first of each of the families lexical, dense and
+    late_interaction.
 
     `build` is a name that the caller chooses: repeating the call with it continues the generation that it began.
     `new_generation` asks for a rebuild beside the live generation even if the declaration is unchanged. `owner` gives

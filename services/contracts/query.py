@@ -32,6 +32,9 @@ AskedPipeline = Annotated[
 class SearchRequest(Wire):
     """A query for a collection, through a pipeline by name or (where the gateway allows it) inline.
 
+    Without a `pipeline` it is that of the collection's declaration, else the first of hybrid-colbert, hybrid, bm25 that
+    the gateway serves and that the collection's backends suffice for.
+
     Without a query the documents that pass the filter are listed, whatever the pipeline: by `sort`, else in ascending
     order of id. The pipeline of the answer is then `browse`, and all scores are 0.
 
@@ -50,7 +53,7 @@ class SearchRequest(Wire):
     )
 
     query: OptionalQuery = ""
-    pipeline: AskedPipeline = "hybrid"
+    pipeline: AskedPipeline | None = None
     top: Depth = 10
     offset: Count | None = None
     filter: Filter | None = None

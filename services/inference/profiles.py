@@ -176,10 +176,17 @@ class CrossEncoderProfile(_Profile):
 
 
 class TokenEncoderProfile(_Profile):
-    """Describes a model that encodes each token of a text as one vector, for late interaction (ColBERT)."""
+    """Describes a model that encodes each token of a text as one vector, for late interaction (ColBERT).
+
+    Of a passage it gives
+    tokens  the vector of each token but punctuation
+    words   the mean of the word pieces of each word, but punctuation and English stop words (pooling of token vectors:
+            Clavié, Chaffin and Adams 2024, arXiv 2409.14683)
+    """
 
     kind: Literal["token-encoder"]
     dimension: int = Field(gt=0)
+    pooling: Literal["tokens", "words"] = "tokens"
     query_marker: str = Field(default="", description="the token after a query's first special token, e.g. [unused0]")
     passage_marker: str = ""
     query_tokens: int = Field(gt=2, description="longer queries are cut here, special tokens and marker included")

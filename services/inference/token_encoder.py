@@ -1,6 +1,6 @@
 """Encodes each token of a text as one vector (ColBERT, Khattab & Zaharia, SIGIR 2020, sections 3.2 and 3.3).
 
-Owns markers, filling, punctuation and normalisation. open_model runs the graph, which holds the projection.
+Owns markers, filling, pooling and normalisation. open_model runs the graph, which holds the projection.
 """
 
 import asyncio
@@ -22,13 +22,20 @@ from services.storage.representation import MultiVector, Storage, TokenVectors, 
 
 Float32 = NDArray[np.float32]
 MASK = "[MASK]"
+# WordPiece's mark of a piece that continues a word.
+CONTINUES = "##"
+# Those of Lucene's EnglishAnalyzer.
+STOP_WORDS = (
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with"
+).split()
 
 
 class TokenEncoder:
     """Encodes queries and passages with one model; implements the port of the vector services, ExplainingEncoder.
 
     Every vector has length 1, so the dot product of two is their cosine. Special tokens and markers have vectors too.
-    Punctuation of passages has none, as in ColBERT. With IDF, query vectors have their weight as length.
+    Punctuation of passages has none, as in ColBERT; the profile's `pooling` says what else has none. With IDF, query vectors have their weight as length.
     """
 
     def __init__(
@@ -39,7 +46,7 @@ class TokenEncoder:
         *,
         query_tokens: int | None = None,
         passage_tokens: int | None = None,
-        storage: Storage = "int8",
+        storage: Storage = "turbo4",
         idf: Path | None = None,
     ) -> None:
         """Opens the model in `folder` (blocking, below a second). Raises ModelError if it is not the declared one, or
@@ -55,8 +62,14 @@ class TokenEncoder:
             [tokenizer.token_id(marker)] if marker else [] for marker in (profile.query_marker, profile.passage_marker)
         )
         self._mask_id = tokenizer.token_id(MASK) if profile.fill_queries else None
-        punctuation = tokenizer.ids(tuple(string.punctuation))
-        self._punctuation = np.unique([ids[0] for ids in punctuation if len(ids) == 1])
+        words = profile.pooling == "words"
+        without = tokenizer.ids((*string.punctuation, *(STOP_WORDS if words else ())))
+        self._without = np.unique([ids[0] for ids in without if len(ids) == 1])
+        # Ids of pieces that continue a word: none where each token has its own vector.
+        pieces = tokenizer.ids_by_piece() if words else {}
+        self._continuing = np.array([identity for piece, identity in pieces.items() if piece.startswith(CONTINUES)])
+        if words and not self._continuing.size:
+            raise ModelError(f"{profile.name}: pooling of words needs a tokenizer that marks pieces with {CONTINUES}.")
         table = read_idf(idf, tokenizer) if idf is not None else None
         if table is not None and not table.weights[tokenizer.single([]).ids].any():
             raise ModelError(
@@ -77,6 +90,7 @@ class TokenEncoder:
             "max_tokens": str(self._passage_tokens),
             "dimension": str(profile.dimension),
             "schema": "1",
+            **({"pooling": profile.pooling} if words else {}),
             **({"idf_sha256": table.sha256} if table is not None else {}),
         }
 
@@ -88,11 +102,11 @@ class TokenEncoder:
         return await self._model.infer_text(text, self._query_rows, self._weighted, deadline, urgent=True)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> list[TokenVectors]:
-        """Encodes each passage, in their order: fp32 [tokens, dimension]; raises like encode_query."""
+        """Encodes each passage, in their order: fp32 [tokens or words, dimension]; raises like encode_query."""
         if not texts:
             return []
         rows = await self._model.map_texts(texts, self._passage_rows, deadline, urgent=False)
-        return await self._model.infer(rows, self._without_punctuation, deadline, urgent=False)
+        return await self._model.infer(rows, self._pooled, deadline, urgent=False)
 
     async def explain(
         self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline | None = None
@@ -106,7 +120,7 @@ class TokenEncoder:
         (query_row,) = await self._model.map_texts([query], self._query_rows, deadline, urgent=True)
         weights = self._query_weights(query_row)
         rows = await self._model.map_texts(passages, self._passage_rows, deadline, urgent=True)
-        names = [self._names(query_row.ids)] + [self._names(row.ids, self._kept(row)) for row in rows]
+        names = [list(map(self._model.tokenizer.piece, query_row.ids)), *map(self._names, rows)]
         pairs = zip(vectors, names[1:], strict=True)
         return await asyncio.to_thread(
             lambda: [best_matches(query_vectors, names[0], weights, *pair) for pair in pairs]
@@ -142,15 +156,26 @@ class TokenEncoder:
             for ids in self._model.tokenizer.ids(texts)
         ]
 
-    def _without_punctuation(self, hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:
-        return [_unit(hidden[place, : len(row.ids)][self._kept(row)]) for place, row in enumerate(rows)]
+    def _pooled(self, hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:
+        return [self._of_passage(_unit(hidden[place, : len(row.ids)]), row) for place, row in enumerate(rows)]
 
-    def _kept(self, row: Row) -> NDArray[np.bool_]:
-        """Returns which tokens of a passage have a vector: [tokens]."""
-        return np.isin(row.ids, self._punctuation, invert=True)
+    def _of_passage(self, vectors: TokenVectors, row: Row) -> TokenVectors:
+        kept, starts = self._words(row)
+        return vectors[kept] if len(starts) == len(kept) else _unit(np.add.reduceat(vectors[kept], starts, axis=0))
 
-    def _names(self, ids: Sequence[int], kept: NDArray[np.bool_] | None = None) -> list[str]:
-        return list(map(self._model.tokenizer.piece, ids if kept is None else np.compress(kept, ids).tolist()))
+    def _words(self, row: Row) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Returns the places of a passage's tokens that have a vector, and where in these each word begins."""
+        word = np.cumsum(np.isin(row.ids, self._continuing, invert=True))
+        alone = np.bincount(word)[word] == 1
+        kept = np.flatnonzero(~(np.isin(row.ids, self._without) & alone))
+        return kept, np.flatnonzero(np.diff(word[kept], prepend=-1))
+
+    def _names(self, row: Row) -> list[str]:
+        """Returns what each vector of a passage stands for."""
+        kept, starts = self._words(row)
+        pieces = [self._model.tokenizer.piece(row.ids[place]) for place in kept]
+        words = np.split(np.array(pieces, dtype=object), starts[1:])
+        return [word[0] + "".join(piece.removeprefix(CONTINUES) for piece in word[1:]) for word in words]
 
 
 def _all_tokens(hidden: Float32, rows: Sequence[Row]) -> list[TokenVectors]:

@@ -28,7 +28,7 @@ class HashingTokenEncoder:
         "schema": "1",
     }
 
-    def __init__(self, storage: Storage = "int8") -> None:
+    def __init__(self, storage: Storage = "turbo4") -> None:
         """`storage`: what a store keeps of the vectors."""
         self.representation = MultiVector(DIMENSION, storage)
 

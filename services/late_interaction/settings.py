@@ -27,9 +27,8 @@ class LateInteractionSettings(VectorServiceSettings):
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
     threads: int | None = Field(None, ge=1, description="Threads that encode; all available cores when not set.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
-    storage: Literal["fp16", "int8", "bits"] = Field(
-        "int8",
-        description="What is kept of a token's vector: `int8` and `bits` search by codes of 8 bits or 1 bit a number.",
+    storage: Literal["fp16", "turbo4"] = Field(
+        "turbo4", description="What is kept of a token's vector: half precision, or codes of 4 bits per component."
     )
     query_tokens: int | None = Field(
         None, ge=3, description="Tokens of a query that are encoded, at most; by default those of the model."

@@ -20,7 +20,7 @@ MOST_TERM = 2**32 - 1
 # Names of the vector of terms, and of the two of a document with token vectors and a pooled vector.
 SPARSE, TOKENS, POOLED = "sparse", "tokens", "pooled"
 # What the engines keep of token vectors.
-Storage = Literal["fp32", "fp16", "int8", "bits"]
+Storage = Literal["fp32", "fp16", "turbo4"]
 # Of an HNSW graph: links of a vector, and candidates for them.
 HNSW_M, HNSW_EF_CONSTRUCT = 16, 128
 # Links of a multi-vector in an HNSW graph, for each of a single vector. With as many, a search finds 96.4 % of the 100
@@ -60,13 +60,13 @@ class MultiVector:
     MaxSim is the sum, over the query's tokens, of the largest dot product with any token of the document. With a query
     of one vector and one per passage, that is the best passage's score (MaxP).
 
-    Storage "fp32" is that of passages: an HNSW graph over the vectors. The others round token vectors to fp16 and keep
-    a pooled vector beside them, by which an approximate search finds its candidates. "int8" and "bits" also keep codes
-    of 8 bits or 1 bit per component (TurboQuant, Zandieh et al. 2026) in memory, and the rounded vectors on the disk.
+    Storage "fp32" is that of passages: an HNSW graph over the vectors. The others keep a pooled vector beside the token
+    vectors, by which an approximate search finds its candidates. "fp16" rounds token vectors to half precision. "turbo4"
+    scales them to length 1, and keeps a code of 4 bits per component (TurboQuant, Zandieh et al. 2026) in their place.
     """
 
     dimension: Annotated[int, Field(ge=1)]
-    storage: Storage = "int8"
+    storage: Storage = "turbo4"
     kind: Literal["multi-vector"] = "multi-vector"
 
     def __str__(self) -> str:
@@ -112,19 +112,28 @@ def parse_representation(data: Mapping[str, object]) -> Representation:
 
 
 def kept_vector(vector: Vector, representation: Representation) -> Vector:
-    """Returns a document's vector as stores keep it: checked, and token vectors rounded to their storage's precision.
-    Raises BadInput as `checked_vector` does."""
+    """Returns a document's vector as stores are given it: checked, and token vectors rounded to fp16 or scaled to length
+    1, as their storage says. Raises BadInput as `checked_vector` does."""
     checked = checked_vector(vector, representation)
-    if isinstance(checked, SparseVector) or not isinstance(representation, MultiVector) or not representation.pooled:
+    if isinstance(checked, SparseVector) or not isinstance(representation, MultiVector):
         return checked
-    return checked.astype(np.float16).astype(np.float32)
+    match representation.storage:
+        case "fp32":
+            return checked
+        case "fp16":
+            return checked.astype(np.float16).astype(np.float32)
+        case "turbo4":
+            return _unit_rows(checked)
 
 
 def vector_of(stored: Any, representation: Representation) -> Vector:
     """Converts the vector of a stored record, whose parts have the same names in both engines."""
     named = stored if isinstance(stored, dict) else {}
     if not isinstance(representation, Sparse):
-        return np.asarray(named.get(TOKENS, stored), dtype=np.float32)
+        dense = np.asarray(named.get(TOKENS, stored), dtype=np.float32)
+        # Codes give the direction. Vectors of this length give the same codes again, however often they are copied.
+        turbo4 = isinstance(representation, MultiVector) and representation.storage == "turbo4"
+        return _unit_rows(dense) if turbo4 else dense
     if SPARSE not in named:
         return SparseVector(np.empty(0, np.uint32), np.empty(0, np.float32))
     terms = named[SPARSE]
@@ -219,6 +228,13 @@ def _unit(vector: DenseVector) -> DenseVector:
     if squared == 0.0 or abs(squared - 1.0) <= _UNIT:
         return vector
     scaled: DenseVector = (vector / np.sqrt(squared)).astype(np.float32)
+    return scaled
+
+
+def _unit_rows(vectors: TokenVectors) -> TokenVectors:
+    """Scales each row to length 1; rows of zeros are unchanged."""
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    scaled: TokenVectors = (vectors / np.where(lengths == 0.0, 1.0, lengths)).astype(np.float32)
     return scaled
 
 

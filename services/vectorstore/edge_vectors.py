@@ -88,16 +88,16 @@ def _token_params(multi: MultiVector) -> edge.EdgeVectorParams:
             multivector_config=max_sim,
             hnsw_config=_hnsw(HNSW_M * MULTI_VECTOR_LINKS),
         )
-    bits = {"int8": edge.TurboQuantBitSize.Bits8, "bits": edge.TurboQuantBitSize.Bits1}.get(multi.storage)
+    datatype = edge.VectorStorageDatatype.Float16
+    if multi.storage == "turbo4":
+        datatype = edge.VectorStorageDatatype.Turbo4  # type: ignore[attr-defined]  # left out of its stubs
     return edge.EdgeVectorParams(
         multi.dimension,
         edge.Distance.Dot,
         multivector_config=max_sim,
-        datatype=edge.VectorStorageDatatype.Float16,
+        datatype=datatype,
         # No graph: candidates come from the pooled vectors, and an exact search scores every document.
         hnsw_config=_hnsw(0),
-        memory=edge.Memory.Cold if bits else None,
-        quantization_config=edge.TurboQuantQuantizationConfig(bits=bits, memory=edge.Memory.Pinned) if bits else None,
     )
 
 
@@ -135,8 +135,6 @@ def search_request(
         if beam is not None:
             pooled = edge.Query.Nearest(component_lists(pooled_vector(vector)), using=POOLED)
             candidates = [edge.Prefetch(max(beam, limit), query=pooled, params=params, filter=where)]
-            # Edge would score some of the candidates anew by the vectors on the disk: how many depends on `limit`.
-            params = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False))
     return edge.QueryRequest(limit, query=query, prefetches=candidates, filter=where, params=params)
 
 

@@ -236,7 +236,7 @@ def collection_config(representation: Representation, parameters: QdrantParamete
             sparse = {SPARSE: models.SparseVectorParams(index=index)}
         case MultiVector(dimension=dimension):
             vectors = _token_params(representation)
-            vectors.on_disk = on_disk or vectors.on_disk
+            vectors.on_disk = on_disk
             if representation.pooled:
                 pooled = models.VectorParams(size=dimension, distance=models.Distance.DOT, on_disk=on_disk)
                 vectors = {TOKENS: vectors, POOLED: pooled}
@@ -259,16 +259,12 @@ def _token_params(multi: MultiVector) -> models.VectorParams:
     params = models.VectorParams(size=multi.dimension, distance=models.Distance.DOT, multivector_config=max_sim)
     if not multi.pooled:
         return params.model_copy(update={"hnsw_config": models.HnswConfigDiff(m=HNSW_M * MULTI_VECTOR_LINKS)})
-    bits = {"int8": models.TurboQuantBitSize.BITS8, "bits": models.TurboQuantBitSize.BITS1}.get(multi.storage)
-    codes = models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(bits=bits, always_ram=True))
-    half = {
-        "datatype": models.Datatype.FLOAT16,
+    stored = {
+        "datatype": models.Datatype.TURBO4 if multi.storage == "turbo4" else models.Datatype.FLOAT16,
         # No graph: candidates come from the pooled vectors, and an exact search scores every document.
         "hnsw_config": models.HnswConfigDiff(m=0),
-        "on_disk": bits is not None,
-        "quantization_config": codes if bits else None,
     }
-    return params.model_copy(update=half)
+    return params.model_copy(update=stored)
 
 
 def qdrant_vector(vector: Vector, representation: Representation) -> models.VectorStruct:
@@ -326,9 +322,6 @@ def search_arguments(
                 limit=max(beam, limit),
             )
         ]
-        # The server would score some of the candidates anew by the vectors on the disk: how many depends on `limit`.
-        codes_only = models.QuantizationSearchParams(rescore=False)
-        search["search_params"] = models.SearchParams(quantization=codes_only)
     return search
 
 

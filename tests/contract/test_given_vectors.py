@@ -45,9 +45,9 @@ class WordSums(ToyEncoder):
 
 
 class WordCodes(WordVectors):
-    """Multi-vector, stored in half precision with codes of 8 bits."""
+    """Multi-vector, stored as codes of 4 bits."""
 
-    representation: Representation = MultiVector(DIMENSION, "int8")
+    representation: Representation = MultiVector(DIMENSION, "turbo4")
 
 
 class QueriesAlone(WordSums):

@@ -46,7 +46,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=["onnx", "hashing"])
 def settings(request: pytest.FixtureRequest, models: Path, tmp_path: Path) -> LateInteractionSettings:
     return LateInteractionSettings(
-        encoder=request.param, model="tiny", models=models.parent, threads=1, passage_tokens=12, directory=tmp_path
+        encoder=request.param,
+        model="tiny",
+        models=models.parent,
+        threads=1,
+        passage_tokens=12,
+        directory=tmp_path,
+        storage="fp16",  # whose scores are those of MaxSim
     )
 
 

@@ -20,7 +20,7 @@ from tests.support.vectors import (
     COSINE,
     DECLARED,
     DENSE,
-    INT8,
+    FP16,
     MULTI_VECTOR,
     SAMPLES,
     SPARSE,
@@ -35,8 +35,8 @@ from tests.support.vectors import (
 )
 
 # What is the same for every vector is tried where points differ: one vector without a name, one with, and two.
-SHAPES = ("dense", "sparse", "int8")
-SCORED = {**{name: sample for name, sample in SAMPLES.items() if sample is not INT8}, "cosine": COSINE}
+SHAPES = ("dense", "sparse", "fp16")
+SCORED = {**{name: sample for name, sample in SAMPLES.items() if sample is not FP16}, "cosine": COSINE}
 
 
 class VectorStoreSuite(FilterSuite, VectorWritesSuite):

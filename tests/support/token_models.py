@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
@@ -31,6 +31,7 @@ VOCABULARY = (
     "chain",
     "brake",
     "bike",
+    "##s",
 )
 IDS = {token: number for number, token in enumerate(VOCABULARY)}
 DIMENSION = 4
@@ -63,7 +64,7 @@ def small_token_encoder(folder: Path, use: dict[str, object]) -> TokenEncoderPro
     config.write_text(json.dumps(CONFIG | {"architectures": [architecture]}))
     save_file(weights, checkpoint)
     build(config, checkpoint, graph)
-    tokenizer = Tokenizer(WordLevel(IDS, unk_token="[UNK]"))
+    tokenizer = Tokenizer(WordPiece(IDS, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     special = [("[CLS]", IDS["[CLS]"]), ("[SEP]", IDS["[SEP]"])]
     tokenizer.post_processor = TemplateProcessing(

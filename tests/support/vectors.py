@@ -161,14 +161,14 @@ MULTI_VECTOR = Sample(
     ),
 )  # fmt: skip
 # Its random vectors are of half precision, so that they come back as they are.
-INT8 = replace(
+FP16 = replace(
     MULTI_VECTOR,
-    spec=_of(MultiVector(DIMENSION, "int8")),
+    spec=_of(MultiVector(DIMENSION, "fp16")),
     random=lambda random: halved(unit_rows(random, int(random.integers(1, 6)))),
     wrong=(*MULTI_VECTOR.wrong, (np.full((1, DIMENSION), 70_000, dtype=np.float32), "half precision")),
     tolerance=0.01,
 )
-SAMPLES = {"dense": DENSE, "sparse": SPARSE, "multi-vector": MULTI_VECTOR, "int8": INT8}
+SAMPLES = {"dense": DENSE, "sparse": SPARSE, "multi-vector": MULTI_VECTOR, "fp16": FP16}
 
 # Metadata by document id, and (what is asked, conditions, ids of the documents that meet them).
 FILED: Mapping[str, Mapping[str, MetadataValue]] = {

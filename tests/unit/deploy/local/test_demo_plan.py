@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.choices import choose
 from deploy.local.demo_plan import demo_experiments, expect_measurable
 from deploy.local.problem import StackProblem
 from deploy.local.systems import demo_systems
@@ -42,8 +43,8 @@ def refusal(environment: dict[str, str]) -> str:
     return str(refused.value)
 
 
-def test_what_can_be_measured_passes(shop: Path) -> None:
-    checked({})
+def test_what_can_be_measured_passes(shop: Path, tmp_path: Path) -> None:
+    checked(choose({}, tmp_path, own_ports=True).environment())
     checked({"DATASET": str(shop), "METRICS": "nDCG@10,bpref", "PIPELINES": "bm25, hybrid", "QUERIES": "2"})
 
 

@@ -15,14 +15,14 @@ from deploy.local.ports import DEFAULT_PORTS, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.stacks import Stack, expect_same_settings, requested_stack, write_digests
 from deploy.local.supervision import configuration, failed_start, pid, processes
-from deploy.local.systems import SYSTEMS
+from deploy.local.systems import SYSTEMS, USUAL
 from evaluator.errors import command_line
 from evaluator.experiments.experiment import read_experiment
 from evaluator.machine.process_costs import parse_processes
 from evaluator.runs.run_folder import RunFolder
 from tests.support.planted_secrets import PlantedSecrets
 
-USUAL_PORTS = {process: port for process, port in DEFAULT_PORTS.items() if process not in SYSTEMS}
+USUAL_PORTS = {process: port for process, port in DEFAULT_PORTS.items() if process not in SYSTEMS or process == USUAL}
 BESIDE = {"family": "reranker", "url": "http://127.0.0.1:8013"}
 
 
@@ -35,7 +35,11 @@ def backends(environment: dict[str, str], directory: Path) -> dict[str, dict[str
 
 def test_without_choices_every_engine_is_embedded_and_the_ports_are_the_documented_ones(tmp_path: Path) -> None:
     choices = choose({}, tmp_path, own_ports=False)
-    assert (choices.lexical, choices.stores, choices.starts_elasticsearch) == ("edge", {"dense": "edge"}, False)
+    assert (choices.lexical, choices.stores, choices.starts_elasticsearch) == (
+        "edge",
+        {"dense": "edge", "late_interaction": "edge"},
+        False,
+    )
     assert choices.ports == USUAL_PORTS
 
 
@@ -96,7 +100,7 @@ def test_the_pid_of_a_stranger_is_not_taken_for_the_supervisor(tmp_path: Path) -
 def test_backends_of_the_environment_stand_beside_the_stacks_own(tmp_path: Path) -> None:
     given = {"GATEWAY_BACKENDS": json.dumps({"reranker-small": BESIDE})}
     merged = backends(given, tmp_path)
-    assert list(merged) == ["lexical", "dense", "reranker", "reranker-small"]
+    assert list(merged) == ["lexical", "dense", "late_interaction", "reranker", "reranker-small"]
     assert merged["reranker-small"] == BESIDE
     assert merged["lexical"]["url"] == "http://127.0.0.1:8001"
 
@@ -105,7 +109,7 @@ def test_a_backend_named_as_one_of_the_stacks_takes_its_place_and_none_is_starte
     given = {"GATEWAY_BACKENDS": json.dumps({"lexical": {"family": "lexical", "url": "http://search.internal"}})}
     choices = choose({**given, "LEXICAL": "elasticsearch"}, tmp_path, own_ports=False)
     assert backends(given, tmp_path)["lexical"]["url"] == "http://search.internal"
-    assert set(dict(processes(choices))) == {"gateway", "dense", "reranker", "evaluator"}
+    assert set(dict(processes(choices))) == {"gateway", "dense", "late_interaction", "reranker", "evaluator"}
     assert list(notices(choices)) == [
         "GATEWAY_BACKENDS: lexical (lexical) is at http://search.internal, so no lexical service is started here."
     ]
@@ -287,7 +291,7 @@ def test_the_first_exit_with_a_fault_ends_the_start_and_a_kill_does_not(
 
 
 def test_the_processes_of_a_stack_are_told_to_the_evaluator_with_their_servers(tmp_path: Path) -> None:
-    own = {"gateway", "lexical", "dense", "reranker"}
+    own = {"gateway", "lexical", "dense", "late_interaction", "reranker"}
     assert parse_processes(choose({}, tmp_path, own_ports=True).processes({})).keys() == own
     servers = {"ENGINE": "server", "QDRANT_URL": "http://q:6333", "ELASTICSEARCH_URL": "http://e:9200"}
     told = parse_processes(choose(servers, tmp_path, own_ports=True).processes(servers))
@@ -301,7 +305,7 @@ def test_a_started_stack_prints_every_address_and_the_option_that_measures_its_p
     where, option = addresses(choices, {})
     assert where == (
         "Addresses: gateway http://127.0.0.1:8500, lexical http://127.0.0.1:8001, dense http://127.0.0.1:8002, "
-        "reranker http://127.0.0.1:8003, evaluator http://127.0.0.1:8009."
+        "reranker http://127.0.0.1:8003, late_interaction http://127.0.0.1:8005, evaluator http://127.0.0.1:8009."
     )
     words = shlex.split(option.partition(": ")[2])
     assert words[:5] == [*shlex.split(command_line()), "run", "demo"]

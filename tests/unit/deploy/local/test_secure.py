@@ -74,10 +74,11 @@ def test_every_process_of_a_secure_stack_speaks_tls_and_knows_the_others_by_http
     assert {choices.url(process).partition(":")[0] for process in choices.ports} == {"https"}
     backends = json.loads(environment["GATEWAY_BACKENDS"])
     assert [backend["url"] for backend in backends.values()] == [
-        "https://127.0.0.1:8001", "https://127.0.0.1:8002", "https://127.0.0.1:8003",
+        "https://127.0.0.1:8001", "https://127.0.0.1:8002", "https://127.0.0.1:8005", "https://127.0.0.1:8003",
     ]  # fmt: skip
     assert environment["GATEWAY_URL"] == "https://127.0.0.1:8000"
-    expect_startable({**environment, "RERANKER_SCORER": "overlap", "DENSE_ENCODER": "hashing"}, choices.ports)
+    hashing = {"DENSE_ENCODER": "hashing", "LATE_INTERACTION_ENCODER": "hashing"}
+    expect_startable({**environment, "RERANKER_SCORER": "overlap", **hashing}, choices.ports)
     token = choices.secure.token_file.read_text().strip()
     assert token not in json.dumps(environment) + configuration(choices)
 

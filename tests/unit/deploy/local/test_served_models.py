@@ -49,7 +49,7 @@ def test_without_vectors_the_cpu_decides_and_a_line_says_so(
 ) -> None:
     choices = chosen({}, tmp_path, cpuinfo)
     assert models(choices) == served
-    assert next(iter(notices(choices))).startswith("Encoder and re-ranker in ")
+    assert next(iter(notices(choices))).startswith("Encoders and re-ranker in ")
 
 
 @pytest.mark.parametrize(("made", "cpuinfo"), [(FP32, AVX2), (FP32, VNNI), (INT8, VNNI)])
@@ -89,7 +89,8 @@ def test_a_model_that_is_named_goes_first_and_the_other_follows_the_cpu(tmp_path
     load(tmp_path, "notes@1", FP32["DENSE_MODEL"])
     assert models(chosen({"DENSE_MODEL": "e5-small-v2"}, tmp_path)) == {"RERANKER_MODEL": INT8["RERANKER_MODEL"]}
     assert models(chosen({"RERANKER_MODEL": "minilm-l6-ce-v1"}, tmp_path)) == {"DENSE_MODEL": FP32["DENSE_MODEL"]}
-    assert chosen({"DENSE_ENCODER": "hashing", "RERANKER_SCORER": "overlap"}, tmp_path).precision == ""
+    without = {"DENSE_ENCODER": "hashing", "RERANKER_SCORER": "overlap", "SYSTEMS": "none"}
+    assert chosen(without, tmp_path).precision == ""
 
 
 def test_a_gpu_keeps_the_model_of_the_settings(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_systems_that_are_none_are_refused_with_the_list(tmp_path: Path) -> None
 def test_engine_server_and_the_services_own_setting_choose_the_store_of_a_system(tmp_path: Path) -> None:
     given = {"SYSTEMS": "sparse", "QDRANT_URL": "http://127.0.0.1:6333"}
     servers = choose({**given, "ENGINE": "server"}, tmp_path, own_ports=False)
-    assert servers.stores == {"dense": "qdrant", "sparse": "qdrant"}
+    assert servers.stores == {"dense": "qdrant", "sparse": "qdrant", "late_interaction": "qdrant"}
     assert choose({**given, "SPARSE_STORE": "qdrant"}, tmp_path, own_ports=False).stores["dense"] == "edge"
     with pytest.raises(StackProblem, match="SPARSE_STORE=qdrant needs a Qdrant server: set QDRANT_URL"):
         choose({"SYSTEMS": "sparse", "SPARSE_STORE": "qdrant"}, tmp_path, own_ports=False)
@@ -84,7 +84,7 @@ def test_a_system_that_is_elsewhere_is_used_and_none_is_started(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("given", "started"),
     [
-        ({}, ()),
+        ({}, ("late_interaction",)),
         ({"PIPELINES": "bm25,hybrid"}, ()),
         ({"PIPELINES": "bm25,splade"}, ("sparse",)),
         ({"PIPELINES": "dense,dense-bge,dense-e5"}, ("dense_bge", "dense_e5")),

@@ -79,6 +79,6 @@ def test_make_models_fetches_the_precision_and_reports_it(
     assert {folder.name for folder in tmp_path.iterdir() if folder.is_dir()} == {
         of_service["int8"] for of_service in MODELS.values()
     }
-    assert capsys.readouterr().out.startswith("Encoder and re-ranker in int8: PRECISION asks for it")
+    assert capsys.readouterr().out.startswith("Encoders and re-ranker in int8: PRECISION asks for it")
     monkeypatch.setenv("PRECISION", "int4")
     assert main(["--directory", str(tmp_path)]) == 1

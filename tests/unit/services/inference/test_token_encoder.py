@@ -66,6 +66,20 @@ async def test_a_passage_has_its_marker_and_no_punctuation(opened):
     assert all(one.base is None for one in found)
 
 
+async def test_a_word_of_a_passage_has_the_mean_of_its_pieces_and_a_stop_word_none(opened):
+    encoder = opened(COLBERT, {"pooling": "words"})
+    (found,) = await encoder.encode_passages(["oil the chains, the bike"])
+    row = ["[CLS]", "[D]", "oil", "the", "chain", "##s", ",", "the", "bike", "[SEP]"]
+    first, marker, oil, chain, ending, bike, last = vectors(row, kept=[0, 1, 2, 4, 5, 8, 9])
+    chains = (chain + ending) / np.linalg.norm(chain + ending)
+    np.testing.assert_allclose(found, [first, marker, oil, chains, bike, last], atol=2e-5)
+    (matches,) = await encoder.explain("the chains", ["oil the chains, the bike"], [found])
+    assert {match.document for match in matches} <= {"[CLS]", "[D]", "oil", "chains", "bike", "[SEP]"}
+    query = await encoder.encode_query("oil the chains")
+    row = ["[CLS]", "[Q]", "oil", "the", "chain", "##s", "[SEP]"]
+    np.testing.assert_allclose(query, vectors(row), atol=2e-5)
+
+
 async def test_without_projection_marker_and_filling_every_token_of_a_query_is_a_vector(opened):
     encoder = opened(PLAIN, passage_tokens=4)
     query = await encoder.encode_query("oil, the chain.")
@@ -98,6 +112,7 @@ def test_the_stamp_holds_everything_that_decides_a_vector(opened, tmp_path):
         "passage_marker": "the",
         "query_tokens": 6,
         "fill_queries": False,
+        "pooling": "words",
     }
     profile = small_token_encoder(tmp_path / "tiny", COLBERT)
     expect_each_in_the_stamp(
