@@ -32,7 +32,7 @@ class DenseSettings(VectorServiceSettings):
     )
     model: Model = "all-MiniLM-L6-v2"
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
-    threads: int | None = Field(None, ge=1, description="Threads that encode; all available cores when not set.")
+    threads: int | None = Field(None, ge=1, description="Threads that encode; not set: all cores, two with `cuda`.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
     quantisation: Literal["int8"] | None = Field(
         None,

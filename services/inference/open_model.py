@@ -98,6 +98,10 @@ T = TypeVar("T")
 # Gets the output of one batch, [rows, ...], and its rows; returns one result per row. Runs on the model's threads.
 Postprocess = Callable[[Float32, Sequence[Row]], Iterable[Float32]]
 
+# Of a GPU, unmeasured until docs/measurements/gpu.md has figures: a call of 512 tokens leaves most of it idle. Calls
+# wait for one another there, so two threads suffice: one tokenises and pools while the other's call computes.
+CUDA_PADDED_TOKENS, CUDA_THREADS = 16_384, 2
+
 # Tokenising 32 passages takes some 10 ms; between two chunks another request has its turn.
 TEXTS_PER_CHUNK = 32
 
@@ -107,9 +111,19 @@ class Engine:
     """Options for running a model; each model of a process may have its own."""
 
     provider: Provider = "cpu"
-    threads: int | None = None  # None: one per available core
-    max_padded_tokens: int = MAX_PADDED_TOKENS  # rows times longest row of a batch; bounds the memory of a call
+    threads: int | None = None  # None: one per available core, of a GPU CUDA_THREADS
+    max_padded_tokens: int | None = None  # rows times longest row; bounds a call's memory; None: by the provider
     max_pending: int = MAX_PENDING  # batches that may wait before those of a new request
+
+    @property
+    def workers(self) -> int:
+        """Threads of one call each."""
+        return self.threads or (CUDA_THREADS if self.provider == "cuda" else available_cores())
+
+    @property
+    def batch_tokens(self) -> int:
+        """Most padded tokens of a batch."""
+        return self.max_padded_tokens or (CUDA_PADDED_TOKENS if self.provider == "cuda" else MAX_PADDED_TOKENS)
 
 
 class OpenModel:
@@ -134,9 +148,9 @@ class OpenModel:
         self._session = Session(profile, folder, engine.provider, graph)
         self.tokenizer = ModelTokenizer(folder / TOKENIZER, profile.max_tokens)
         self.weights_sha256 = self._session.weights_sha256
-        self._max_padded_tokens = engine.max_padded_tokens
+        self._max_padded_tokens = engine.batch_tokens
         self.token_time = TokenTime()
-        self._threads = engine.threads or available_cores()
+        self._threads = engine.workers
         # The urgent thread encodes queries, or tokenises pairs, without waiting for a micro-batch to end. If tokenising
         # had to wait, the next micro-batches of a larger request would begin before a small one is ready.
         self._workers = Workers(

@@ -20,9 +20,9 @@ class RerankerSettings(KeyedSettings):
     )
     model: str = Field("minilm-l6-ce-v4", description="A cross-encoder of deploy/models/models.yaml.")
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
-    threads: int | None = Field(None, ge=1, description="Workers of one thread each; all cores when not set.")
+    threads: int | None = Field(None, ge=1, description="Workers of one thread; not set: all cores, two with `cuda`.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
-    max_batch_tokens: int = Field(512, ge=8, description="Padded tokens in one call of the model, at most.")
+    max_batch_tokens: int | None = Field(None, ge=8, description="Padded tokens a call; not set: 512, `cuda` 16384.")
     max_waiting_batches: int = Field(
         256, ge=1, description="A client's micro-batches that may wait before those of a request; with more, 429."
     )

@@ -39,5 +39,5 @@ class SparseSettings(VectorServiceSettings):
         description="IDF of query terms for an inference-free model, a table of workshop/idf.py; another "
         "needs a new build.",
     )
-    threads: int | None = Field(None, ge=1, description="Threads that encode; all available cores when not set.")
+    threads: int | None = Field(None, ge=1, description="Threads that encode; not set: all cores, two with `cuda`.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")

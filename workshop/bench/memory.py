@@ -7,12 +7,14 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from evaluator.progress import show
+from services.inference.micro_batches import MAX_PADDED_TOKENS
 from services.inference.model_tokenizer import ModelTokenizer
 from services.inference.profiles import MODELS_FILE, ROOT, TOKENIZER, ModelError, load_cross_encoder
 from services.reranker.settings import RerankerSettings
@@ -81,7 +83,7 @@ def measure_memory(service: ServiceProcess, served: str, texts: PairTexts, load:
         service.score([texts.of(rows, tokens)])
         highest = max(highest, service.rss_bytes)
         if number % 500 == 0:
-            _say(f"{number} of {shapes} shapes: {service.rss_bytes / 2**20:.1f} MiB")
+            show(f"{number} of {shapes} shapes: {service.rss_bytes / 2**20:.1f} MiB")
     last = _least_rss(service, load.within_s)
     return MemoryFigures(
         served=served,
@@ -112,7 +114,7 @@ def _least_rss(service: ServiceProcess, seconds: float) -> int:
 
 def _shapes(count: int, most: int) -> Iterator[tuple[int, int]]:
     """Draws (rows, tokens) of single micro-batches: any length, then any number of rows that fit the cap."""
-    random, cap = np.random.default_rng(1), RerankerSettings().max_batch_tokens
+    random, cap = np.random.default_rng(1), RerankerSettings().max_batch_tokens or MAX_PADDED_TOKENS
     for tokens in random.integers(16, most, size=count, endpoint=True).tolist():
         yield int(random.integers(1, max(1, cap // tokens), endpoint=True)), tokens
 
@@ -140,31 +142,18 @@ def main() -> int:
         sys.stderr.write(f"memory: {error}\n")
         return 1
     write_report(report.model_copy(update={"memory": memory}), arguments.output)
-    _say(memory_lines(memory))
+    show(memory_lines(memory))
     return 0
 
 
-class _MemoryArguments(argparse.Namespace):
-    served: str
-    max_tokens: int | None
-    burst: int
-    shapes: int
-    output: Path
-
-
-def _parsed(arguments: Sequence[str] | None = None) -> _MemoryArguments:
+def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="memory", description=__doc__)
     parser.add_argument("--served", default=RerankerSettings().model, metavar="MODEL")
     parser.add_argument("--max-tokens", type=int, help="of a pair; default: the model's own")
     parser.add_argument("--burst", type=int, default=64, help="texts of --max-tokens tokens")
     parser.add_argument("--shapes", type=int, default=10_000)
     parser.add_argument("--output", type=Path, default=REPORT)
-    return parser.parse_args(arguments, namespace=_MemoryArguments())
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from services.chassis.admission.cores import available_cores
 from services.chassis.deadlines import MOST_MS, Deadline
 from services.inference.glibc_memory import set_process_options
 from services.inference.micro_batches import form_batches, in_request_order
 from services.inference.model_tokenizer import ModelTokenizer, Row
+from services.inference.open_model import Engine
 from services.inference.pair_scorer import scores_from_logits
 from services.inference.profiles import TOKENIZER, load_cross_encoder
 from services.inference.session import Session
@@ -39,9 +39,13 @@ def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dic
     """Opens the graph alone, on the service's number of threads and in the batches that it forms."""
     set_process_options()  # as the service does
     profile, folder = load_cross_encoder(models_file, settings.model), settings.models / settings.model
-    threads = settings.threads or available_cores()
+    engine = Engine(settings.device, settings.threads, settings.max_batch_tokens)
     graph = Session(profile, folder, settings.device)
-    tokens, workers, runner = ModelTokenizer(folder / TOKENIZER, profile.max_tokens), Workers(threads), asyncio.Runner()
+    tokens, workers, runner = (
+        ModelTokenizer(folder / TOKENIZER, profile.max_tokens),
+        Workers(engine.workers),
+        asyncio.Runner(),
+    )
 
     def prepare(query: str, passages: Sequence[str]) -> Callable[[], Sequence[float]]:
         first, *others = tokens.ids([query, *passages])
@@ -49,7 +53,7 @@ def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dic
         return partial(_run, rows)
 
     def _run(rows: Sequence[Row]) -> Sequence[float]:
-        batches = form_batches([len(row.ids) for row in rows], settings.max_batch_tokens, batchable=profile.batchable)
+        batches = form_batches([len(row.ids) for row in rows], engine.batch_tokens, batchable=profile.batchable)
         calls = [partial(graph.run, [rows[place] for place in batch]) for batch in batches]
         outputs = runner.run(workers.run(calls))
         return in_request_order(batches, [scores_from_logits(output, profile).tolist() for output in outputs])
@@ -59,7 +63,7 @@ def session(settings: RerankerSettings, models_file: Path) -> tuple[Prepare, dic
 
 def _about(settings: RerankerSettings) -> dict[str, str]:
     return {
-        "threads": f"{settings.threads or available_cores()} workers of one thread",
+        "threads": f"{Engine(settings.device, settings.threads).workers} workers of one thread",
         "engine": f"onnxruntime {version('onnxruntime')}",
         "tokenizers": version("tokenizers"),
     }

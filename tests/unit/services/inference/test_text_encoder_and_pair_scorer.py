@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from services.chassis.admission.cores import available_cores
 from services.chassis.deadlines import Deadline
 from services.contracts.passages import Passages
 from services.inference.model_tokenizer import Row
@@ -70,6 +71,13 @@ class FixedTokenTime(TokenTime):
     @property
     def lowest_seconds_per_token(self) -> float:
         return self.fixed_lowest_s
+
+
+def test_a_gpu_has_larger_batches_and_two_threads_unless_they_are_set() -> None:
+    cpu, gpu, chosen = Engine(), Engine("cuda"), Engine("cuda", 3, 4_096)
+    assert (cpu.workers, cpu.batch_tokens) == (available_cores(), 512)
+    assert (gpu.workers, gpu.batch_tokens) == (2, 16_384)
+    assert (chosen.workers, chosen.batch_tokens) == (3, 4_096)
 
 
 @pytest.mark.parametrize("dimension", [384, 100])
