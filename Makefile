@@ -115,6 +115,20 @@ bench-rerank: models $(PEERS)/.installed ## compare the re-ranker with four libr
 		$(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS)) $(if $(INT8),--int8 $(INT8))
 	@$(BIN)/python -m workshop.bench.memory $(if $(SHAPES),--shapes $(SHAPES)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
 
+# By pip, which knows PIP_NO_INDEX and PIP_FIND_LINKS: such a machine may reach no registry. It needs no .venv.
+GPU := .cache/gpu-venv
+$(GPU)/.installed: deploy/requirements-gpu.lock
+	@deploy/environment.sh $(GPU) "$(PYTHON)"
+	@$(GPU)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+.PHONY: bench-gpu
+bench-gpu: ## compare models on an NVIDIA GPU with the CPU; writes docs/measurements/gpu.md [MODELS="name ..."]
+	@nvidia-smi --list-gpus 2>/dev/null | grep --quiet . \
+		|| { echo "bench-gpu: nvidia-smi names no GPU here; run it on a machine with an NVIDIA GPU." >&2; exit 1; }
+	@$(MAKE) --silent --no-print-directory $(GPU)/.installed
+	@$(GPU)/bin/python -m workshop.bench.gpu $(MODELS)
+
 ##@ Check the code
 .PHONY: check-extras
 check-extras: models ## run each deployable in a clean environment: an undeclared dependency or import fails

@@ -6,6 +6,7 @@ Exit status 1 when a contender's scores differ from ours: its cost is then of ot
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ class BenchArguments:
     max_tokens: int | None
     served: str
     int8: str | None
-    peers: tuple[str, ...]
+    peers: Sequence[str]
     rounds: int
     drawing: ListSampling
     models: Path = ROOT / ".models"
@@ -83,7 +84,7 @@ def bench(arguments: BenchArguments) -> BenchReport:
                 stack.callback(contenders[name].close)
         peers = [name for name in arguments.peers if name in contenders]
         plan = RoundPlan(arguments.rounds, sets, dict.fromkeys(peers, OURS) | {HTTP: SESSION}, arguments.drawing.seed)
-        measured = run_rounds(plan, contenders, _say)
+        measured = run_rounds(plan, contenders)
         about = {name: dict(contender.about) for name, contender in contenders.items()}
     report = BenchReport(
         made=begun,
@@ -112,11 +113,6 @@ def why_no_int8(model: str | None) -> str | None:
     return f"{model} does not compute in int8: models.yaml declares {precision}."
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def _parsed() -> BenchArguments:
     parser = argparse.ArgumentParser(prog="bench-rerank")
     parser.add_argument("--model", default="minilm-l6-ce-v4", help="of models.yaml; made plain fp32 for all contenders")
@@ -129,17 +125,9 @@ def _parsed() -> BenchArguments:
     parser.add_argument("--pairs", type=int, default=100, help="of each list")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=REPORT)
-    given = parser.parse_args()
-    return BenchArguments(
-        model=given.model,
-        max_tokens=given.max_tokens,
-        served=given.served,
-        int8=given.int8,
-        peers=tuple(given.peers),
-        rounds=given.rounds,
-        drawing=ListSampling(given.lists, given.pairs, given.seed),
-        output=given.output,
-    )
+    given = vars(parser.parse_args())
+    drawing = ListSampling(given.pop("lists"), given.pop("pairs"), given.pop("seed"))
+    return BenchArguments(**given, drawing=drawing)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Runs rounds: every contender scores the same lists once a round, in changing order. Opens no contender."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from evaluator.experiments.turn_orders import balanced_turns
 from evaluator.machine.machine_conditions import TAKEN_LIMIT, conditions_between, read_conditions
+from evaluator.progress import show
 from workshop.bench.analysis import score_difference
 from workshop.bench.candidate_lists import CandidateList
 from workshop.bench.contender import Contender
@@ -14,8 +15,6 @@ from workshop.bench.report import BenchTurn
 
 # Threads that spin after a call must not cost the next contender CPU time.
 PAUSE_S = 0.3
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,8 @@ class RoundPlan:
     seed: int  # of the order of the contenders
 
 
-def run_rounds(plan: RoundPlan, contenders: Mapping[str, Contender], say: Say) -> RoundResults:
-    """Runs all rounds after one uncounted list each."""
+def run_rounds(plan: RoundPlan, contenders: Mapping[str, Contender]) -> RoundResults:
+    """Runs all rounds after one uncounted list each, and shows each turn."""
     for contender in contenders.values():
         contender.score([next(iter(plan.sets.values()))[0]])
     turns: list[BenchTurn] = []
@@ -64,7 +63,7 @@ def run_rounds(plan: RoundPlan, contenders: Mapping[str, Contender], say: Say) -
                         quiet=conditions.taken <= TAKEN_LIMIT and not conditions.throttled,
                     )
                 )
-                say(
+                show(
                     f"round {number + 1}/{plan.rounds} {set_name:8} {name:32} "
                     f"CPU {sum(answer.cpu_s):7.2f} s, wall {sum(answer.wall_s):7.2f} s"
                     + ("" if conditions.foreign is None else f", others {conditions.foreign:4.0%}")

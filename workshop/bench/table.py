@@ -12,21 +12,19 @@ def render_table(report: BenchReport) -> str:
     parts = [f"{made.machine.in_words}; {rounds} rounds; median [bootstrap 95 % interval of the median over rounds]"]
     if model is not None:
         parts.append(f"{model.name} as plain fp32 ({model.sha256[:12]}), at most {model.max_tokens} tokens a pair")
-    parts.append(_aligned([["set", "lists x pairs", "tokens", "padding of 32 as they come"], *_sets(report)]))
+    parts.append(aligned([["set", "lists x pairs", "tokens", "padding of 32 as they come"], *_sets(report)]))
     rows = [
         [peer, name, _span(both.cpu), _span(both.wall), f"{report.largest_difference[peer]:.1e}"]
         for peer, by_set in report.ratios.items()
         if isinstance(by_set, dict)
         for name, both in by_set.items()
     ]
-    parts.append(
-        _aligned([["cost over ours, equal scores", "set", "CPU seconds", "wall", "largest difference"], *rows])
-    )
+    parts.append(aligned([["cost over ours, equal scores", "set", "CPU seconds", "wall", "largest difference"], *rows]))
     if report.int8 is not None:
         parts.append(_int8(report))
     if report.http is not None:
         shares = [[name, _span(share, 3)] for name, share in report.http.share.items()]
-        parts.append(_aligned([["HTTP over session, pairs/s", report.http.model], *shares]))
+        parts.append(aligned([["HTTP over session, pairs/s", report.http.model], *shares]))
     parts += [f"left out: {name}: {why}" for name, why in report.left_out.items()]
     parts += [
         f"WRONG: the scores of {name} are off by {difference:.1e}, so nothing is said of its cost"
@@ -76,14 +74,14 @@ def _int8(report: BenchReport) -> str:
     total = report.ratios["int8_over_fp32"]
     assert isinstance(total, Interval)
     head = f"ours fp32 over {report.int8.served}"
-    return _aligned([[head, "CPU seconds", "wall"], *rows, ["all together", _span(total), ""]])
+    return aligned([[head, "CPU seconds", "wall"], *rows, ["all together", _span(total), ""]])
 
 
 def _span(value: Interval, digits: int = 2) -> str:
     return f"{value.median:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+def aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
