@@ -7,9 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.settings.addresses import Address, may_carry_secret, plain_refusal
 from services.chassis.settings.configuration import variable
-from services.chassis.settings.service_settings import HostName, StoreKey
+from services.chassis.settings.service_settings import HostedApiSettings
 from services.contracts.passages import Passages
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
 
@@ -17,8 +16,8 @@ Port = Annotated[int, Field(ge=0, le=65_535, description="Port to listen on.")]
 Model = Annotated[str, Field(description="An encoder of deploy/models/models.yaml; of an API, its model.")]
 
 
-class DenseSettings(VectorServiceSettings):
-    """The settings: the encoder, and (inherited) the store."""
+class DenseSettings(HostedApiSettings, VectorServiceSettings):
+    """The settings: the encoder, and (inherited) its API and the store."""
 
     model_config = SettingsConfigDict(env_prefix="DENSE_", frozen=True, extra="ignore")
 
@@ -47,38 +46,11 @@ class DenseSettings(VectorServiceSettings):
     query_cache_mb: int = Field(
         0, ge=0, le=65_536, description="Memory for vectors of queries that come again, in MB; 0: none are kept."
     )
-    api_url: Address | None = Field(
-        None, description="Base address of the API: https://api.openai.com/v1 or, of TEI, http://127.0.0.1:8080."
-    )
-    api_key: StoreKey | None = Field(None, description="Its key.")
-    trusted_plain: tuple[HostName, ...] = Field(
-        (), description='Hosts beside loopback to which that key may travel unencrypted, as JSON: ["tei"].'
-    )
-    api_ca_file: Path | None = Field(
-        None, description="Authority that signed its certificate (PEM). Not set: those of the system."
-    )
-    api_batch: int = Field(32, ge=1, le=256, description="Texts per request.")
-    api_in_flight: int = Field(4, ge=1, le=64, description="Requests with passages at once; queries do not wait.")
-    api_timeout_s: float = Field(
-        30.0, gt=0.0, le=120.0, description="Seconds that one request may take; never more than its caller has left."
-    )
     api_dimension: int | None = Field(
         None, ge=1, le=65_536, description="Sent as `dimensions`. Not set: nothing is, and the start finds it."
     )
     api_query_prefix: str = Field("", description="Put before queries; some models need one.")
     api_passage_prefix: str = Field("", description="Put before passages.")
-
-    @model_validator(mode="after")
-    def _knows_its_api(self) -> Self:
-        if not self.works_in_process:
-            for field in ("api_url", "model"):
-                if field not in self.model_fields_set:
-                    chosen = f"{variable(type(self), 'encoder')}={self.encoder}"
-                    raise ValueError(f"{variable(type(self), field)}: set it too, because of {chosen}.")
-            if self.api_key and self.api_url and not may_carry_secret(self.api_url, self.trusted_plain):
-                key, trusted = (variable(type(self), field) for field in ("api_key", "trusted_plain"))
-                raise ValueError(plain_refusal(key, self.api_url, trusted))
-        return self
 
     @model_validator(mode="after")
     def _can_serve_passages(self) -> Self:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, IPvAnyNetwork, SecretStr, StringConstraints, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.settings.addresses import is_loopback
-from services.chassis.settings.configuration import FileSecretSettings
+from services.chassis.settings.addresses import Address, is_loopback, may_carry_secret, plain_refusal
+from services.chassis.settings.configuration import FileSecretSettings, variable
 
 # Slots for reading the state of collections, which is rare and quick.
 CONTROL_SLOTS = 8
@@ -194,3 +194,38 @@ class KeyedSettings(ServiceSettings):
             f"make a key (`.venv/bin/python -m gateway keys new --name me --file keys.json`) and set "
             f"{self.model_config.get('env_prefix', '')}KEYS_FILE to its file, set STACK_TOKEN,"
         )
+
+
+class HostedApiSettings(ServiceSettings):
+    """Settings of a process whose work a vendor's HTTP API may do, unless it `works_in_process`."""
+
+    api_url: Address | None = Field(
+        None, description="Base address of the API: https://api.openai.com/v1, https://api.cohere.com; that of TEI."
+    )
+    api_key: StoreKey | None = Field(None, description="Its key.")
+    trusted_plain: tuple[HostName, ...] = Field(
+        (), description='Hosts beside loopback to which that key may travel unencrypted, as JSON: ["tei"].'
+    )
+    api_ca_file: Path | None = Field(
+        None, description="Authority that signed its certificate (PEM). Not set: those of the system."
+    )
+    api_batch: int | None = Field(
+        None, ge=1, le=256, description="Texts per request. Not set: 32; 100 of Cohere, which bills them as one search."
+    )
+    api_in_flight: int = Field(4, ge=1, le=64, description="Requests with passages at once; queries do not wait.")
+    api_timeout_s: float = Field(
+        30.0, gt=0.0, le=120.0, description="Seconds that one request may take; never more than its caller has left."
+    )
+
+    @model_validator(mode="after")
+    def _knows_its_api(self) -> Self:
+        if not self.works_in_process:
+            engine = "encoder" if "encoder" in type(self).model_fields else "scorer"
+            chosen = f"{variable(type(self), engine)}={getattr(self, engine)}"
+            for field in ("api_url", "model"):
+                if field not in self.model_fields_set:
+                    raise ValueError(f"{variable(type(self), field)}: set it too, because of {chosen}.")
+            if self.api_key and self.api_url and not may_carry_secret(self.api_url, self.trusted_plain):
+                key, trusted = (variable(type(self), field) for field in ("api_key", "trusted_plain"))
+                raise ValueError(plain_refusal(key, self.api_url, trusted))
+        return self
