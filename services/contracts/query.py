@@ -175,7 +175,7 @@ class SearchAnswer(Wire):
     matches: Matches | None = None  # where the request has `facets` or `total`
     candidates: dict[str, StageCandidates] | None = None  # by stage id, inputs before their fuse; only on request
     degraded: tuple[Degradation, ...] = ()
-    models: dict[str, str] = {}  # by id of the rerank stage that used it: `name@first 12 digits of the weights' sha256`
+    models: dict[str, str] = {}  # by id of its rerank stage: `name@first 12 digits of the weights' sha256`, or `@api`
     # By stage id, plus `include`, `matches`, `total`, `gateway.wait` (before `total`) and `<stage>.<part>`, which
     # services report.
     timings_ms: dict[str, FiniteFloat]

@@ -7,6 +7,7 @@ Neural Language Modeling" (SIGIR 2019), section 3.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from services.contracts.passages import Passages
 
@@ -18,9 +19,9 @@ def lowercase_words(text: str) -> Iterator[str]:
     return (match[0] for match in _WORD.finditer(text.lower()))
 
 
-def word_offsets(text: str) -> list[tuple[int, int]]:
-    """Returns the first character of each word, and the one behind its last."""
-    return [match.span() for match in _WORD.finditer(text)]
+def word_offsets(text: str, most: int | None = None) -> list[tuple[int, int]]:
+    """Returns the first character of each of at most `most` words, and the one behind its last."""
+    return [match.span() for match in islice(_WORD.finditer(text), most)]
 
 
 def count_words(text: str) -> int:
@@ -96,3 +97,13 @@ def cut_words(title: str, text: str, passages: Passages) -> list[str]:
     """Cuts a document as `cut_text` does, where no model says what a token is: by words."""
     whole = f"{title} {text}".strip()
     return cut_text(whole, word_offsets(whole), len(title.strip()), passages.tokens, passages.overlap)
+
+
+def cut_passages(passages: Sequence[str], split: Split | None, size: int) -> list[list[str]]:
+    """Cuts each passage into its parts as `split` says, at most MOST_PASSAGES; else into one of its first words."""
+    titles, overlap, most = (0,) * len(passages), 0, 1
+    if split is not None:
+        titles, size, overlap, most = split.titles, split.passages.tokens, split.passages.overlap, MOST_PASSAGES
+    read = zip(passages, titles, strict=True)
+    # One word more shows that there is more.
+    return [cut_text(text, word_offsets(text, most * size + 1), title, size, overlap)[:most] for text, title in read]

@@ -23,7 +23,8 @@ from services.reranker.scorer_cached import CachedScorer, ScoreCache
 from services.reranker.settings import RerankerSettings
 
 MB = 1_000_000
-# Four pairs of about a hundred tokens, scored at start: they load the model into memory and measure its speed.
+# Four pairs of about a hundred tokens, scored at start: they load the model into memory and measure its speed, or show
+# that an API is there and takes the key.
 WARM_UP = ("the chain slips under load because the cassette is worn and its teeth are hooked " * 8,) * 4
 
 # The wording of errors by path: each vendor's clients expect their own.
@@ -36,9 +37,9 @@ WORDINGS: Wordings = {
 
 
 def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> Scorer:
-    """Opens the scorer that the settings name, a model of `models_file`, with its caches.
+    """Opens the scorer that the settings name, a model of `models_file` or an API, with its caches.
 
-    From then on, memory that a model frees stays with this process. Raises ModelError.
+    From then on, memory that a model frees stays with this process. Raises ModelError, ConfigurationError.
     """
     scorer: Scorer
     match settings.scorer:
@@ -46,6 +47,10 @@ def open_scorer(settings: RerankerSettings, models_file: Path = MODELS_FILE) -> 
             from services.reranker.scorer_overlap import OverlapScorer
 
             scorer, stamp = OverlapScorer(), ""
+        case "cohere" | "tei":
+            from services.reranker.scorer_hosted import HostedScorer
+
+            scorer, stamp = HostedScorer(settings), ""
         case "onnx":
             from services.inference.glibc_memory import set_process_options
             from services.inference.open_model import Engine

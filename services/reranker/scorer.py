@@ -1,4 +1,4 @@
-"""Defines the port of the re-ranker: Scorer. Implementations: scorer_overlap, scorer_cached, services/inference."""
+"""Defines the port of the re-ranker: Scorer. Implementations: scorer_*.py, services/inference."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -23,7 +23,7 @@ class Scorer(Protocol):
 
     @property
     def model(self) -> str:
-        """The model's name and the first 12 hexadecimal digits of its weights' sha256, as `name@hash`."""
+        """The model's name and the first 12 hexadecimal digits of its weights' sha256, `name@hash`; else `name@api`."""
         ...
 
     @property

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from itertools import islice, repeat
 
 from services.chassis.deadlines import Deadline
 from services.inference.partial_scores import PartialScores
-from services.inference.passages import MOST_PASSAGES, Split, count_words, cut_tokens, lowercase_words
+from services.inference.passages import Split, count_words, cut_passages, lowercase_words
 
 
 class OverlapScorer:
@@ -25,9 +24,10 @@ class OverlapScorer:
         query_words = frozenset(lowercase_words(query))
 
         def scored() -> tuple[float, ...]:
-            titles = repeat(0) if split is None else split.titles
-            parts = map(_parts, passages, titles, repeat(split))
-            shared = (max(len(query_words.intersection(words)) for words in part_words) for part_words in parts)
+            shared = (
+                max(len(query_words.intersection(lowercase_words(part))) for part in parts)
+                for parts in cut_passages(passages, split, self.max_tokens)
+            )
             return tuple(count / max(1, len(query_words)) for count in shared)
 
         return await asyncio.to_thread(scored)
@@ -42,22 +42,7 @@ class OverlapScorer:
 
     async def lengths(self, query: str, passages: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
         """Counts the words of the query and each passage together."""
-
-        def counted() -> tuple[int, ...]:
-            query_length, *read = map(count_words, (query, *passages))
-            return tuple(query_length + count for count in read)
-
-        return await asyncio.to_thread(counted)
+        return await asyncio.to_thread(lambda: tuple(count_words(f"{query} {passage}") for passage in passages))
 
     async def close(self) -> None:
         """Does nothing: it owns no threads."""
-
-
-def _parts(passage: str, title: int, split: Split | None) -> list[list[str]]:
-    """Returns the words of each part of a passage; a word is a token."""
-    if split is None:
-        return [list(islice(lowercase_words(passage), OverlapScorer.max_tokens))]
-    size = split.passages.tokens
-    words = list(islice(lowercase_words(passage), MOST_PASSAGES * size))
-    cut = cut_tokens(len(words), count_words(passage[:title]), size, split.passages.overlap, MOST_PASSAGES)
-    return [words[: cut.front] + words[tokens.start : tokens.stop] for tokens in cut.ranges]

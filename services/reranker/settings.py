@@ -6,19 +6,21 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from services.chassis.settings.service_settings import KeyedSettings
+from services.chassis.settings.service_settings import HostedApiSettings, KeyedSettings
 
 
-class RerankerSettings(KeyedSettings):
-    """The settings: model, batching and caches."""
+class RerankerSettings(HostedApiSettings, KeyedSettings):
+    """The settings: model or (inherited) API, batching and caches."""
 
     model_config = SettingsConfigDict(env_prefix="RERANKER_", frozen=True, extra="ignore")
 
     port: int = Field(8003, ge=0, le=65_535, description="Port to listen on.")
-    scorer: Literal["onnx", "overlap"] = Field(
-        "onnx", description="`overlap` counts shared words: no model, for tests."
+    scorer: Literal["onnx", "overlap", "cohere", "tei"] = Field(
+        "onnx",
+        description="`overlap` counts shared words: no model, for tests. `cohere`, `tei` (Text Embeddings Inference): "
+        "queries and passages go to the API at RERANKER_API_URL, in that dialect.",
     )
-    model: str = Field("minilm-l6-ce-v4", description="A cross-encoder of deploy/models/models.yaml.")
+    model: str = Field("minilm-l6-ce-v4", description="One of deploy/models/models.yaml; of an API, its model.")
     models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
     threads: int | None = Field(None, ge=1, description="Workers of one thread; not set: all cores, two with `cuda`.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
@@ -32,8 +34,9 @@ class RerankerSettings(KeyedSettings):
     score_cache_mb: int = Field(
         0, ge=0, le=65_536, description="Memory for scores that are not computed again, in MB; 0: none are kept."
     )
+    api_weight: float = Field(1.0, ge=0.0, le=1.0, description="Recommended weight of its scores in a mix.")
 
     @property
     def works_in_process(self) -> bool:
-        """Passages are scored by threads of this process."""
-        return True
+        """Whether passages are scored by threads of this process."""
+        return self.scorer in ("onnx", "overlap")

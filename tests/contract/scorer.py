@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+import re
 
 import pytest
 
@@ -114,7 +115,5 @@ class ScorerSuite:
             assert min(await scorer.lengths(QUERY, LONG, soon())) > 300_000
 
     async def test_the_model_and_its_weight_are_named(self, scorer: Scorer) -> None:
-        name, _, weights_hash = scorer.model.partition("@")
-        assert name
-        assert len(weights_hash) == 12
+        assert re.fullmatch("[^@]+@([0-9a-f]{12}|api)", scorer.model)
         assert 0 <= scorer.weight <= 1

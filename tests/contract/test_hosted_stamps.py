@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
-from tests.contract.test_hosted_encoders import KEY, hosted, opened, service
+from tests.contract.test_hosted_encoders import hosted, opened, service
+from tests.support.hosted_apis import KEY
 from tests.support.passages import QUERY
 from tests.support.served import served
 

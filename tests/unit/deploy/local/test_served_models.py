@@ -93,8 +93,9 @@ def test_a_model_that_is_named_goes_first_and_the_other_follows_the_cpu(tmp_path
     assert chosen(without, tmp_path).precision == ""
 
 
-def test_a_gpu_keeps_the_model_of_the_settings(tmp_path: Path) -> None:
-    assert models(chosen({"RERANKER_DEVICE": "cuda"}, tmp_path)) == {"DENSE_MODEL": INT8["DENSE_MODEL"]}
+def test_a_gpu_or_an_api_keeps_the_model_of_the_settings(tmp_path: Path) -> None:
+    for elsewhere in ({"RERANKER_DEVICE": "cuda"}, {"RERANKER_SCORER": "cohere"}):
+        assert models(chosen(elsewhere, tmp_path)) == {"DENSE_MODEL": INT8["DENSE_MODEL"]}
 
 
 def test_a_second_start_takes_the_models_of_the_first_whatever_the_variable_was(tmp_path: Path) -> None:

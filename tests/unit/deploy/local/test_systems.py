@@ -98,13 +98,17 @@ def test_a_demo_starts_what_its_pipelines_need(given: dict[str, str], started: t
 
 
 @pytest.mark.parametrize(
-    ("service", "without_model"), [("sparse", "hashing"), ("dense", "hashing"), ("reranker", "overlap")]
+    ("service", "without_model"),
+    [("sparse", "hashing"), ("dense", "hashing"), ("dense", "tei"), ("reranker", "overlap"), ("reranker", "cohere")],
 )
 def test_a_service_that_runs_no_model_needs_none_and_another_one_gets_it(
     service: str, without_model: str, tmp_path: Path
 ) -> None:
     name, runs_on = service.upper(), "SCORER" if service == "reranker" else "ENCODER"
     given = {f"{name}_MODELS": str(tmp_path), f"{name}_{runs_on}": without_model}
+    if without_model in ("tei", "cohere"):
+        given |= {f"{name}_API_URL": "https://api.example", f"{name}_MODEL": "theirs"}
+    expect_startable(given, [service])
     bring_models(given, ("gateway", service))
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StackProblem, match=f"The model of {service} could not be fetched"):
