@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictFloat, StrictInt, 
 from services.contracts.base import Count, FieldName, Name, OptionalQuery, Text, Wire
 from services.contracts.filters import Filter
 from services.contracts.lists import Items, UnionMessage
-from services.contracts.retrieval import ExcludedIds
+from services.contracts.retrieval import AmongIds, ExcludedIds
 
 MOST_FACETS = 16
 # Of a facet: Qdrant Edge counts each range on its own.
@@ -60,12 +60,13 @@ Facets = Annotated[tuple[Facet, ...], Items(0, MOST_FACETS), AfterValidator(_of_
 
 class CountRequest(Wire):
     """Counts the documents that pass the filter and share a word with the query by a preset (without a query: all that
-    pass), by `facets`, and with `total` all together."""
+    pass), all or those of `ids`: by `facets`, and with `total` all together."""
 
     query: OptionalQuery = ""
     preset: Name | None = None
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()
+    ids: AmongIds = None
     facets: Facets = ()
     total: bool = False
 

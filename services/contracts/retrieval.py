@@ -14,7 +14,7 @@ from pydantic_core.core_schema import (
 )
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
 
-from services.contracts.base import Depth, DocumentId, FieldName, Name, QueryText, Wire
+from services.contracts.base import DEEPEST, Depth, DocumentId, FieldName, Name, QueryText, Wire
 from services.contracts.documents import Document, Included
 from services.contracts.filters import Filter
 from services.contracts.generations import Generation
@@ -30,6 +30,8 @@ FIRST_EXTRA = 16
 Beam = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 
 ExcludedIds = Annotated[tuple[DocumentId, ...], Items(0, 10)]
+# Only documents of these ids, which must pass whatever else is asked for too; None: of any id.
+AmongIds = Annotated[tuple[DocumentId, ...], Items(0, DEEPEST)] | None
 
 
 class RetrievalRequest(Wire):
@@ -65,11 +67,13 @@ class Sort(Wire):
 
 
 class BrowseRequest(Wire):
-    """Asks for the ids of the first `top` documents that pass the filter: by `sort`, else in ascending order."""
+    """Asks for the ids of the first `top` documents that pass the filter, all or those of `ids`: by `sort`, else in
+    ascending order."""
 
     top: Depth = 10
     filter: Filter | None = None
     exclude_ids: ExcludedIds = ()
+    ids: AmongIds = None
     sort: Sort | None = None
 
 

@@ -191,6 +191,11 @@ def _bool(scoring: Sequence[Json], requirements: Sequence[Requirement], exclude_
     }
 
 
+def among(ids: Sequence[str] | None, query: Json) -> Json:
+    """Returns the query for what these ids have of it; the query itself without ids."""
+    return query if ids is None else {"bool": {"must": [query], "filter": [{"ids": {"values": list(ids)}}]}}
+
+
 def copy_preference(text: str) -> str:
     """Returns the `preference` of a query, by which Elasticsearch chooses a copy of each shard.
 

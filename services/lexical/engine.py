@@ -23,7 +23,8 @@ class LexicalEngine(Protocol):
       rises to that of the write. A document that is refused is reported, and the others of its batch are indexed.
     - Acknowledged writes are durable; `get` sees them at once, `search` and the counts at the latest after `finish`,
       and at once where the generation is published.
-    - Filters and `exclude_ids` apply before the cut: `top` hits are returned if as many match.
+    - Filters and `exclude_ids` apply before the cut: `top` hits are returned if as many match. So do the `ids` of a
+      list or count: those without a document change nothing.
     - A request that does not fit the declaration raises BadInput: an undeclared preset or filter field (the declared
       ones are named), an operand of another kind.
     - Each document carries exactly the expansions that the declaration names, by the same models; another document is

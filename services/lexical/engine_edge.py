@@ -34,7 +34,7 @@ from services.lexical.edge_documents import (
 from services.lexical.facets import CheckedFacet, checked_facets
 from services.lexical.presets import chosen_preset, stamp_of
 from services.storage.edge_directory import DEFAULT_LIMITS, ENGINE, EdgeDirectory, EdgeLimits
-from services.storage.edge_fields import condition, edge_filter
+from services.storage.edge_fields import condition, edge_filter, ids_filter
 from services.storage.edge_files import GenerationRecord
 from services.storage.edge_generation import EdgeGeneration
 from services.storage.fields import expect_sortable, requirements_of
@@ -194,7 +194,7 @@ class EdgeEngine:
         """Reads id and field of all documents that pass, page by page, so that searches run in between."""
         held = self._usable(generation)
         declared = held.record.declaration.metadata
-        where = edge_filter(requirements_of(request.filter, declared), request.exclude_ids)
+        where = _among(request.ids, edge_filter(requirements_of(request.filter, declared), request.exclude_ids))
         if request.sort is not None:
             expect_sortable(request.sort.field, declared)
         best: list[Place] = []
@@ -217,6 +217,7 @@ class EdgeEngine:
             terms = edge.MatchTextAny(" ".join(dict.fromkeys(words_of(request.query, preset.language))))
             shared = edge.Filter(should=[edge.FieldCondition(field, match=terms) for field in term_fields([preset])])
             where = edge.Filter(must=[shared, *_given(where)])
+        where = _among(request.ids, where)
         counts = {facet.request.field: await _facet_counts(held, where, facet) for facet in facets}
         return Matches(total=await _count(held, where) if request.total else None, facets=counts or None)
 
@@ -251,6 +252,10 @@ async def _facet_counts(held: EdgeGeneration, where: edge.Filter | None, facet: 
 async def _count(held: EdgeGeneration, where: edge.Filter | None) -> int:
     request = edge.CountRequest(exact=True, filter=where)
     return await held.read(lambda shard: shard.count(request))
+
+
+def _among(ids: Sequence[str] | None, where: edge.Filter | None) -> edge.Filter | None:
+    return where if ids is None else edge.Filter(must=[ids_filter(ids), *_given(where)])
 
 
 def _given(where: edge.Filter | None) -> list[edge.Filter]:

@@ -34,6 +34,7 @@ from services.lexical.elasticsearch_mapping import (
     ONE_SHARD,
     IndexMeta,
     ShardCounts,
+    among,
     copy_preference,
     filter_query,
     has_several_shards,
@@ -209,7 +210,8 @@ class ElasticsearchEngine:
         if request.sort is not None:
             expect_sortable(request.sort.field, declared)
         with self._indices.forget_if_gone(generation):
-            return await first_ids(self._reading, self._indices.index(generation), generation, request, query)
+            index = self._indices.index(generation)
+            return await first_ids(self._reading, index, generation, request, among(request.ids, query))
 
     async def count(self, generation: str, request: CountRequest) -> Matches:
         """Counts by aggregations in one request, in the copies that the search of this query reads."""
@@ -222,7 +224,7 @@ class ElasticsearchEngine:
             query = search_query(preset, request.query, requirements, request.exclude_ids)
         facets, several = checked_facets(request.facets, declared), has_several_shards(held.meta.stamp)
         body = {
-            "query": query,
+            "query": among(request.ids, query),
             "size": 0,
             "track_total_hits": request.total,
             "aggs": {facet.request.field: _aggregation(facet, several) for facet in facets},

@@ -56,7 +56,11 @@ class BrowsingSuite:
             passing = {one: it for one, it in drawn.items() if passes(asked, it)}
             assert await browsed(engine, generation, filter=asked, top=100) == sorted(passing), asked.model_dump_json()
             sort = {"field": "year", "order": "desc"}
-            assert await browsed(engine, generation, filter=asked, sort=sort) == in_order(passing, "year", "desc")[:10]
+            ordered = in_order(passing, "year", "desc")
+            assert await browsed(engine, generation, filter=asked, sort=sort) == ordered[:10]
+            for ids in ([], ["absent", *sorted(drawn)[::3]]):
+                expected = [one for one in ordered if one in ids]
+                assert await browsed(engine, generation, filter=asked, sort=sort, ids=ids, top=100) == expected
 
     async def test_a_thousand_of_more_documents_are_the_first(self, engine: LexicalEngine) -> None:
         await engine.begin("notes@1", WITH_FIELDS)

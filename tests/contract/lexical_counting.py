@@ -28,7 +28,7 @@ WRONG_FACETS: Sequence[tuple[Mapping[str, object], str]] = (
 
 async def counts(engine: LexicalEngine, generation: str, **asked: object) -> dict[str, Any]:
     return (await engine.count(generation, CountRequest.model_validate(asked))).model_dump(
-        mode="json", exclude_none=True
+        mode="json", exclude_none=True, exclude={"relation"}
     )
 
 

@@ -29,7 +29,8 @@ def drawn_documents(seed: int, count: int) -> dict[str, Document]:
 
 
 def drawn_counts(seed: int, count: int) -> list[CountRequest]:
-    """Returns `count` requests; every second one has no query, every third one no filter."""
+    """Returns `count` requests; every second one has no query, every third one no filter, and every
+    fifth is among some ids (the first among none)."""
     draw = random.Random(seed)
     filters = drawn_filters(seed, count)
     return [
@@ -38,6 +39,7 @@ def drawn_counts(seed: int, count: int) -> list[CountRequest]:
             preset=draw.choice(("beir", "anserini-flat", None)),
             filter=filters[place] if place % 3 else None,
             exclude_ids=tuple(f"d{draw.randrange(40):03}" for _ in range(draw.randrange(3))),
+            ids=tuple(f"d{draw.randrange(50):03}" for _ in range(place % 25)) if place % 5 == 0 else None,
             facets=(
                 Facet(field="topic", top=draw.randint(1, 6)),
                 Facet(field="year", ranges=_ranges(draw, _YEARS)),
@@ -64,6 +66,7 @@ def counted(asked: CountRequest, held: Iterable[Document]) -> Matches:
         for one in held
         if (not words or words & {*one.title.split(), *one.text.split()})
         and one.id not in asked.exclude_ids
+        and (asked.ids is None or one.id in asked.ids)
         and (asked.filter is None or passes(asked.filter, one.metadata))
     ]
     facets = {facet.field: _facet(facet, [one.metadata for one in matching]) for facet in asked.facets}
