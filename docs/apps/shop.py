@@ -18,7 +18,7 @@ from retrieval_client import AsyncClient, RetrievalError
 from retrieval_client.answers import Condition, Fragment
 
 COLLECTION = os.environ.get("COLLECTION", "demo")
-PIPELINE = os.environ.get("PIPELINE", "bm25")  # facets count what shares a word: other pipelines find more
+PIPELINE = os.environ.get("PIPELINE", "bm25")  # finds all that share a word; others find their candidates
 FACETS = [field for field in os.environ.get("FACETS", "").split(",") if field]
 PAGE, DEEPEST = 10, 1_000  # hits of a page, and the last one that the gateway gives
 client = AsyncClient(os.environ.get("GATEWAY_URL", "http://127.0.0.1:8000"), key=os.environ.get("GATEWAY_API_KEY"))
@@ -69,7 +69,7 @@ HTML = """{% macro marked(fragment) %}
   {% if answer %}
   <div {% if facets %}class="found"{% endif %}>
   <aside aria-label="Narrow down">
-    <p>{{ answer.matches.total }} found</p>
+    <p>{{ "The best " if answer.matches.relation == "candidates" }}{{ answer.matches.total }} found</p>
     {% for field, counts in facets.items() %}
     <h2>{{ field }}</h2>
     <p>

@@ -23,10 +23,10 @@ DEEP_SHARE = 0.25
 def search_cost(hits: Iterable[int], request: SearchRequest) -> float:
     """Returns the cost of a search: by the `hits` that each retrieve asks for, times the length of its query.
 
-    A count of the matches costs as much as a retrieve of few hits.
+    A count of the matches costs as much as a retrieve of few hits, and so does sorting the candidates.
     """
     cost = sum(max(LEAST_COST, count / ORDINARY_HITS) for count in hits)
-    cost += LEAST_COST if request.counts else 0.0
+    cost += LEAST_COST * (request.counts + (request.sort is not None and bool(request.query)))
     return cost * max(1.0, len(request.query) / ORDINARY_CHARACTERS)
 
 

@@ -55,7 +55,7 @@ class WalkPlan:
     later: tuple[PlannedStage, ...]
     least_scores: Mapping[str, float | None]  # that each source stage can give; None: no bound
     explaining: Mapping[str, str]  # backends that explain, by the ids of the stages that they serve
-    lexical: Retrieve | None  # the first lexical retrieve, by whose preset matches are counted and highlighted
+    lexical: Retrieve | None  # the first lexical retrieve, by whose preset words are highlighted
 
 
 def plan_pipeline(pipeline: Pipeline, backends: Addresses) -> WalkPlan:
@@ -116,6 +116,7 @@ def _source(
                 alone=later is not None and not later,
                 stores=stage.backend == _document_store(backends),
                 reranker=_texts_reader(stage.top, later[0].stage, backends) if later else None,
+                counts_all=family.presets and later is not None and not any(isinstance(it.stage, Cut) for it in later),
             )
             run = partial(retrieve, identified.id, planned)
             return PlannedSource(identified.id, run, family.least_score, (planned,))

@@ -34,7 +34,7 @@ class PlannedRetrieve:
     """A retrieve. `approximate`: by an approximate vector search. `alone`: no other stage reads its candidates.
 
     `stores`: its backend is the document store. `reranker`: the backend to which the next stage sends the texts of all
-    its candidates.
+    its candidates. `counts_all`: all that it matches may be hits, and can be counted without a search.
     """
 
     stage: Retrieve
@@ -42,17 +42,23 @@ class PlannedRetrieve:
     alone: bool
     stores: bool = False
     reranker: str | None = None
+    counts_all: bool = False
+
+    def confined(self, request: SearchRequest) -> bool:
+        """Returns whether only candidates can be hits, because `min_score`, `sort` or a count is of them."""
+        chosen = request.min_score is not None or request.sort is not None
+        return bool(request.query) and (chosen or (request.counts and not self.counts_all))
 
     def depths(self, request: SearchRequest) -> tuple[int, ...]:
         """Returns the hits that each of its searches asks for: of the candidates, and of what is beneath them.
 
-        Where the request wants no more than the candidates, one search gives them. A stage that is alone asks for no
-        more hits than the request wants, unless the request wants to see or to count the candidates. Beneath the
-        candidates, the depth does not depend on the request, because the order there would depend on it too. An
-        approximate search for more hits may begin with others; any other search gives the candidates too.
+        Where the request wants or gets no more than the candidates, one search gives them. A stage that is alone asks
+        for no more hits than the request wants, unless all candidates are to be seen, counted or chosen from. Beneath
+        them the depth does not depend on the request, because the order there would depend on it too. An approximate
+        search for more hits may begin with others; any other search gives the candidates too.
         """
         top = self.stage.top
-        if request.depth <= top:
+        if request.depth <= top or self.confined(request):
             return (request.top if self._gives_hits_alone(request) else top,)
         return (top, DEEPEST) if self.approximate else (DEEPEST,)
 
@@ -61,14 +67,15 @@ class PlannedRetrieve:
 
         Where only some of them are read, the others would cost more than a request for these.
         """
-        if not self.stores or request.depth > self.stage.top:
+        if not self.stores or (request.depth > self.stage.top and not self.confined(request)):
             return ()
         if self.reranker is not None:
             return ("title", "text")
         return request.include if self._gives_hits_alone(request) and request.highlight is None else ()
 
     def _gives_hits_alone(self, request: SearchRequest) -> bool:
-        return self.alone and request.explain != "candidates" and request.offset is None
+        whole = request.explain == "candidates" or request.offset is not None or self.confined(request)
+        return self.alone and not whole
 
 
 @dataclass(frozen=True, slots=True)

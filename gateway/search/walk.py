@@ -1,108 +1,53 @@
 """Runs the stages of one planned pipeline for one query, in order. Does not know kinds of stages: the plan does."""
 
-import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from gateway.backends import wire
-from gateway.backends.failures import BackendFailed, not_held
+from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import collected_parts
 from gateway.search.admission import search_cost
+from gateway.search.counting import arranged, sourced_and_counted
 from gateway.search.explaining import explaining_share
 from gateway.search.plan import WalkPlan
 from gateway.search.sources import no_retriever_left
-from gateway.search.texts import WalkTexts, expected_store
-from gateway.search.walked import INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked, elapsed_ms, reads_documents
+from gateway.search.texts import WalkTexts
+from gateway.search.walked import ARRANGING, INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked, reads_documents
 from services.chassis.admission.limits import WAIT
-from services.chassis.errors import AnswerTooLarge, BadInput, Overloaded
+from services.chassis.errors import AnswerTooLarge, Overloaded
 from services.contracts.base import DEEPEST
 from services.contracts.generations import name_of
 from services.contracts.highlights import HighlightRequest, Highlights
-from services.contracts.matches import CountRequest, Matches
 from services.contracts.query import SearchPage, SearchRequest
 from services.ranking.fusion import continued
 
-COUNTING = "matches"
 # A search met overload if it waited in a service for more than this share of the time it had. So most wait here, where
 # all are bounded together: services refuse only what reaches them before the limit has adapted.
 QUEUED_SHARE = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """The counts of a search, or why there are none, and the time that counting took."""
-
-    matches: Matches | None
-    ms: float
-    parts_ms: Mapping[str, float] = field(default_factory=dict)
-    failure: BackendFailed | None = None
-
-    def added_to(self, walked: Walked) -> Walked:
-        """Returns the walk with these counts, or with a degradation. Raises BadInput for what the service refuses."""
-        failure = self.failure
-        timings_ms, parts_ms = {**walked.timings_ms, COUNTING: self.ms}, {**walked.parts_ms, COUNTING: self.parts_ms}
-        walked = replace(walked, counts=self.matches, timings_ms=timings_ms, parts_ms=parts_ms)
-        if failure is None:
-            return walked
-        if failure.caller_erred:
-            raise BadInput(str(failure)) from failure
-        return walked.degrade(COUNTING, COUNTING, failure.reason, str(failure), 0, 1)
-
-
-async def _sourced_and_counted(context: WalkContext, plan: WalkPlan, later: float) -> tuple[Sourced, Counted]:
-    """Runs the source of a plan and the count concurrently. Raises as the source: a failed count is a result."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            counting = group.create_task(_counted(context, plan, later))
-            sourced = await plan.source.run(context, later)
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return sourced, counting.result()
-
-
-async def _counted(context: WalkContext, plan: WalkPlan, later: float) -> Counted:
-    started, request, stage = time.perf_counter(), context.request, plan.lexical
-    counting = CountRequest(
-        query=request.query,
-        preset=None if stage is None else stage.preset,
-        filter=request.filter,
-        exclude_ids=request.exclude_ids,
-        facets=request.facets,
-        total=request.total,
-    )
-    try:
-        backends = context.backends
-        backend = expected_store(backends.document_store) if stage is None else backends[stage.backend]
-        timeout_s = context.timeout_s(backend.name, RETRIEVAL, later)
-        with collected_parts() as parts_ms:
-            matches = await wire.count(backend, context.generation, counting, timeout_s)
-    except BackendFailed as failed:
-        failure = not_held(failed.backend, context.generation) if failed.unknown_generation else failed
-        return Counted(None, elapsed_ms(started), failure=failure)
-    return Counted(matches, elapsed_ms(started), parts_ms)
 
 
 async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     """Returns the final ranking, cut to what the request wants, with outputs, timings and degradations of every stage.
 
     Stages after the source see its candidates alone, so the request's `top` changes nothing in their order: where more
-    hits are asked for, those of a deeper retrieval follow beneath.
+    hits are asked for, those of a deeper retrieval follow beneath, but not where the request confines it.
 
     A failure that the pipeline allows is a degradation; any other is raised as a problem. Raises GenerationMovedError,
     and Overloaded if the search is not admitted.
     """
     shares = [stage.share for stage in plan.later]
     answering = explaining_share(plan, context) + (INCLUDING if reads_documents(context.request) else 0.0)
-    later = sum(shares) + answering
+    confined = plan.source.retrieves[0].confined(context.request)
+    arranging = answering + (ARRANGING if confined and (context.request.sort or context.request.facets) else 0.0)
+    later = sum(shares) + arranging
     hits = [sum(retrieve.depths(context.request)) for retrieve in plan.source.retrieves]
     cost = search_cost(hits, context.request)
     within_s = context.budget.share_s(RETRIEVAL, later)
     async with context.admission.slot(cost, within_s, context.client) as held:
         held.overloaded = False  # a slow backend is not overloaded: one that is answers so
         try:
-            if context.request.counts:
-                sourced, counted = await _sourced_and_counted(context, plan, later)
+            if context.request.counts and not confined:
+                sourced, counted = await sourced_and_counted(context, plan, later)
             else:
                 sourced, counted = await plan.source.run(context, later), None
         except Overloaded:
@@ -117,8 +62,10 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
     for number, stage in enumerate(plan.later, start=1):
         started = time.perf_counter()
         with collected_parts() as parts:
-            walked = await stage.run(context, walked, sum(shares[number:]) + answering)
+            walked = await stage.run(context, walked, sum(shares[number:]) + arranging)
         walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started, parts)
+    if confined:
+        walked = await arranged(context, walked, answering)
     return _page(walked, context.request)
 
 

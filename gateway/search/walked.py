@@ -21,9 +21,9 @@ from services.contracts.matches import Matches
 from services.contracts.query import Degradation, Reason, SearchPage, SearchRequest
 from services.contracts.scored import Ranking
 
-# Shares of the time that is left: all retrieves run at once; each re-ranking, explanations and the final texts come
-# after them.
-RETRIEVAL, RERANKING, EXPLAINING, INCLUDING = 1.0, 1.0, 0.25, 0.25
+# Shares of the time that is left: all retrieves run at once; each re-ranking, sorting and counting the candidates,
+# explanations and the final texts come after them.
+RETRIEVAL, RERANKING, ARRANGING, EXPLAINING, INCLUDING = 1.0, 1.0, 0.25, 0.25, 0.25
 
 
 @dataclass(frozen=True, slots=True)

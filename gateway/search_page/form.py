@@ -125,5 +125,5 @@ class PageSearch(BaseModel):
     def request(self, pipeline: str) -> SearchRequest:
         """Returns the search of one side."""
         return SearchRequest(
-            query=self.query, pipeline=pipeline, top=self.top, include=INCLUDED, highlight=1, explain=True
+            query=self.query, pipeline=pipeline, top=self.top, include=INCLUDED, highlight=1, explain=True, total=True
         )

@@ -1,6 +1,6 @@
 """Owns the wire of matches: what a search asks to be counted, and the counts."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictFloat, StrictInt, model_validator
 
@@ -92,7 +92,12 @@ class FacetCounts(Wire):
 
 
 class Matches(Wire):
-    """Counts of documents, those that were asked for: `total`, and `facets` by field."""
+    """Counts of documents, those that were asked for: `total`, and `facets` by field.
 
+    `relation`: of "all" that match, or of the "candidates" of the pipeline, at most 1,000, which all pages together
+    have.
+    """
+
+    relation: Literal["all", "candidates"] = "all"
     total: Count | None = None
     facets: dict[str, FacetCounts] | None = None

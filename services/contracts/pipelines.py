@@ -22,7 +22,7 @@ DEEPEST_FUSE = 4
 MOST_INPUTS = 8
 # Timings of an answer that belong to no stage. Stage ids must not collide with them.
 GATEWAY_WAIT = "gateway.wait"
-OTHER_TIMINGS = ("explain", "include", "matches", "total", GATEWAY_WAIT)
+OTHER_TIMINGS = ("explain", "include", "matches", "sort", "total", GATEWAY_WAIT)
 
 
 class Retrieve(Wire):

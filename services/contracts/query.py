@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, FiniteFloat, Tag, model_validator
 
-from services.contracts.base import DEEPEST, Count, Depth, Name, OptionalQuery, Wire
+from services.contracts.base import DEEPEST, Count, Depth, Name, Number, OptionalQuery, Wire
 from services.contracts.documents import Included, MetadataValue
 from services.contracts.explanation import Match
 from services.contracts.filters import Filter
@@ -36,16 +36,18 @@ class SearchRequest(Wire):
     the gateway serves and that the collection's backends suffice for.
 
     Without a query the documents that pass the filter are listed, whatever the pipeline: by `sort`, else in ascending
-    order of id. The pipeline of the answer is then `browse`, and all scores are 0.
+    order of id. The pipeline of the answer is then `browse`, and all scores are 0. With a query, `sort` puts the
+    candidates in this order, and `min_score` leaves out those of a lower score.
 
     `explain` adds to each hit its places in the stages. `true` adds to them what matched, where a backend explains;
     "candidates" adds to the answer what each stage gave. `offset` skips hits: the answer has the page of `top` hits
     after them, as a larger `top` would have given them, and `page`. `highlight` adds to each hit at most so many
     fragments of its text with words of the query, whichever stage found it.
 
-    `facets` and `total` add `matches`: counts of all documents that pass the filter and share a word with the query, by
-    the preset of the pipeline's first lexical stage, else the collection's first, whatever the hits of other stages.
-    Without a query they count all that pass.
+    `facets` and `total` add `matches`. Where a lexical retrieve is the only source, and nothing cuts, it counts all
+    documents that pass the filter and share a word with the query; without a query all that pass. In any other
+    pipeline, or with `min_score` or `sort`, the candidates are counted. No hits beneath the candidates follow where
+    these are counted, chosen or sorted: total, facets, pages and hits are of the same documents.
     """
 
     model_config = ConfigDict(
@@ -61,6 +63,7 @@ class SearchRequest(Wire):
     sort: Sort | None = None
     include: Annotated[tuple[Included, ...], Items(0, 3)] = ()
     highlight: Fragments | None = None
+    min_score: Number | None = None
     facets: Facets = ()
     total: bool = False
     explain: bool | Literal["candidates"] = False
@@ -76,11 +79,9 @@ class SearchRequest(Wire):
         return self.total or bool(self.facets)
 
     @model_validator(mode="after")
-    def _sorts_a_list(self) -> Self:
-        if self.sort is not None and self.query:
-            raise ValueError(
-                "sort: the hits of a query are in order of their scores; leave out sort, or the query to list documents"
-            )
+    def _has_scores(self) -> Self:
+        if self.min_score is not None and not self.query:
+            raise ValueError("min_score: documents are listed without scores; leave out min_score, or send a query")
         return self
 
     @model_validator(mode="after")

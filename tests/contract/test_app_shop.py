@@ -1,5 +1,6 @@
 """The walkthrough docs/apps/shop.py over a gateway with real services."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -60,6 +61,22 @@ async def test_an_empty_box_lists_all_and_nothing_found_is_told(page: httpx.Asyn
     shown = (await page.get("/", params={"page": 3})).text
     assert ("25 found" in shown, shown.count("<article>")) == (True, 5)
     assert "Nothing found" in (await page.get("/", params={"q": "zebra"})).text
+
+
+async def test_what_is_found_by_vectors_are_the_candidates_on_all_pages(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "vectors.yaml").write_text(
+        "name: vectors\nstages: [{kind: retrieve, backend: dense, top: 12}]"
+    )
+    async with (
+        opened_shop(tmp_path, "vectors") as app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://shop") as page,
+    ):
+        shown = [(await page.get("/", params={"q": "zebra", "page": number})).text for number in (1, 2)]
+    assert [one.count("<article>") for one in shown] == [10, 2]
+    assert ["The best 12 found" in one for one in shown] == [True, True]
+    assert ['rel="next"' in one for one in shown] == [True, False]
+    assert sum(map(int, re.findall(r">(?:red|blue) \((\d+)\)</a>", shown[0]))) in (11, 12)  # one kettle has no colour
 
 
 async def test_a_failed_search_says_why(page: httpx.AsyncClient) -> None:

@@ -60,6 +60,8 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
             "offset": 5,
             "filter": FILTER,
             "exclude_ids": ["a"],
+            "sort": SORT,
+            "min_score": 0.5,
             "include": ["title", "text", "metadata"],
             "highlight": 2,
             "facets": FACETS,
@@ -67,7 +69,6 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
         },
         (SearchRequest,),
     ),
-    (calls.search, {"sort": SORT}, (SearchRequest,)),
     (
         calls.begin,
         {

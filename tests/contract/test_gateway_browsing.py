@@ -71,9 +71,13 @@ async def test_what_passes_is_counted_and_included_as_for_a_query(stack: RealSta
         "highlights": {"title": [], "text": []},
         "stages": {"browse": {"rank": 1, "score": 0.0}},
     }
-    assert found["matches"] == {"total": 2, "facets": {"kind": {"values": [{"value": "kitchen", "count": 2}]}}}
+    assert found["matches"] == {
+        "relation": "all",
+        "total": 2,
+        "facets": {"kind": {"values": [{"value": "kitchen", "count": 2}]}},
+    }
     everything = await answered(stack, exclude_ids=["lamp"], total=True, top=1, explain="candidates")
-    assert everything["matches"] == {"total": 3}
+    assert everything["matches"] == {"relation": "all", "total": 3}
     assert [one["id"] for one in everything["candidates"]["browse"]["ranking"]] == ["kettle", "sofa", "teapot"]
 
 
@@ -86,10 +90,8 @@ async def test_what_passes_is_counted_and_included_as_for_a_query(stack: RealSta
         ),
         ({"sort": {"field": "kind"}}, "sort: kind is a keyword; documents can be sorted by a number or a date"),
         ({"sort": {"field": "year", "order": "down"}}, "sort.order"),
-        (
-            {"query": "tea", "pipeline": "bm25", "sort": NEWEST},
-            "sort: the hits of a query are in order of their scores",
-        ),
+        ({"query": "tea", "pipeline": "bm25", "sort": {"field": "kind"}}, "sort: kind is a keyword"),
+        ({"min_score": 0.5}, "min_score: documents are listed without scores"),
     ],
 )
 async def test_a_sort_that_does_not_fit_is_refused(stack: RealStack, wrong: dict[str, object], said: str) -> None:

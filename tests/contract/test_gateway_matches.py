@@ -44,11 +44,11 @@ async def answered(stack: RealStack, **asked: object) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("pipeline", ["bm25", DENSE, HYBRID])
-async def test_all_that_share_a_word_are_counted_on_every_pipeline(stack: RealStack, pipeline: object) -> None:
+async def test_all_that_share_a_word_are_counted_of_a_search_for_words_alone(stack: RealStack) -> None:
     years = {"field": "year", "ranges": [{"from": 2000, "to": 2021}, {"from": 2021}]}
-    found = await answered(stack, pipeline=pipeline, top=1, total=True, facets=[{"field": "kind", "top": 1}, years])
+    found = await answered(stack, top=1, total=True, facets=[{"field": "kind", "top": 1}, years])
     assert found["matches"] == {
+        "relation": "all",
         "total": 2,
         "facets": {
             "kind": {"values": [{"value": "kitchen", "count": 1}]},
@@ -62,9 +62,11 @@ async def test_all_that_share_a_word_are_counted_on_every_pipeline(stack: RealSt
 
 async def test_filters_and_excluded_ids_are_not_counted(stack: RealStack) -> None:
     kitchen = {"all": [{"field": "kind", "op": "eq", "value": "kitchen"}]}
-    for narrowed in ({"filter": kitchen}, {"exclude_ids": ["lamp"]}):
-        found = await answered(stack, pipeline=DENSE, facets=KIND, **narrowed)
-        assert found["matches"] == {"facets": {"kind": {"values": [{"value": "kitchen", "count": 1}]}}}
+    for pipeline, expected in (("bm25", 1), (DENSE, 2)):
+        for narrowed in ({"filter": kitchen}, {"exclude_ids": ["lamp"]}):
+            found = await answered(stack, pipeline=pipeline, facets=KIND, **narrowed)
+            counts = {"kind": {"values": [{"value": "kitchen", "count": expected}]}}
+            assert found["matches"] == {"relation": found["matches"]["relation"], "facets": counts}
 
 
 async def test_an_answer_without_counts_has_none(stack: RealStack) -> None:
@@ -89,11 +91,30 @@ async def test_facets_that_do_not_fit_are_refused(stack: RealStack, wrong: dict[
         assert said in answer.text
 
 
-async def test_a_count_that_fails_leaves_the_hits_and_says_so(stack: RealStack) -> None:
+async def test_without_the_store_hits_and_total_remain_but_nothing_is_sorted(stack: RealStack) -> None:
     assert (await stack.lexical.delete("/v1/collections/c@1")).is_success
-    found = await answered(stack, pipeline=DENSE, total=True)
-    assert found["hits"]
-    assert "matches" not in found
+    found = await answered(stack, pipeline=DENSE, total=True, facets=KIND)
+    assert found["matches"] == {"relation": "candidates", "total": len(found["hits"])}
     [degraded] = found["degraded"]
     assert (degraded["stage"], degraded["reason"], degraded["done"], degraded["of"]) == ("matches", "refused", 0, 1)
     assert "lexical: it does not hold c@1" in degraded["detail"]
+    assert "matches" not in await answered(stack, pipeline=DENSE, facets=KIND)
+    unsorted = await stack.post("/search", query="water", pipeline=DENSE, sort={"field": "year"})
+    assert (unsorted.status_code, "lexical" in unsorted.text) == (409, True), unsorted.text
+
+
+async def test_candidates_that_the_store_lacks_are_flagged_and_come_last(stack: RealStack) -> None:
+    assert (await stack.lexical.post("/v1/collections/c@1/documents/delete", json={"ids": ["teapot"]})).is_success
+    found = await answered(stack, pipeline=DENSE, sort={"field": "year"}, facets=KIND, total=True)
+    assert [hit["id"] for hit in found["hits"]] == ["kettle", "lamp", "teapot"]
+    assert found["matches"]["total"] == 3
+    assert [(one["stage"], one["reason"], one["done"], one["of"]) for one in found["degraded"]] == [
+        ("sort", "no_document_store", 2, 3),
+        ("matches", "no_document_store", 2, 3),
+    ]
+
+
+async def test_nothing_follows_a_cut_and_what_is_cut_is_not_counted(stack: RealStack) -> None:
+    cut = {"name": "mine", "stages": [{"kind": "retrieve", "backend": "lexical"}, {"kind": "cut", "top": 1}]}
+    found = await answered(stack, pipeline=cut, total=True)
+    assert (found["matches"], len(found["hits"])) == ({"relation": "candidates", "total": 1}, 1)

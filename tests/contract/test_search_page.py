@@ -95,6 +95,7 @@ async def test_two_lists_stand_side_by_side_with_what_moved(stack: Stack) -> Non
     assert "1 place higher than on the right" in answer.text
     assert "same place as on the left" in answer.text
     assert "not among the 3 hits on the left" in answer.text
+    assert re.findall(r"(\d+) found([^<]*)", answer.text) == [("3", ""), ("5", " (candidates)")]
 
 
 async def test_each_list_shows_scores_places_times_and_stages(stack: Stack) -> None:
@@ -229,7 +230,7 @@ async def test_a_blind_page_shows_neither_names_nor_what_tells_them(stack: Stack
     form = Elements(shown[shown.index("<form") : shown.index("</form>")])
     assert [of["name"] for tag, of in form.found if tag == "select"] == ["collection"]
     text = Elements(shown[shown.index('<div class="sides two">') :]).text
-    for hidden in ("bm25", "rerank", "score", "ms", "demo@1", "unreachable"):
+    for hidden in ("bm25", "rerank", "score", "ms", "found", "demo@1", "unreachable"):
         assert hidden not in text.split("Degraded: a stage did less than the pipeline says.")[0]
     assert "Degraded" in text
     assert text.count("Apple") == 2

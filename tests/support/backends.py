@@ -30,6 +30,7 @@ from services.contracts.documents import (
     ItemError,
 )
 from services.contracts.health import Check
+from services.contracts.matches import CountRequest, Matches
 from services.contracts.problem import Problem
 from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.contracts.scored import Scored, in_rank_order
@@ -57,7 +58,7 @@ class HeldGeneration:
     versions: dict[str, int] = field(default_factory=dict)
 
 
-def passing(held: HeldGeneration, request: RetrievalRequest | BrowseRequest) -> list[Document]:
+def passing(held: HeldGeneration, request: RetrievalRequest | BrowseRequest | CountRequest) -> list[Document]:
     requirements_of(request.filter, held.declaration.metadata)
     return [
         document
@@ -145,6 +146,11 @@ class StoreStub:
             raise BadInput("sort: this store has no fields.")
         ids = sorted(document.id for document in passing(self.held(generation), request))
         return BrowseAnswer(ids=tuple(ids[: request.top]))
+
+    def count(self, generation: str, request: CountRequest) -> Matches:
+        """Counts all that a search finds; nothing by facets."""
+        found = [one for one in passing(self.held(generation), request) if self.score(request.query, one) > 0]
+        return Matches(total=len(found))
 
     def index(self, generation: str, batch: IndexRequest, version: int, build: str | None) -> IndexReport:
         held = self.require_build(generation, build)

@@ -26,11 +26,11 @@ KETTLES = [
     }
     for number in range(25)
 ]
-SETTINGS = {"COLLECTION": "shop", "PIPELINE": "bm25", "FACETS": "colour"}
+SETTINGS = {"COLLECTION": "shop", "FACETS": "colour"}
 
 
 @asynccontextmanager
-async def opened_shop(directory: Path) -> AsyncIterator[FastAPI]:
+async def opened_shop(directory: Path, pipeline: str = "bm25") -> AsyncIterator[FastAPI]:
     """Yields the app, as the file makes it."""
     async with real_stack(directory) as stack, on_a_port(stack.gateway) as gateway, AsyncClient(gateway) as loader:
         begun = await loader.begin(
@@ -39,7 +39,7 @@ async def opened_shop(directory: Path) -> AsyncIterator[FastAPI]:
         await loader.load("shop", KETTLES, build=begun.build)
         await loader.publish("shop", build=begun.build)
         with pytest.MonkeyPatch.context() as environment:
-            for name, value in (SETTINGS | {"GATEWAY_URL": gateway}).items():
+            for name, value in (SETTINGS | {"GATEWAY_URL": gateway, "PIPELINE": pipeline}).items():
                 environment.setenv(name, value)
             shop = runpy.run_path(str(ROOT / "docs" / "apps" / "shop.py"))
         yield shop["app"]

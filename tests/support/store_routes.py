@@ -18,6 +18,7 @@ from services.contracts.documents import (
     IndexRequest,
 )
 from services.contracts.generations import name_of
+from services.contracts.matches import CountRequest, Matches
 from services.contracts.retrieval import BrowseAnswer, BrowseRequest, RetrievalAnswer, RetrievalRequest
 from services.lexical.document_collector import ReadOptions
 from services.storage.generation_checks import refuse_other_build, refuse_published
@@ -119,3 +120,9 @@ async def search(request: Request, generation: str, asked: RetrievalRequest) -> 
 @handled(scope="internal")
 async def browse(request: Request, generation: str, asked: BrowseRequest) -> BrowseAnswer:
     return store_of(request).browse(generation, asked)
+
+
+@STORE_ROUTES.post(f"{GENERATION}/count")
+@handled(scope="internal")
+async def count(request: Request, generation: str, asked: CountRequest) -> Matches:
+    return store_of(request).count(generation, asked)

@@ -78,6 +78,7 @@ class FacetCounts(Answer):
     ranges: tuple[RangeCount, ...] | None = None
 class Matches(Answer):
     """Counts of documents, those that were asked for: `total`, and `facets` by field."""
+    relation: str = "all"
     total: int | None = None
     facets: dict[str, FacetCounts] | None = None
 class Degradation(Answer):

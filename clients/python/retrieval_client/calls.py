@@ -38,17 +38,18 @@ def search(
     filter: wire.Filter | None = None,
     exclude_ids: Sequence[str] | None = None,
     sort: wire.Sort | None = None,
+    min_score: float | None = None,
     include: Sequence[Literal["title", "text", "metadata"]] | None = None,
     highlight: int | None = None,
     facets: Sequence[wire.Facet] | None = None,
     total: bool | None = None,
 ) -> Steps[wire.SearchAnswer]:
-    """Returns the best documents for a query, by a pipeline: its name, or its stages. Without a query it lists those
-    that pass the filter, by `sort` or by id.
+    """Returns the best documents for a query, by a pipeline: its name, or its stages; by `sort` its candidates in that
+    order, those of a `min_score`. Without a query it lists what passes the filter, by `sort` or by id.
 
     `top`: how many (10). With an `offset` the answer has a `page`. `include`: parts of the documents to return.
     `highlight`: how many fragments of each text to return that hold words of the query. `facets` and `total` add
-    `matches`: counts of all documents that pass the filter and share a word with the query.
+    `matches`: counts, whose `relation` tells of what: "all" documents that match, or the pipeline's "candidates".
     """
     body = _body(
         query=query,
@@ -58,6 +59,7 @@ def search(
         filter=filter,
         exclude_ids=exclude_ids,
         sort=sort,
+        min_score=min_score,
         include=include,
         highlight=highlight,
         facets=facets,
