@@ -52,6 +52,8 @@ async def ingest_step(
     folder.write("ingest.json", report.model_copy(update={"made_from": made_from, "costs": costs}))
     for backend, loaded in report.backends.items():
         say(f"{backend}: {loaded.indexed} indexed, {loaded.unchanged} unchanged, {loaded.encoded} encoded")
+    for line in report.unread():
+        say(line)
     say(f"{report.generation}: {report.documents} documents, {report.stripped_characters} characters stripped")
     return report
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import not_
 from pathlib import Path
@@ -54,6 +54,21 @@ class IngestReport(StepFile):
         whole = all(backend.indexed == self.documents for backend in self.backends.values()) and self.documents
         cpu_ms = self.costs[process].cpu_ms if process in self.costs else None
         return cpu_ms / self.documents if whole and cpu_ms is not None else None
+
+    def unread(self) -> Iterator[str]:
+        """Yields what models did not read, or do not know, of the documents that they encoded in this load."""
+        for name, load in self.backends.items():
+            encoded = f"{load.encoded:,} documents" + (" encoded now" if load.encoded < self.documents else "")
+            if load.read is not None and load.read.longer:
+                yield (
+                    f"{load.read.longer:,} of {encoded} are longer than {load.read.limit} tokens; {name} does not read "
+                    f"{load.read.unread / load.read.longer_tokens:.0%} of their words"
+                )
+            if load.read is not None and load.read.foreign:
+                yield (
+                    f"{load.read.foreign:,} of {encoded} consist to {load.read.unknown / load.read.foreign_tokens:.0%} "
+                    f"of pieces that the model of {name} does not know"
+                )
 
 
 async def ingest(

@@ -184,6 +184,20 @@ class ItemError(Wire):
     overtaken: Annotated[bool, Field(exclude_if=not_)] = False
 
 
+class ReadTokens(Wire):
+    """How much a model read of the texts that it encoded, in its tokens. `longer` ones have more than `limit`, together
+    `longer_tokens`, of which it read all but `unread`. Of `foreign` ones it read `foreign_tokens`, of which `unknown`,
+    above a tenth of each, are not in its vocabulary."""
+
+    limit: Count
+    longer: Count
+    longer_tokens: Count
+    unread: Count
+    foreign: Count
+    foreign_tokens: Count
+    unknown: Count
+
+
 class IndexReport(Wire):
     """What one service did with a batch. `indexed` + `unchanged` + `errors` = documents sent.
 
@@ -194,6 +208,8 @@ class IndexReport(Wire):
     unchanged: Count
     errors: tuple[ItemError, ...] = ()
     encoded: Count = 0  # texts that went through a model; 0 for a service without one
+    # None where all was read and known, or the encoder (an API) does not know tokens.
+    read: Annotated[ReadTokens | None, Field(exclude_if=lambda read: read is None)] = None
     latest_version: LatestVersion = None
 
 

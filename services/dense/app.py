@@ -58,12 +58,13 @@ def build_app(settings: DenseSettings, clock: Callable[[], float] = time.time) -
     """Builds the ASGI app. `clock` returns Unix seconds."""
 
     def of_documents(encoder: DenseEncoder) -> Encoder:
-        if settings.passages is None:
+        passages = settings.passages_of(encoder.max_tokens)
+        if passages is None:
             return encoder
-        if (tokens := settings.passages.tokens) > (most := encoder.max_tokens):
+        if (tokens := passages.tokens) > (most := encoder.max_tokens):
             name = variable(type(settings), "passages")
             raise ConfigurationError(f"{name}.tokens: {settings.model} reads {most}; set at most that, not {tokens}.")
-        return PassageEncoder(encoder, settings.passages)
+        return PassageEncoder(encoder, passages)
 
     dialects = (openai_router, tei_router, lambda encoder: models_router(served_model(encoder.stamp)))
     return build_vector_app(

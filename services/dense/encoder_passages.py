@@ -10,6 +10,7 @@ from services.chassis.errors import BadInput
 from services.contracts.documents import Document
 from services.contracts.passages import Passages
 from services.dense.encoder import DenseEncoder
+from services.inference.read_tokens import TextTokens, collected, record
 from services.storage.representation import MOST_COMPONENTS, MultiVector, TokenVectors
 
 
@@ -39,7 +40,13 @@ class PassageEncoder:
         most = MOST_COMPONENTS // self.representation.dimension
         if (longest := max(map(len, cut), default=0)) > most:
             raise BadInput(f"Its text has {longest} passages, and at most {most} are stored; send it in parts.")
-        rows = iter(await self._inner.encode_passages([passage for passages in cut for passage in passages], deadline))
+        with collected() as counted:
+            every = [passage for passages in cut for passage in passages]
+            rows = iter(await self._inner.encode_passages(every, deadline))
+        if counted:  # by passage; a document is read whole
+            parts = iter(counted)
+            sums = ([*map(sum, zip(*islice(parts, len(passages)), strict=True))] for passages in cut)
+            record(TextTokens(read, unknown, 0) for read, unknown, _ in sums)
         return [np.stack(list(islice(rows, len(passages)))) for passages in cut]
 
     async def close(self) -> None:

@@ -9,7 +9,8 @@ from pydantic_settings import SettingsConfigDict
 
 from services.chassis.settings.configuration import variable
 from services.chassis.settings.service_settings import HostedApiSettings
-from services.contracts.passages import Passages
+from services.contracts.lists import UnionMessage
+from services.contracts.passages import MOST_TOKENS, Passages
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
 
 Port = Annotated[int, Field(ge=0, le=65_535, description="Port to listen on.")]
@@ -38,10 +39,14 @@ class DenseSettings(HostedApiSettings, VectorServiceSettings):
         description="`int8`: `qdrant` and `elasticsearch` find candidates by codes of 8 bits, and score them by the "
         "vectors; another needs a new build.",
     )
-    passages: Passages | None = Field(
-        None,
+    passages: Annotated[
+        Passages | Literal["auto", "off"],
+        UnionMessage('must be auto, off or, with an overlap of at most half, JSON: {"tokens": 128, "overlap": 32}'),
+    ] = Field(
+        "auto",
         description="Cuts documents into passages of so many tokens (of an API: words), each with a vector; the best "
-        'one counts. As JSON: {"tokens": 128, "overlap": 32}; another needs a new build.',
+        "one counts. `auto`: of what the model reads, overlapping by a quarter, but `off` with an API, `elasticsearch` "
+        'or quantisation. As JSON: {"tokens": 128, "overlap": 32}; another needs a new build.',
     )
     query_cache_mb: int = Field(
         0, ge=0, le=65_536, description="Memory for vectors of queries that come again, in MB; 0: none are kept."
@@ -54,12 +59,19 @@ class DenseSettings(HostedApiSettings, VectorServiceSettings):
 
     @model_validator(mode="after")
     def _can_serve_passages(self) -> Self:
-        if self.passages is not None:
-            for field, refused in (("store", "elasticsearch"), ("quantisation", "int8")):
-                if getattr(self, field) == refused:
-                    passages, name = (variable(type(self), setting) for setting in ("passages", field))
-                    raise ValueError(f"{passages}: not for {name}={refused}; leave one of them out.")
+        for field, refused in (("store", "elasticsearch"), ("quantisation", "int8")):
+            if isinstance(self.passages, Passages) and getattr(self, field) == refused:
+                passages, name = (variable(type(self), setting) for setting in ("passages", field))
+                raise ValueError(f"{passages}: not for {name}={refused}; leave one of them out.")
         return self
+
+    def passages_of(self, max_tokens: int) -> Passages | None:
+        """Returns how documents are cut for an encoder that reads so many tokens; None: not at all."""
+        if isinstance(self.passages, Passages):
+            return self.passages
+        one_vector = self.store == "elasticsearch" or self.quantisation or not self.works_in_process
+        tokens = min(max_tokens, MOST_TOKENS)
+        return None if self.passages == "off" or one_vector else Passages(tokens=tokens, overlap=tokens // 4)
 
     @property
     def works_in_process(self) -> bool:

@@ -17,12 +17,13 @@ from services.inference.profiles import ModelError
 class Row:
     """One input of a graph, unpadded: token ids and segment ids, of equal length.
 
-    The last `unattended` tokens have an output, and no token attends to them.
+    The last `unattended` tokens have an output, and no token attends to them. `cut` tokens were truncated.
     """
 
     ids: list[int]
     types: list[int]
     unattended: int = 0
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,9 @@ class ModelTokenizer:
             *self._single.after.ids,
             *(identity for identity, token in added if token.special),
         }
+        # Of a word that no pieces make up, in vocabularies of BERT and of SentencePiece.
+        vocabulary = self.ids_by_piece()
+        self.unknown_id = vocabulary.get("[UNK]", vocabulary.get("<unk>"))
 
     def piece(self, identity: int) -> str:
         """Returns the word piece of an id: `##ing`."""
@@ -87,10 +91,12 @@ class ModelTokenizer:
         `marker` stands before the text, behind the special tokens.
         """
         template = self._single
-        kept = [*marker, *ids][: (max_tokens or self._max_tokens) - template.length]
+        whole = [*marker, *ids]
+        kept = whole[: (max_tokens or self._max_tokens) - template.length]
         return Row(
             [*template.before.ids, *kept, *template.after.ids],
             [*template.before.types, *[template.first_type] * len(kept), *template.after.types],
+            cut=len(whole) - len(kept),
         )
 
     def pair(self, first: list[int], second: list[int]) -> Row:

@@ -32,6 +32,7 @@ from services.inference.micro_batches import (
 from services.inference.model_tokenizer import ModelTokenizer, Row
 from services.inference.prepared_graphs import Provider
 from services.inference.profiles import GRAPH, TOKENIZER, FileName, ModelError, ModelProfile
+from services.inference.read_tokens import TextTokens, record
 from services.inference.session import Session
 from services.inference.workers import MAX_PENDING, StopRequest, Workers
 
@@ -97,6 +98,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 # Gets the output of one batch, [rows, ...], and its rows; returns one result per row. Runs on the model's threads.
 Postprocess = Callable[[Float32, Sequence[Row]], Iterable[Float32]]
+ToRows = Callable[[list[str]], list[Row]]
 
 # Of a GPU, unmeasured until docs/measurements/gpu.md has figures: a call of 512 tokens leaves most of it idle. Calls
 # wait for one another there, so two threads suffice: one tokenises and pools while the other's call computes.
@@ -166,6 +168,13 @@ class OpenModel:
         converted = await self._workers.run([partial(convert, chunk) for chunk in chunks], deadline, urgent=urgent)
         return [value for chunk in converted for value in chunk]
 
+    async def document_rows(self, texts: Sequence[str], convert: ToRows, deadline: Deadline | None) -> list[Row]:
+        """Returns the rows that `convert` makes of documents, and records how much of them the model reads."""
+        rows = await self.map_texts(texts, convert, deadline, urgent=False)
+        unknown = self.tokenizer.unknown_id
+        record(TextTokens(len(row.ids), 0 if unknown is None else row.ids.count(unknown), row.cut) for row in rows)
+        return rows
+
     def single_rows(self, texts: Sequence[str]) -> list[Row]:
         """Returns the row of each text, with special tokens and truncated."""
         return [self.tokenizer.single(ids) for ids in self.tokenizer.ids(texts)]
@@ -181,7 +190,7 @@ class OpenModel:
     async def infer_text(
         self,
         text: str,
-        convert: Callable[[list[str]], list[Row]],
+        convert: ToRows,
         postprocess: Postprocess,
         deadline: Deadline | None,
         *,

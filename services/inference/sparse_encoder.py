@@ -78,7 +78,7 @@ class SparseTextEncoder:
         """Encodes each passage, in their order; raises like encode_query."""
         if not texts:
             return []
-        rows = await self._model.map_texts(texts, self._model.single_rows, deadline, urgent=False)
+        rows = await self._model.document_rows(texts, self._model.single_rows, deadline)
         select = partial(self._heaviest, most=self._limits.document)
         return [_vector(row) for row in await self._model.infer(rows, select, deadline, urgent=False)]
 

@@ -46,7 +46,7 @@ class TextEncoder:
         if not texts:
             return np.empty((0, self._profile.dimension), dtype=np.float32)
         prefixed = [self._profile.passage_prefix + text for text in texts]
-        rows = await self._model.map_texts(prefixed, self._model.single_rows, deadline, urgent=False)
+        rows = await self._model.document_rows(prefixed, self._model.single_rows, deadline)
         vectors = await self._model.infer(rows, self._pool, deadline, urgent=False)
         return np.array(vectors, dtype=np.float32)
 

@@ -105,7 +105,7 @@ class TokenEncoder:
         """Encodes each passage, in their order: fp32 [tokens or words, dimension]; raises like encode_query."""
         if not texts:
             return []
-        rows = await self._model.map_texts(texts, self._passage_rows, deadline, urgent=False)
+        rows = await self._model.document_rows(texts, self._passage_rows, deadline)
         return await self._model.infer(rows, self._pooled, deadline, urgent=False)
 
     async def explain(

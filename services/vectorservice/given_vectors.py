@@ -5,12 +5,12 @@ import numpy as np
 from services.chassis.errors import AnswerTooLarge, BadInput
 from services.contracts.documents import DocumentWithVectors
 from services.contracts.vectors import MOST_ANSWER_COMPONENTS, DocumentVector, StoredVector, VectorsAnswer
-from services.storage.representation import Dense, DenseVector, SparseVector, kept_vector
+from services.storage.representation import DenseVector, MultiVector, Sparse, SparseVector, kept_vector
 from services.vectorstore.store import GenerationSpec, VectorStore
 
 
 def given_vector(document: DocumentWithVectors, spec: GenerationSpec) -> DenseVector | None:
-    """Returns the vector that a document came with, as stores keep it; None without one.
+    """Returns the vector that a document came with, as stores keep it (of passages: the only one); None without one.
 
     Raises BadInput for one of another model or representation, and for several: the gateway sends a backend its own.
     """
@@ -19,7 +19,7 @@ def given_vector(document: DocumentWithVectors, spec: GenerationSpec) -> DenseVe
     if len(document.vectors) > 1:
         raise BadInput(f"vectors: {', '.join(document.vectors)}: a vector service takes one of each document.")
     [(backend, given)] = document.vectors.items()
-    if not isinstance(spec.representation, Dense):
+    if isinstance(held := spec.representation, Sparse) or (isinstance(held, MultiVector) and held.pooled):
         raise BadInput(
             f"vectors.{backend}: {spec.generation} holds other vectors ({spec.representation}), which are not taken; "
             "send the document without it, and its passage is encoded."
@@ -31,6 +31,8 @@ def given_vector(document: DocumentWithVectors, spec: GenerationSpec) -> DenseVe
         )
     with np.errstate(over="ignore"):  # becomes infinite, which `kept_vector` refuses
         numbers = np.asarray(given.dense, np.float64).astype(np.float32)
+    if isinstance(held, MultiVector):
+        numbers = numbers[np.newaxis]
     try:
         kept = kept_vector(numbers, spec.representation)
     except BadInput as error:
@@ -43,14 +45,15 @@ def given_vector(document: DocumentWithVectors, spec: GenerationSpec) -> DenseVe
 
 
 async def read_vectors(store: VectorStore, generation: str, ids: tuple[str, ...]) -> VectorsAnswer:
-    """Returns the stored dense vectors of documents. Raises BadInput for a generation of another representation, and
-    AnswerTooLarge for several vectors of more numbers than an answer has."""
+    """Returns the stored dense vectors, except of documents with several passages. Raises BadInput for other vectors,
+    and AnswerTooLarge for several vectors of more numbers than an answer has."""
     spec = await store.spec(generation)
-    if not isinstance(spec.representation, Dense):
-        held = f"vectors: those of {generation} are {spec.representation}"
-        raise BadInput(f"{held}, and only dense ones can be read; ask for documents without them.")
+    if isinstance(held := spec.representation, Sparse) or (isinstance(held, MultiVector) and held.pooled):
+        raise BadInput(
+            f"vectors: those of {generation} are {held}, and only dense ones can be read; ask for documents without them."
+        )
     stored = await store.stored(generation, ids, vectors=True)
-    if len(stored) > 1 and len(stored) * spec.representation.dimension > MOST_ANSWER_COMPONENTS:
+    if len(stored) > 1 and len(stored) * held.dimension > MOST_ANSWER_COMPONENTS:
         raise AnswerTooLarge(
             f"The vectors of {len(ids)} documents have more than {MOST_ANSWER_COMPONENTS} numbers; ask for fewer."
         )
@@ -59,6 +62,8 @@ async def read_vectors(store: VectorStore, generation: str, ids: tuple[str, ...]
         point = stored.get(identity)
         if point is None or point.vector is None or isinstance(point.vector, SparseVector):
             continue
-        vector = DocumentVector.model_construct(model=spec.stamp["model"], dense=tuple(point.vector.tolist()))
+        if point.vector.size > held.dimension:
+            continue
+        vector = DocumentVector.model_construct(model=spec.stamp["model"], dense=tuple(point.vector.ravel().tolist()))
         vectors.append(StoredVector.model_construct(id=identity, content_hash=point.content_hash, vector=vector))
     return VectorsAnswer.model_construct(generation=generation, vectors=tuple(vectors))

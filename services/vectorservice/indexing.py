@@ -15,6 +15,7 @@ from services.chassis.requests.telemetry import timed
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, DocumentWithVectors, IndexReport, ItemError
 from services.contracts.generations import name_of, number_of
+from services.inference.read_tokens import TextTokens, collected, summed
 from services.storage.fields import FieldValue, fields_of
 from services.storage.generation_checks import refuse_other_build
 from services.storage.representation import DenseVector, SparseVector, Vector
@@ -49,16 +50,18 @@ async def index(
     accepted = [document for document in compared.changed if document.id in fields]
     late = dict(compared.overtaken)
     encoded = indexed = 0
+    texts: list[TextTokens] = []
     for batch in _chunks(accepted):
         hashes = passage_hashes(encoder, batch)
         without = [document for document in batch if document.id not in given]
         with timed("copy"):
             wanted = {document.id: hashes[document.id] for document in without}
             own, vectors = await _stored_vectors(store, spec, wanted, compared.held)
-        with timed("encode"):
+        with timed("encode"), collected() as counted:
             missing = {wanted[document.id]: document for document in without if wanted[document.id] not in vectors}
             new, unreadable = await _encode(encoder, missing, deadline)
         encoded += len(new)
+        texts += counted
         vectors = {**vectors, **new}
         faulty = {identity: unreadable[passage] for identity, passage in wanted.items() if passage in unreadable}
         errors.extend(ItemError(id=identity, reason=reason) for identity, reason in faulty.items())
@@ -83,6 +86,7 @@ async def index(
         unchanged=compared.unchanged,
         errors=(*wrong, *errors, *map(overtaken, late)),
         encoded=encoded,
+        read=summed(texts),
         latest_version=max(late.values(), default=None),
     )
 

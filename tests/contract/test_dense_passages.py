@@ -1,5 +1,6 @@
 """The dense service with passages: a document's best passage counts. Over HTTP, on Edge and on the double of Qdrant."""
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,11 +10,17 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
+from evaluator.client.client import connected
+from evaluator.report.evaluation import ingest_step
+from evaluator.runs.run_folder import RunFolder
 from services.chassis.settings.configuration import ConfigurationError
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
 from tests.contract.test_dense_on_qdrant import free_port, serving
+from tests.support.long_articles import long_articles
 from tests.support.models import ENCODER, fetched
+from tests.support.real_stack import real_stack
+from tests.support.small_runs import planned
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
 PASSAGES: Mapping[str, object] = {"tokens": 64, "overlap": 16}
@@ -67,7 +74,7 @@ async def test_a_sentence_behind_the_models_cut_is_found_and_short_documents_sco
     model = {"encoder": "onnx", "models": fetched(ENCODER).parent, "query_cache_mb": query_cache_mb}
     found: dict[bool, dict[str, float]] = {}
     for cut in (True, False):
-        async with service(tmp_path / str(cut), **model, passages=PASSAGES if cut else None) as client:
+        async with service(tmp_path / str(cut), **model, passages=PASSAGES if cut else "off") as client:
             await client.put("/v1/collections/notes@1", json={})
             assert (await index(client, DOCUMENTS))["encoded"] == 4
             for exact in (True, False):
@@ -92,18 +99,23 @@ async def test_unchanged_documents_are_not_encoded_again_and_changed_ones_are_re
     assert "long" not in dict(await search(client, "magma"))
 
 
-async def test_vectors_of_passages_are_neither_given_nor_read(client: httpx.AsyncClient) -> None:
-    answer = await client.post(f"{PATH}/vectors", json={"ids": ["chain"]})
-    assert answer.status_code == 422, answer.text
-    given = {"id": "one", "text": "one", "vectors": {"dense": {"model": "hashing", "dense": [1.0] * 256}}}
-    (error,) = (await index(client, [given]))["errors"]
-    assert (error["id"], "vector" in error["reason"]) == ("one", True)
+async def test_a_document_may_come_with_one_vector_and_one_of_several_passages_has_none_to_read(
+    client: httpx.AsyncClient,
+) -> None:
+    (read,) = (await client.post(f"{PATH}/vectors", json={"ids": ["chain", "long"]})).json()["vectors"]
+    assert read["id"] == "chain"
+    given = {"id": "given", "text": LONG, "vectors": {"dense": read["vector"]}}
+    assert (await index(client, [given]))["encoded"] == 0
+    (held,) = (await client.post(f"{PATH}/vectors", json={"ids": ["given"]})).json()["vectors"]
+    assert held["vector"] == read["vector"]
+    found = dict(await search(client, "Oil the chain of the bicycle."))
+    assert found["given"] == found["chain"]
 
 
 async def test_a_generation_of_another_cut_has_to_be_built_anew(tmp_path: Path) -> None:
     async with service(tmp_path) as client:
         await client.put("/v1/collections/notes@1", json={})
-    for other, named in ((None, "(none)"), ({"tokens": 64, "overlap": 8}, "tokens=64 overlap=8")):
+    for other, named in (("off", "(none)"), ({"tokens": 64, "overlap": 8}, "tokens=64 overlap=8")):
         async with service(tmp_path, passages=other) as client:
             answer = await client.post("/v1/collections/notes@1/search", json={"query": "magma"})
             assert answer.status_code == 409
@@ -124,7 +136,7 @@ async def test_a_document_of_too_many_passages_is_an_error_of_its_own(client: ht
     [
         ({"store": "elasticsearch", "elasticsearch_url": "http://127.0.0.1:9200"}, "DENSE_STORE=elasticsearch; leave"),
         ({"store": "qdrant", "qdrant_url": "http://127.0.0.1:6333", "quantisation": "int8"}, "DENSE_QUANTISATION=int8"),
-        ({"passages": {"tokens": 64, "overlap": 33}}, "0 to 32 is allowed"),
+        ({"passages": {"tokens": 64, "overlap": 33}}, "auto, off or, with an overlap of at most half"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_by_name(settings: Mapping[str, object], said: str) -> None:
@@ -137,3 +149,38 @@ async def test_more_tokens_than_the_model_reads_are_refused_at_start(tmp_path: P
     with pytest.raises(ConfigurationError, match=r"DENSE_PASSAGES\.tokens: .* reads 256; set at most that, not 257"):
         async with service(tmp_path, encoder="onnx", models=models, passages={"tokens": 257}):
             pass
+
+
+async def test_answers_are_found_at_every_depth_of_long_articles_by_default(tmp_path: Path) -> None:
+    articles = long_articles()
+    model = {"encoder": "onnx", "models": fetched(ENCODER).parent}
+    async with service(tmp_path, **model, passages="auto") as client:
+        await client.put("/v1/collections/notes@1", json={})
+        report = await index(client, [{"id": one.id, "title": one.title, "text": one.text} for one in articles])
+        assert (report["encoded"], "read" in report) == (50, False)
+        found = [one.id in dict(await search(client, one.question, top=10)) for one in articles]
+    by_depth = [sum(found[start : start + 10]) for start in range(0, 50, 10)]
+    assert min(by_depth) >= 4  # of 10 each; without passages 1 in the second half (docs/measurements)
+
+
+async def test_a_load_tells_once_what_the_model_does_not_read_or_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = {"encoder": "onnx", "models": fetched(ENCODER).parent, "passages": "off"}
+    pipeline = {"name": "mine", "stages": [{"kind": "retrieve", "backend": "dense"}]}
+    experiment = planned(tmp_path, pipelines=[pipeline], collection="c")
+    texts = {"long": "word " * 508, "short": "Oil the chain.", "runes": "ᚠᚢᚦ ᚨᚱᚲ ᚷᚹᚺ"}
+    lines = [json.dumps({"_id": identity, "text": text}) for identity, text in texts.items()]
+    (tmp_path / "shop" / "corpus.jsonl").write_text("\n".join(lines))
+    builders = {"dense": lambda one, clock: build_app(one.model_copy(update=model), clock)}
+    folder = RunFolder.create(tmp_path / "runs", experiment)
+    async with (
+        real_stack(tmp_path, builders=builders, refresh_s=0.05) as stack,
+        connected("http://stack", stack.into_gateway) as client,
+    ):
+        await ingest_step(client, folder)
+        said = capsys.readouterr().err
+        assert "1 of 3 documents are longer than 256 tokens; dense does not read 50% of their words" in said
+        assert "1 of 3 documents consist to 60% of pieces that the model of dense does not know" in said
+        again = await ingest_step(client, RunFolder.create(tmp_path / "runs", experiment))
+        assert (again.backends["dense"].unchanged, "longer" in capsys.readouterr().err) == (3, False)

@@ -124,8 +124,8 @@ async def test_a_collection_of_another_model_is_listed_but_not_opened(tmp_path: 
             await after.post("/v1/collections/notes@1/publish", json={}),
         ):
             assert answer.status_code == 409
-            assert "model=another" in answer.json()["detail"]
-            assert "model=hashing" in answer.json()["detail"]
+            assert "model: another" in answer.json()["detail"]
+            assert "model: hashing" in answer.json()["detail"]
 
 
 async def test_it_is_ready_and_times_its_stages(notes: httpx.AsyncClient) -> None:

@@ -154,9 +154,9 @@ async def test_what_is_no_vector_is_refused(tmp_path: Path, vector: dict[str, An
         assert ("export without --vectors" if "tokens" in vector else "vectors") in refused.json()["detail"]
 
 
-@pytest.mark.parametrize("toy", [TermCounts, WordVectors])
+@pytest.mark.parametrize("toy", [TermCounts, WordCodes])
 async def test_other_vectors_are_neither_taken_nor_returned(
-    tmp_path: Path, toy: type[TermCounts] | type[WordVectors]
+    tmp_path: Path, toy: type[TermCounts] | type[WordCodes]
 ) -> None:
     async with service(tmp_path, toy()) as client:
         await begin(client)

@@ -165,7 +165,13 @@ async def test_a_collection_made_otherwise_is_refused_until_it_is_built_anew() -
     port = free_port()
 
     async def ask(method: str, path: str, **settings: object) -> httpx.Response:
-        kept = {"store": "qdrant", "qdrant_url": f"http://127.0.0.1:{port}", "encoder": "hashing", **settings}
+        kept = {
+            "store": "qdrant",
+            "qdrant_url": f"http://127.0.0.1:{port}",
+            "encoder": "hashing",
+            "passages": "off",
+            **settings,
+        }
         app = build_app(DenseSettings.model_validate(kept))
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app=app)

@@ -121,12 +121,22 @@ class ItemError(Answer):
     reason: str
     retryable: bool = False
     overtaken: bool = False
+class ReadTokens(Answer):
+    """How much a model read of the texts that it encoded, in its tokens. `longer` ones have more than `limit`, together `longer_tokens`, of which it read all but `unread`. Of `foreign` ones it read `foreign_tokens`, of which `unknown`, above a tenth of each, are not in its vocabulary."""
+    limit: int
+    longer: int
+    longer_tokens: int
+    unread: int
+    foreign: int
+    foreign_tokens: int
+    unknown: int
 class IndexReport(Answer):
     """What one service did with a batch. `indexed` + `unchanged` + `errors` = documents sent."""
     indexed: int
     unchanged: int
     errors: tuple[ItemError, ...] = ()
     encoded: int = 0
+    read: ReadTokens | None = None
     latest_version: int | None = None
 class DeleteReport(Answer):
     """How many documents were deleted, and which were kept because a newer write had been taken."""

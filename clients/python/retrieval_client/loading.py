@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic_core import from_json
 
-from retrieval_client.answers import FanOutReport, IndexReport
+from retrieval_client.answers import FanOutReport, IndexReport, ReadTokens
 from retrieval_client.calls import SentDocument, as_json, documents_body, documents_path
 from retrieval_client.exchange import MOST_CALL_S, UNFINISHED, Repetition, Request, RetrievalError, Steps, attempt
 
@@ -25,11 +25,12 @@ _NO_VALUES = bytes(set(range(256)) - set(b"[{,"))
 
 @dataclass(slots=True)
 class BackendLoad:
-    """Documents that one backend indexed, or had already, and passages that it encoded."""
+    """Documents that one backend indexed, or had already, and texts that it encoded; `read`: how much of them."""
 
     indexed: int = 0
     unchanged: int = 0
     encoded: int = 0
+    read: ReadTokens | None = None
 
 
 @dataclass(slots=True)
@@ -155,8 +156,16 @@ class Loading:
                     load.indexed += outcome.report.indexed
                     load.unchanged += outcome.report.unchanged
                     load.encoded += outcome.report.encoded
+                    load.read = _added(load.read, outcome.report.read)
         if self._progress is not None:
             self._progress(self.report)
+
+
+def _added(total: ReadTokens | None, more: ReadTokens | None) -> ReadTokens | None:
+    if total is None or more is None:
+        return total or more
+    sums = {name: getattr(total, name) + count for name, count in more}
+    return ReadTokens(**{**sums, "limit": max(total.limit, more.limit)})
 
 
 def _expect_taken(report: FanOutReport, late: set[str]) -> None:
