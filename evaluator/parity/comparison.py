@@ -66,7 +66,7 @@ async def compare_with_published(
     backend = await _searched_backend(client, experiment) if is_encoder else None
     dataset = await in_thread(read_dataset, experiment.directory, experiment.split, strict=experiment.strict)
     served = await load(client, experiment, dataset, backend)
-    settings = served.state.stamp if is_encoder else served_settings(served.state, system).named
+    settings = {"passages": "off", **served.state.stamp} if is_encoder else served_settings(served.state, system).named
     answers = await ask_every_query(client, served, None if is_encoder else system, dataset, list(dataset.judgments))
     measured = await in_thread(figures, dataset, answers)
     return ParityReport(

@@ -103,7 +103,13 @@ async def ingest(
         tell(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
     documents = expanded(dataset.documents(), files) if files else dataset.documents()
     with loading_errors("ingest"):
-        begun = await client.loader.begin(target, **wanted)
+        try:
+            begun = await client.loader.begin(target, **wanted)
+        except RetrievalError as error:
+            if error.kind != "stamp-mismatch":
+                raise
+            tell(f"Loading {target} anew, beside what is live: {error}")
+            begun = await client.loader.begin(target, **{**wanted, "new_generation": True})
         with shown(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
             loaded = await client.loader.load(target, documents, build=build, progress=advancing(advance))
         if loaded.undeclared_metadata:

@@ -169,7 +169,7 @@ async def test_a_load_tells_once_what_the_model_does_not_read_or_know(
     model = {"encoder": "onnx", "models": fetched(ENCODER).parent, "passages": "off"}
     pipeline = {"name": "mine", "stages": [{"kind": "retrieve", "backend": "dense"}]}
     experiment = planned(tmp_path, pipelines=[pipeline], collection="c")
-    texts = {"long": "word " * 508, "short": "Oil the chain.", "runes": "ᚠᚢᚦ ᚨᚱᚲ ᚷᚹᚺ"}
+    texts = {"d1": "word " * 508, "short": "Oil the chain.", "runes": "ᚠᚢᚦ ᚨᚱᚲ ᚷᚹᚺ"}
     lines = [json.dumps({"_id": identity, "text": text}) for identity, text in texts.items()]
     (tmp_path / "shop" / "corpus.jsonl").write_text("\n".join(lines))
     builders = {"dense": lambda one, clock: build_app(one.model_copy(update=model), clock)}
