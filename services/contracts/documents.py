@@ -208,8 +208,7 @@ class IndexReport(Wire):
     unchanged: Count
     errors: tuple[ItemError, ...] = ()
     encoded: Count = 0  # texts that went through a model; 0 for a service without one
-    # None where all was read and known, or the encoder (an API) does not know tokens.
-    read: Annotated[ReadTokens | None, Field(exclude_if=lambda read: read is None)] = None
+    read: Annotated[ReadTokens | None, Field(exclude_if=lambda read: read is None)] = None  # as far as it is known
     latest_version: LatestVersion = None
 
 

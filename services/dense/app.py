@@ -58,8 +58,7 @@ def build_app(settings: DenseSettings, clock: Callable[[], float] = time.time) -
     """Builds the ASGI app. `clock` returns Unix seconds."""
 
     def of_documents(encoder: DenseEncoder) -> Encoder:
-        passages = settings.passages_of(encoder.max_tokens)
-        if passages is None:
+        if (passages := settings.passages_of(encoder.max_tokens)) is None:
             return encoder
         if (tokens := passages.tokens) > (most := encoder.max_tokens):
             name = variable(type(settings), "passages")

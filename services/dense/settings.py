@@ -67,11 +67,11 @@ class DenseSettings(HostedApiSettings, VectorServiceSettings):
 
     def passages_of(self, max_tokens: int) -> Passages | None:
         """Returns how documents are cut for an encoder that reads so many tokens; None: not at all."""
-        if isinstance(self.passages, Passages):
-            return self.passages
         one_vector = self.store == "elasticsearch" or self.quantisation or not self.works_in_process
-        tokens = min(max_tokens, MOST_TOKENS)
-        return None if self.passages == "off" or one_vector else Passages(tokens=tokens, overlap=tokens // 4)
+        if self.passages == "auto" and not one_vector:
+            tokens = min(max_tokens, MOST_TOKENS)
+            return Passages(tokens=tokens, overlap=tokens // 4)
+        return self.passages if isinstance(self.passages, Passages) else None
 
     @property
     def works_in_process(self) -> bool:

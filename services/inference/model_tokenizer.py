@@ -63,9 +63,8 @@ class ModelTokenizer:
             *self._single.after.ids,
             *(identity for identity, token in added if token.special),
         }
-        # Of a word that no pieces make up, in vocabularies of BERT and of SentencePiece.
-        vocabulary = self.ids_by_piece()
-        self.unknown_id = vocabulary.get("[UNK]", vocabulary.get("<unk>"))
+        # Of a word that no pieces make up, in vocabularies of BERT and of RoBERTa, whose number 0 is another.
+        self.unknown_id = self._tokenizer.token_to_id("[UNK]") or self._tokenizer.token_to_id("<unk>") or -1
 
     def piece(self, identity: int) -> str:
         """Returns the word piece of an id: `##ing`."""
@@ -91,12 +90,11 @@ class ModelTokenizer:
         `marker` stands before the text, behind the special tokens.
         """
         template = self._single
-        whole = [*marker, *ids]
-        kept = whole[: (max_tokens or self._max_tokens) - template.length]
+        kept = [*marker, *ids][: (max_tokens or self._max_tokens) - template.length]
         return Row(
             [*template.before.ids, *kept, *template.after.ids],
             [*template.before.types, *[template.first_type] * len(kept), *template.after.types],
-            cut=len(whole) - len(kept),
+            cut=len(marker) + len(ids) - len(kept),
         )
 
     def pair(self, first: list[int], second: list[int]) -> Row:

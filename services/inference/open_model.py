@@ -171,8 +171,7 @@ class OpenModel:
     async def document_rows(self, texts: Sequence[str], convert: ToRows, deadline: Deadline | None) -> list[Row]:
         """Returns the rows that `convert` makes of documents, and records how much of them the model reads."""
         rows = await self.map_texts(texts, convert, deadline, urgent=False)
-        unknown = self.tokenizer.unknown_id
-        record(TextTokens(len(row.ids), 0 if unknown is None else row.ids.count(unknown), row.cut) for row in rows)
+        record(TextTokens(len(row.ids), row.ids.count(self.tokenizer.unknown_id), row.cut) for row in rows)
         return rows
 
     def single_rows(self, texts: Sequence[str]) -> list[Row]:

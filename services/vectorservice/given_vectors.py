@@ -31,10 +31,8 @@ def given_vector(document: DocumentWithVectors, spec: GenerationSpec) -> DenseVe
         )
     with np.errstate(over="ignore"):  # becomes infinite, which `kept_vector` refuses
         numbers = np.asarray(given.dense, np.float64).astype(np.float32)
-    if isinstance(held, MultiVector):
-        numbers = numbers[np.newaxis]
     try:
-        kept = kept_vector(numbers, spec.representation)
+        kept = kept_vector(numbers[np.newaxis] if isinstance(held, MultiVector) else numbers, held)
     except BadInput as error:
         raise BadInput(
             f"vectors.{backend}: {error.detail} Send the document again with one that fits, or without it: then its "
@@ -49,9 +47,7 @@ async def read_vectors(store: VectorStore, generation: str, ids: tuple[str, ...]
     and AnswerTooLarge for several vectors of more numbers than an answer has."""
     spec = await store.spec(generation)
     if isinstance(held := spec.representation, Sparse) or (isinstance(held, MultiVector) and held.pooled):
-        raise BadInput(
-            f"vectors: those of {generation} are {held}, and only dense ones can be read; ask for documents without them."
-        )
+        raise BadInput(f"vectors: those of {generation} are {held}, and only dense ones can be read; leave them out.")
     stored = await store.stored(generation, ids, vectors=True)
     if len(stored) > 1 and len(stored) * held.dimension > MOST_ANSWER_COMPONENTS:
         raise AnswerTooLarge(
