@@ -10,10 +10,11 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from evaluator.client.client import connected
+from evaluator.client.client import GatewayClient, connected
 from evaluator.report.evaluation import ingest_step
 from evaluator.runs.run_folder import RunFolder
 from services.chassis.settings.configuration import ConfigurationError
+from services.contracts.passages import Passages
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
 from tests.contract.test_dense_on_qdrant import free_port, serving
@@ -144,6 +145,20 @@ def test_settings_that_do_not_go_together_are_refused_by_name(settings: Mapping[
         DenseSettings.model_validate({"passages": PASSAGES, **settings})
 
 
+@pytest.mark.parametrize(
+    "one_vector",
+    [
+        {"store": "elasticsearch", "elasticsearch_url": "http://127.0.0.1:9200"},
+        {"store": "qdrant", "qdrant_url": "http://127.0.0.1:6333", "quantisation": "int8"},
+        {"encoder": "tei", "api_url": "http://127.0.0.1:8080", "model": "theirs"},
+        {"passages": "off"},
+    ],
+)
+def test_documents_are_cut_at_what_the_model_reads_unless_they_have_one_vector(one_vector: dict[str, object]) -> None:
+    assert DenseSettings().passages_of(256) == Passages(tokens=256, overlap=64)
+    assert DenseSettings.model_validate(one_vector).passages_of(256) is None
+
+
 async def test_more_tokens_than_the_model_reads_are_refused_at_start(tmp_path: Path) -> None:
     models = fetched(ENCODER).parent
     with pytest.raises(ConfigurationError, match=r"DENSE_PASSAGES\.tokens: .* reads 256; set at most that, not 257"):
@@ -172,15 +187,26 @@ async def test_a_load_tells_once_what_the_model_does_not_read_or_know(
     texts = {"d1": "word " * 508, "short": "Oil the chain.", "runes": "ᚠᚢᚦ ᚨᚱᚲ ᚷᚹᚺ"}
     lines = [json.dumps({"_id": identity, "text": text}) for identity, text in texts.items()]
     (tmp_path / "shop" / "corpus.jsonl").write_text("\n".join(lines))
-    builders = {"dense": lambda one, clock: build_app(one.model_copy(update=model), clock)}
     folder = RunFolder.create(tmp_path / "runs", experiment)
-    async with (
-        real_stack(tmp_path, builders=builders, refresh_s=0.05) as stack,
-        connected("http://stack", stack.into_gateway) as client,
-    ):
+
+    @asynccontextmanager
+    async def gateway(**changed: object) -> AsyncIterator[GatewayClient]:
+        builders = {"dense": lambda one, clock: build_app(one.model_copy(update={**model, **changed}), clock)}
+        async with (
+            real_stack(tmp_path, builders=builders, refresh_s=0.05) as stack,
+            connected("http://stack", stack.into_gateway) as client,
+        ):
+            yield client
+
+    async with gateway() as client:
         await ingest_step(client, folder)
         said = capsys.readouterr().err
         assert "1 of 3 documents are longer than 256 tokens; dense does not read 50% of their words" in said
         assert "1 of 3 documents consist to 60% of pieces that the model of dense does not know" in said
         again = await ingest_step(client, RunFolder.create(tmp_path / "runs", experiment))
         assert (again.backends["dense"].unchanged, "longer" in capsys.readouterr().err) == (3, False)
+    async with gateway(passages="auto") as client:  # as after an upgrade
+        anew = await ingest_step(client, RunFolder.create(tmp_path / "runs", experiment))
+        said = capsys.readouterr().err
+        assert (anew.generation, anew.backends["dense"].encoded, "longer" in said) == ("c@2", 3, False)
+        assert "Loading c anew, beside what is live: dense: c@1 was made with passages: (none)" in said
