@@ -12,9 +12,10 @@ class Family:
     """The abilities of every backend of a family.
 
     `retrieves`: it stores collections, indexes documents and answers searches. `by_default`: collections that name no
-    backends live on the first one of it; `added`: so do new ones, which then name it. `presets` and `exact`: the options that a retrieve may have. `document_store`:
-    it returns documents by id. `takes_vectors`: it stores vectors that callers send, and returns them. `reranks`: it
-    scores passages. `explains`: it returns what in a document matched a query.
+    backends live on the first one of it; `added`: so do new ones, which then name it. `presets` and `exact`: the
+    options that a retrieve may have. `document_store`: it returns documents by id. `takes_vectors`: it stores vectors
+    that callers send, and returns them. `reranks`: it scores passages. `explains`: it returns what in a document
+    matched a query.
 
     `approximate`: its searches that are not `exact` have a `beam`, and a search for more hits may begin with others
     (Qdrant widens a beam that is smaller than the number of hits). Else a search for n hits gives the first n of every

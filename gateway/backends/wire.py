@@ -241,7 +241,8 @@ def _rank(replica: Replica, half_open: Literal["first", "last", "never"]) -> int
 
 class Backends:
     """All backends. `storing` are those that can hold collections, `by_default` the names of those that hold one that
-    names no backends, `added` of those that a new one names beside them; the first that gives documents is the document store, which holds every collection."""
+    names no backends, `added` of those that a new one names beside them; the first that gives documents is the document
+    store, which holds every collection."""
 
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._by_name = dict(backends)

@@ -26,16 +26,17 @@ MASK = "[MASK]"
 CONTINUES = "##"
 # Those of Lucene's EnglishAnalyzer.
 STOP_WORDS = (
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with"
-).split()
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
+    "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
+)  # fmt: skip
 
 
 class TokenEncoder:
     """Encodes queries and passages with one model; implements the port of the vector services, ExplainingEncoder.
 
     Every vector has length 1, so the dot product of two is their cosine. Special tokens and markers have vectors too.
-    Punctuation of passages has none, as in ColBERT; the profile's `pooling` says what else has none. With IDF, query vectors have their weight as length.
+    Punctuation of passages has none, as in ColBERT; the profile's `pooling` says what else has none. With IDF, query
+    vectors have their weight as length.
     """
 
     def __init__(

@@ -61,8 +61,9 @@ class MultiVector:
     of one vector and one per passage, that is the best passage's score (MaxP).
 
     Storage "fp32" is that of passages: an HNSW graph over the vectors. The others keep a pooled vector beside the token
-    vectors, by which an approximate search finds its candidates. "fp16" rounds token vectors to half precision. "turbo4"
-    scales them to length 1, and keeps a code of 4 bits per component (TurboQuant, Zandieh et al. 2026) in their place.
+    vectors, by which an approximate search finds its candidates. "fp16" rounds token vectors to half precision.
+    "turbo4" scales them to length 1, and keeps a code of 4 bits per component (TurboQuant, Zandieh et al. 2026) in
+    their place.
     """
 
     dimension: Annotated[int, Field(ge=1)]
@@ -112,8 +113,8 @@ def parse_representation(data: Mapping[str, object]) -> Representation:
 
 
 def kept_vector(vector: Vector, representation: Representation) -> Vector:
-    """Returns a document's vector as stores are given it: checked, and token vectors rounded to fp16 or scaled to length
-    1, as their storage says. Raises BadInput as `checked_vector` does."""
+    """Returns a document's vector as stores are given it: checked, and token vectors rounded to fp16 or scaled to
+    length 1, as their storage says. Raises BadInput as `checked_vector` does."""
     checked = checked_vector(vector, representation)
     if isinstance(checked, SparseVector) or not isinstance(representation, MultiVector):
         return checked
