@@ -15,7 +15,7 @@ from gateway.search.long_answers import LongAnswers, Reading
 from gateway.search.walked import reads_documents
 from services.chassis.admission.lanes import client_of
 from services.chassis.app import router
-from services.chassis.deadlines import current_deadline
+from services.chassis.deadlines import SEARCH_MS, current_deadline
 from services.chassis.errors import BadInput, NotFound
 from services.chassis.requests.callers import caller_of
 from services.chassis.requests.handling import handled
@@ -62,7 +62,7 @@ def search_routes(executor: Executor, long_answers: LongAnswers) -> APIRouter:
     routes = router()
 
     @routes.post("/v1/collections/{collection}/search", response_model=SearchAnswer, tags=["search"])
-    @handled("own", scope="search")
+    @handled("own", scope="search", default_ms=SEARCH_MS)
     async def search(collection: CollectionName, request: SearchRequest, received: Request) -> Response:
         """Returns the best documents for a query, by a pipeline."""
         client = client_of(received.scope)

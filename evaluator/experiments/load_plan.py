@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from services.chassis.deadlines import SEARCH_MS
 from services.contracts.base import Wire
 from services.contracts.lists import Items
 
@@ -54,7 +55,7 @@ class LoadPlan(Wire):
     arrivals: ArrivalProcess = Field("poisson", description="Arrival process: poisson or constant.")
     draw: QueryDraw = Field("uniform", description="How queries are drawn: uniform or zipf.")
     deadline_ms: Annotated[int, Field(strict=True, ge=1, le=120_000)] = Field(
-        10_000, description="Deadline of each request, in milliseconds."
+        SEARCH_MS, description="Deadline of each request, in milliseconds."
     )
     warmup_seconds: Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)] = Field(
         5.0, description="Seconds of the same traffic before measuring."

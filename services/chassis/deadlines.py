@@ -10,6 +10,8 @@ from services.chassis.errors import DeadlineExceeded, Malformed
 
 DEADLINE_HEADER = "x-deadline-ms"
 DEFAULT_MS = 10_000
+# Of a search through the gateway: a person waits for it. Late parts of it are left out, and flagged.
+SEARCH_MS = 2_000
 MOST_MS = 120_000
 # The share of the time left that a ReplyReserve takes.
 REPLY_SHARE = 0.1

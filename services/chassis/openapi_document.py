@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from services.chassis import errors
-from services.chassis.deadlines import DEFAULT_MS, MOST_MS
+from services.chassis.deadlines import MOST_MS
 from services.chassis.requests.handling import Handling, declared_handling
 from services.contracts.problem import Problem
 from services.contracts.version import VERSION
@@ -82,7 +82,7 @@ def _headers(route: APIRoute, handling: Handling) -> Iterator[Part]:
     yield {
         "name": "X-Deadline-Ms",
         "in": "header",
-        "description": f"Milliseconds that remain; {MOST_MS if handling.slow else DEFAULT_MS:,} without it.",
+        "description": f"Milliseconds that remain; {handling.default_ms:,} without it.",
         "schema": {"type": "integer", "minimum": 1, "maximum": MOST_MS},
     }
     yield REQUEST_ID

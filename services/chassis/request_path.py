@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.chassis.admission.lanes import client_of
 from services.chassis.admission.limits import Limiter
-from services.chassis.deadlines import DEADLINE_HEADER, DEFAULT_MS, MOST_MS, Deadline, parse_deadline, set_deadline
+from services.chassis.deadlines import DEADLINE_HEADER, Deadline, parse_deadline, set_deadline
 from services.chassis.errors import DeadlineExceeded, Malformed, Overloaded, OverShare, ProblemError
 from services.chassis.instruments import Instruments
 from services.chassis.requests.body import Bodies, CountedBytes, run_until_disconnect
@@ -276,5 +276,4 @@ class RequestPath:
 
 def _deadline_of(scope: Scope, handling: Handling) -> Deadline:
     """Returns the deadline of a request. Raises Malformed for an invalid header."""
-    default_ms = MOST_MS if handling.slow else DEFAULT_MS
-    return parse_deadline(headers_of(scope).get(DEADLINE_HEADER), default_ms, received_at(scope))
+    return parse_deadline(headers_of(scope).get(DEADLINE_HEADER), handling.default_ms, received_at(scope))

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from retrieval_client import AsyncClient, Client, RetrievalError, calls, loading
 from retrieval_client.answers import PublishJob
 from retrieval_client.loading import BackendLoad, LoadReport
+from services.chassis.deadlines import SEARCH_MS
 from tests.support.client_subjects import AtOnce, ClientKind, Subject, subject
 from tests.support.real_stack import RealStack, real_stack
 
@@ -291,6 +292,17 @@ async def test_a_call_is_repeated_after_the_wait_that_the_gateway_names(
         assert (await client.call("collections")).collections == ()
     first, second = [int(request.headers["x-deadline-ms"]) for request in disturbed.requests]
     assert second < first <= 10_000
+
+
+async def test_a_search_without_a_deadline_has_that_of_the_gateway_and_other_calls_a_longer_one(
+    kind: ClientKind,
+) -> None:
+    refusing = Disturbed(None, 404, 404)
+    async with subject(kind, refusing) as client:
+        await failure(client, "search", "shop", "tea")
+        await failure(client, "collections")
+    searched, listed = [int(request.headers["x-deadline-ms"]) for request in refusing.requests]
+    assert 0 < searched <= SEARCH_MS < listed
 
 
 async def test_a_call_fails_at_once_where_its_wait_is_too_long_or_a_repetition_is_no_use(kind: ClientKind) -> None:

@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.search_page.routes import page_routes
+from services.chassis.deadlines import MOST_MS, SEARCH_MS
 from services.chassis.requests.handling import Handling, HandlingTable
 from services.dense.dialects.openai import openai_router
 from services.dense.dialects.tei import tei_router as tei_embed_router
@@ -59,8 +60,8 @@ ROUTERS: dict[str, tuple[APIRouter, ...]] = {
     ),
 }
 LISTING, CONTROL = Handling("control", logged=False), Handling("control")
-WRITE, SLOW_WRITE = Handling("write"), Handling("write", slow=True)
-WORK, BULK = Handling(), Handling("bulk", slow=True)
+WRITE, SLOW_WRITE = Handling("write"), Handling("write", default_ms=MOST_MS)
+WORK, BULK = Handling(), Handling("bulk", default_ms=MOST_MS)
 # The key that each needs is in tests/contract/test_route_keys.py.
 
 OF_COLLECTIONS = [
@@ -81,7 +82,10 @@ MODELS = ("GET", "/v1/models", CONTROL)
 VECTORS = ("POST", "/v1/collections/c@1/documents/vectors", WORK)
 EXPECTED = {
     "gateway": [
-        *((method, path, Handling("own") if path.endswith("/search") else one) for method, path, one in OF_COLLECTIONS),
+        *(
+            (method, path, Handling("own", SEARCH_MS) if path.endswith("/search") else one)
+            for method, path, one in OF_COLLECTIONS
+        ),
         GETTING,
         ("GET", "/v1/collections/c/documents", WORK),
         ("GET", "/v1/collections/c/documents/a/b", WORK),
@@ -109,7 +113,7 @@ EXPECTED = {
     "late_interaction": [*OF_COLLECTIONS, FINISHING, VECTORS, EXPLAINING, ("POST", "/v1/score", WORK)],
     "reranker": [
         ("POST", "/v1/score", Handling("own")),
-        *(("POST", path, Handling("own", slow=True)) for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
+        *(("POST", path, Handling("own", default_ms=MOST_MS)) for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
         MODELS,
     ],
 }

@@ -22,7 +22,8 @@ from retrieval_client.calls import SentDocument
 from retrieval_client.exchange import Outcome, Request, RetrievalError, Steps
 from retrieval_client.loading import MOST_IN_FLIGHT, Loading, LoadReport
 
-DEADLINE_MS = 10_000
+# Without a deadline: of a search, as at a gateway, and of other calls.
+SEARCH_MS, DEADLINE_MS = 2_000, 10_000
 # Seconds for an answer to travel after the gateway's deadline, and to connect.
 GRACE_S, CONNECT_S = 1.0, 5.0
 # The most requests at once over one client; others wait for one of those to end.
@@ -71,7 +72,7 @@ class Connecting(Generic[Transport]):
         *,
         key: str | None = None,
         ca_file: Path | str | None = None,
-        deadline_ms: int = DEADLINE_MS,
+        deadline_ms: int | None = None,
         trust_plain: bool = False,
         repeating: Repeating | None = None,
         transport: Transport | None = None,
@@ -82,7 +83,7 @@ class Connecting(Generic[Transport]):
             raise ValueError(
                 f"the key would travel unencrypted to {url}: use https://, or trust_plain=True in your network"
             )
-        self._within_s, self._repeating = deadline_ms / 1000, repeating
+        self._deadline_ms, self._repeating = deadline_ms, repeating
         self._options: dict[str, Any] = {
             "base_url": url,
             "headers": {} if key is None else {"authorization": f"Bearer {key}"},
@@ -100,7 +101,7 @@ class Connecting(Generic[Transport]):
     def within(self, deadline_ms: int) -> Self:
         """Returns this client with another deadline, over the same connections."""
         other = copy.copy(self)
-        other._within_s = deadline_ms / 1000
+        other._deadline_ms = deadline_ms
         return other
 
     def _tell(self, request: Request) -> None:
@@ -225,12 +226,13 @@ class Call(Protocol[P, Answered]):
     def __get__(self, client: Awaiting, owner: type, /) -> Callable[P, Awaitable[Answered]]: ...
 
 
-def method(steps: Callable[Concatenate[float, P], Steps[A]]) -> Call[P, A]:
-    """Returns the method of a call, of either client."""
+def method(steps: Callable[Concatenate[float, P], Steps[A]], default_ms: int = DEADLINE_MS) -> Call[P, A]:
+    """Returns the method of a call, of either client. `default_ms`: for a client without a deadline."""
 
     @functools.wraps(steps)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return self.run(steps(self._within_s, *args, **kwargs))
+        within_ms = default_ms if self._deadline_ms is None else self._deadline_ms
+        return self.run(steps(within_ms / 1000, *args, **kwargs))
 
     return cast(Call[P, A], call)
 
@@ -238,7 +240,7 @@ def method(steps: Callable[Concatenate[float, P], Steps[A]]) -> Call[P, A]:
 class GatewayCalls:
     """The calls that both clients of a gateway have."""
 
-    search = method(calls.search)
+    search = method(calls.search, SEARCH_MS)
     pipelines = method(calls.pipelines)
     collections = method(calls.collections)
     collection = method(calls.collection)
@@ -258,9 +260,9 @@ class Client(GatewayCalls, Blocking):
     """Calls one gateway, and blocks. Threads may share it, and a process that was forked opens connections of its own.
 
     `key`: an API key. `ca_file`: the authority of the gateway's certificate. `deadline_ms`: how long a call may last,
-    its repetitions and the wait for a connection included; an answer may arrive a second later. `trust_plain` allows a
-    key over http:// to another machine. `repeating` is called before a request is sent again, with the error of the
-    last one and the seconds until then.
+    its repetitions and the wait for a connection included; an answer may arrive a second later. Without it a search has
+    2 s and any other call 10 s. `trust_plain` allows a key over http:// to another machine. `repeating` is called
+    before a request is sent again, with the error of the last one and the seconds until then.
     """
 
     def documents(self, collection: str) -> Iterator[Document]:

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 from starlette.types import Scope
 
+from services.chassis.deadlines import DEFAULT_MS, MOST_MS
 from services.keys.key import Scope as CallerScope
 
 # The lane whose slots a request takes. `control`: short requests by which the gateway checks a service; no other work
@@ -27,15 +28,14 @@ _MARK, _MATCHED = "__handling__", "__matched_route__"
 class Handling:
     """The handling of a route.
 
-    `slow`: a request without a deadline header gets the longest deadline, because the route encodes documents, builds
-    indexes, or serves a vendor's clients, which do not send the header and wait for minutes. Without `logged`,
-    successes are only counted, because a gateway calls the route every second. `form`: the body is that of an HTML form
+    `default_ms`: the deadline of a request without the header, in milliseconds. Without `logged`, successes are only
+    counted, because a gateway calls the route every second. `form`: the body is that of an HTML form
     (application/x-www-form-urlencoded), and the route checks where it comes from. `scope`: what a caller needs, where
     callers need a key; every route declares it. `page`: a browser asks for it, and its user for a key (HTTP Basic).
     """
 
     lane: Lane = "work"
-    slow: bool = False
+    default_ms: int = DEFAULT_MS
     logged: bool = True
     form: bool = False
     scope: CallerScope | None = None
@@ -59,14 +59,19 @@ def handled(
     *,
     scope: CallerScope,
     slow: bool = False,
+    default_ms: int = DEFAULT_MS,
     logged: bool = True,
     form: bool = False,
     page: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
-    """Declares the handling of an endpoint, below the decorator of its route. Every route has it."""
+    """Declares the handling of an endpoint, below the decorator of its route. Every route has it.
+
+    `slow`: the default deadline is the longest one, because the route encodes documents, builds indexes, or serves a
+    vendor's clients, which do not send the header and wait for minutes.
+    """
 
     def marked(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _MARK, Handling(lane, slow, logged, form, scope, page))
+        setattr(endpoint, _MARK, Handling(lane, MOST_MS if slow else default_ms, logged, form, scope, page))
         return endpoint
 
     return marked
