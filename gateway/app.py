@@ -95,7 +95,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
     catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
     files = page_files(settings.evaluator_url) if settings.page else None
-    admission = Admission(settings.max_in_flight, settings.max_waiting, instruments)
+    admission = Admission(settings.max_in_flight, settings.max_waiting, instruments, settings.rerank_share)
     long_answers = LongAnswers(lambda: admission.ordinary.begun)
 
     @asynccontextmanager

@@ -66,6 +66,9 @@ class GatewaySettings(CallerSettings, KeyedSettings):
         description="Seconds for which the generation that was live before can be gone back to; 0 removes it at once.",
     )
     connect_s: float = Field(0.5, gt=0.0, le=10.0, description="Seconds that a connection to a backend may take.")
+    rerank_share: float = Field(
+        0.33, gt=0.0, le=1.0, description="Most of what is left of a deadline for a re-ranking of texts that may skip."
+    )
     cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/*\s]+)$")], ...] = Field(
         (),
         description='Origins whose pages may call from a browser, as JSON: ["https://shop.example"]; ["*"] is all.',

@@ -25,13 +25,13 @@ class Budget:
         """Returns the budget of a deadline: the deadline less a reserve."""
         return cls(FOR_A_SEARCH.before(deadline).at)
 
-    def share_s(self, own: float, later: float, hits: int = 0, calls: int = 1) -> float:
+    def share_s(self, own: float, later: float, hits: int = 0, calls: int = 1, most: float = 1.0) -> float:
         """Returns the seconds for a stage of weight `own`, before stages of weight `later` and writing `hits` hits.
 
-        Returns 0 if they are too few for the stage's `calls`. Time that an early stage leaves goes to later ones; a
-        hung stage cannot use up all of it.
+        A stage gets at most the share `most` of the time left. Returns 0 if that is too little for the stage's `calls`.
+        Time that an early stage leaves goes to later ones; a hung stage cannot use up all of it.
         """
-        remaining = (self.ends_at - hits * WRITING_S_PER_HIT - self.clock()) * own / (own + later)
+        remaining = (self.ends_at - hits * WRITING_S_PER_HIT - self.clock()) * min(most, own / (own + later))
         return remaining if remaining >= calls * LEAST_CALL_S else 0.0
 
     def remaining_s(self) -> float:

@@ -33,7 +33,8 @@ def search_cost(hits: Iterable[int], request: SearchRequest) -> float:
 class Admission:
     """Owns the lanes of searches. A slot is held while a search retrieves; re-rankers bound their own work."""
 
-    def __init__(self, most_in_flight: int, most_waiting: int, instruments: Instruments) -> None:
+    def __init__(self, most_in_flight: int, most_waiting: int, instruments: Instruments, rerank_share: float) -> None:
+        self.rerank_share = rerank_share  # of the time left: the most for a re-ranking of texts that may be skipped
         # Searches wait for backends, which know what they can carry: the limits begin at their most, and shrink where a
         # backend refuses a search or lets it wait (walk.py).
         most_deep = max(1.0, DEEP_SHARE * most_in_flight)

@@ -26,7 +26,8 @@ TEXTS_SHARE = 0.5
 async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Walked, later: float) -> Walked:
     """Re-ranks the first candidates. A failure is a degradation if the stage may be skipped; else it is raised.
 
-    A backend that retrieves has their vectors: texts are read only of those that it lacks.
+    A backend that retrieves has their vectors: texts are read only of those that it lacks. Any other scores as many
+    texts as it can in a part of the time left, so that the answer does not wait for all of the deadline.
     """
     head = [candidate.id for candidate in before.ranking[: stage.top]]
     if not head:
@@ -34,10 +35,11 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
     backend = context.backends[stage.backend]
     walked = before
     crowded = False
+    may_skip = stage.on_failure == "skip"
+    most = context.admission.rerank_share if may_skip and not FAMILIES[backend.family].retrieves else 1.0
     try:
-        timeout_s = context.timeout_s(backend.name, RERANKING, later, hits=context.request.top, calls=2)
+        timeout_s = context.timeout_s(backend.name, RERANKING, later, hits=context.request.top, calls=2, most=most)
         ends_at = time.monotonic() + timeout_s
-        may_skip = stage.on_failure == "skip"
         slot = context.admission.reranking(backend.name, timeout_s, context.client) if may_skip else nullcontext(Held())
         async with slot as held:
             held.overloaded = False  # a slow reranker is not overloaded: one that is answers so

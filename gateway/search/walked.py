@@ -39,9 +39,11 @@ class WalkContext:
     budget: Budget
     may_move: bool
 
-    def timeout_s(self, backend: str, own: float, later: float, *, hits: int = 0, calls: int = 1) -> float:
-        """Returns the seconds for a stage of share `own` before stages of share `later`. Raises BackendFailed."""
-        timeout_s = self.budget.share_s(own, later, hits, calls)
+    def timeout_s(
+        self, backend: str, own: float, later: float, *, hits: int = 0, calls: int = 1, most: float = 1.0
+    ) -> float:
+        """Returns the seconds for a stage, as Budget.share_s. Raises BackendFailed where they are too few."""
+        timeout_s = self.budget.share_s(own, later, hits, calls, most)
         if not timeout_s:
             raise BackendFailed(backend, "deadline", "no time was left for it; send a larger X-Deadline-Ms.")
         return timeout_s

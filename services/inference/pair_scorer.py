@@ -132,8 +132,8 @@ class PairScorer:
     ) -> PartialScores:
         """Scores as many passages as the deadline leaves time for, earlier ones first.
 
-        None if fewer than LEAST_SCORED of more can be reached: the time goes to other requests. What can be reached is
-        an upper bound, because tokens are counted from below: passages may be begun of which fewer are then scored.
+        None, and at once, if fewer than LEAST_SCORED of more can be reached: the time goes to other requests. They are
+        counted twice: by a lower bound of the tokens, so that few passages are tokenised, then by the tokens.
         With `split`, a passage costs the tokens of all its parts, and has no score if one of them has none.
         Returns at the deadline at the latest. Raises ModelError, Overloaded, Unavailable (while shutting down).
         """
@@ -141,17 +141,19 @@ class PairScorer:
         scores: list[float | None] = [None] * len(passages)
         # Passages that the deadline leaves no time for are not tokenised either.
         at_least = self._tokens(query, passages, MAX_CHARACTERS_PER_TOKEN, split)
-        rows_reachable = self._model.count_reachable([*chain(*at_least)], deadline)
-        reachable = bisect_right([*accumulate(map(len, at_least))], rows_reachable)
-        trial = reachable < least and deadline.remaining_s >= TRIAL_LEAST_S and self._model.token_time.take_trial()
-        if trial:
-            reachable = least
-        if reachable >= least:
+        reachable = self._reachable(at_least, deadline)
+        trial = reachable < least and self._takes_trial(deadline)
+        if reachable >= least or trial:
+            reachable = max(reachable, least)
             with suppress(DeadlineExceeded):
                 parts = await self._parts(query, passages[:reachable], split and split.of(range(reachable)), deadline)
-                rows, sizes = [*chain(*parts)], [len(part) for part in parts]
-                part_scores = iter(await self._model.infer_until(rows, self._postprocess, sizes, deadline, trial=trial))
-                scores[:reachable] = [_best(tuple(islice(part_scores, size))) for size in sizes]
+                lengths = [[len(row.ids) for row in part] for part in parts]
+                fits = self._reachable(lengths, deadline) >= least
+                trial = trial or (not fits and self._takes_trial(deadline))
+                if fits or trial:
+                    rows, sizes = [*chain(*parts)], [len(part) for part in parts]
+                    found = iter(await self._model.infer_until(rows, self._postprocess, sizes, deadline, trial=trial))
+                    scores[:reachable] = [_best(tuple(islice(found, size))) for size in sizes]
         if len(scores) - scores.count(None) >= least:
             return PartialScores(tuple(scores))
         needed = self._tokens(query, passages[:least], CHARACTERS_PER_TOKEN, split)
@@ -169,6 +171,14 @@ class PairScorer:
     async def close(self) -> None:
         """Stops the threads after their current micro-batches."""
         self._model.close()
+
+    def _takes_trial(self, deadline: Deadline) -> bool:
+        return deadline.remaining_s >= TRIAL_LEAST_S and self._model.token_time.take_trial()
+
+    def _reachable(self, tokens: Sequence[Sequence[int]], deadline: Deadline) -> int:
+        """Estimates how many of the first passages the deadline leaves time for, each of parts with so many tokens."""
+        rows = self._model.count_reachable([*chain(*tokens)], deadline)
+        return bisect_right([*accumulate(map(len, tokens))], rows)
 
     def _tokens(self, query: str, passages: Sequence[str], characters: int, split: Split | None) -> list[list[int]]:
         """Estimates the tokens of the pairs that each passage needs, at so many characters per token."""

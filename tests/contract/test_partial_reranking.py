@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ async def test_what_was_scored_comes_first_the_rest_in_retrieval_order_and_the_a
     assert scores == sorted(scores, reverse=True)
 
 
-@pytest.mark.parametrize(("documents", "most"), [(MANY, 14), (DOCUMENTS, 4)])
+@pytest.mark.parametrize(("documents", "most"), [(MANY, 9), (DOCUMENTS, 4)])
 async def test_too_few_scores_to_make_a_ranking_better_change_nothing(
     documents: list[dict[str, object]], most: int
 ) -> None:
@@ -90,6 +91,48 @@ async def test_too_few_scores_for_the_work_of_others_are_said_to_be_overload(sta
     told = (await stack.search("fruit trees", inline(FIRST, RERANK))).json()["degraded"]
     assert [(one["reason"], one["done"]) for one in told] == [("overloaded", 0)]
     assert "try again later" in told[0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "settings", "most"),
+    [("skip", {}, 0.33), ("skip", {"rerank_share": 0.1}, 0.1), ("fail", {}, 0.9)],
+)
+async def test_a_slow_reranker_has_a_third_of_the_deadline_if_it_may_be_skipped(
+    on_failure: str, settings: dict[str, Any], most: float
+) -> None:
+    async with opened_stack(**settings) as stack:
+        retrieved = ids((await stack.search("fruit trees", inline(FIRST))).json())
+        stack.wires["reranker"].delay_s = 30.0
+        pipeline = inline(FIRST, {**RERANK, "on_failure": on_failure})
+        answer = await stack.search("fruit trees", pipeline, deadline_ms=1_000)
+        given = [int(headers["x-deadline-ms"]) for headers in stack.wires["reranker"].request_headers]
+        assert 0 < given[-1] <= 1_000 * most
+        if on_failure == "skip":
+            assert ids(answer.json()) == retrieved
+            assert [(d["reason"], d["done"]) for d in answer.json()["degraded"]] == [("timeout", 0)]
+
+
+async def test_what_is_left_of_the_default_deadline_of_a_search_is_what_a_reranker_gets_a_third_of(
+    stack: Stack,
+) -> None:
+    await stack.client.post("/v1/collections/demo/search", json={"query": "fruit", "pipeline": "hybrid-rerank"})
+    given = [int(headers["x-deadline-ms"]) for headers in stack.wires["reranker"].request_headers]
+    assert 0 < given[-1] <= 0.33 * 2_000
+
+
+async def test_a_reranker_without_time_for_ten_leaves_the_answer_at_the_time_of_the_stage_before(many: Stack) -> None:
+    many.reranker.most = 9
+    answer = await many.search("fruit trees", inline(FIRST, RERANK), top=20, deadline_ms=60_000)
+    body = answer.json()
+    assert [(d["reason"], d["done"], d["of"]) for d in body["degraded"]] == [("deadline", 0, 20)]
+    assert body["timings_ms"]["total"] < 0.1 * 60_000
+
+
+async def test_no_text_is_read_for_a_reranker_whose_share_is_too_short_for_a_call() -> None:
+    async with opened_stack(rerank_share=0.001) as stack:
+        body = (await stack.search("fruit trees", inline(FIRST, RERANK), deadline_ms=2_000)).json()
+        assert [(d["stage"], d["reason"]) for d in body["degraded"]] == [("rerank", "deadline")]
+        assert not stack.lexical.fetched
 
 
 async def test_a_rerank_that_must_not_fail_asks_for_all_scores_or_an_error(stack: Stack) -> None:

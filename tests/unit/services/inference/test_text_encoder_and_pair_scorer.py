@@ -178,6 +178,15 @@ async def test_a_slow_first_measurement_does_not_refuse_passages_for_good(tmp_pa
     assert await scored() == 20
 
 
+async def test_fewer_than_ten_that_fit_by_their_tokens_are_not_begun(tmp_path, opened):
+    scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
+    scorer._model.token_time = FixedTokenTime(0.2, lowest=0.01)  # 25 pairs by 8 characters a token, 5 by their tokens
+    scorer._model._session = None
+    partial = await scorer.score_until("w1", ["w2 " * 6] * 25, Deadline.after_ms(10_000))
+    assert partial.scores == (None,) * 25
+    assert partial.needs_s is not None
+
+
 async def test_too_few_scores_say_how_long_enough_of_them_take_without_other_work(tmp_path, opened):
     scorer = opened(PairScorer, tiny_cross_encoder(tmp_path, sum_of_ids("logits")), tmp_path)
     scorer._model.token_time = FixedTokenTime(0.001, lowest=0.001)
@@ -188,7 +197,7 @@ async def test_too_few_scores_say_how_long_enough_of_them_take_without_other_wor
     assert alone.needs_s is None
     told = [one.needs_s for one in among if one.needs_s is not None]
     assert set(told) == {told[0]}
-    assert told[0] == pytest.approx(0.075)  # 15 pairs of 20 characters, by 4 a token
+    assert told[0] == pytest.approx(0.05)  # 10 pairs of 20 characters, by 4 a token
 
 
 async def test_prefixes_are_prepended_to_queries_and_passages(tmp_path, opened):
