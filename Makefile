@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 # Keep what Python compiled: the tests start hundreds of processes, and collecting them compiles for 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # What a person writes behind `make demo` and `make up`.
-export ENGINE LEXICAL DENSE SYSTEMS PRECISION SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS
+export ENGINE LEXICAL DENSE SYSTEMS PRECISION SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS DEADLINE_MS
 
 ##@ Set up
 .PHONY: help
@@ -54,7 +54,7 @@ browser: ## install Debian's Chromium for the tests of pages, as root, unless th
 
 ##@ Run
 .PHONY: demo
-demo: $(VENV)/.installed ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= PREFER= LEXICAL= DENSE= ENGINE= SYSTEMS= PRECISION= SECURE=]
+demo: $(VENV)/.installed ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= DEADLINE_MS= PREFER= LEXICAL= DENSE= ENGINE= SYSTEMS= PRECISION= SECURE=]
 	@$(BIN)/python -m deploy.local demo
 
 .PHONY: up

@@ -11,6 +11,7 @@ from deploy.local.choices import Choices
 from deploy.local.problem import StackProblem
 from deploy.local.replaced_environment import replaced_environment
 from evaluator.analyses.paper_systems import paper_pipelines
+from evaluator.client.client import QUERY_DEADLINE_MS
 from evaluator.commands.options import ExperimentOverrides, overridden_plan
 from evaluator.datasets.catalogue import LocatedSet, load_catalogue
 from evaluator.datasets.reader import corpus_file
@@ -29,7 +30,7 @@ from services.chassis.settings.configuration import BadSettings, read_settings
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.sparse.settings import SparseSettings
 
-_NUMBERS = frozenset({"queries", "depth", "top"})
+_NUMBERS = frozenset({"queries", "depth", "top", "deadline_ms"})
 METRICS = "nDCG@10,MRR@10,P@10,Recall@10,judged@10,Recall@100,R_cap@100"
 
 Evaluator = Callable[..., int]
@@ -48,7 +49,7 @@ def demo_experiments(environment: Mapping[str, str]) -> tuple[Experiment, ...]:
     try:
         return experiments_of(overridden_plan("demo", **given))
     except EvaluationError as error:
-        named = re.sub(r"^--(\w+) ", lambda option: f"{option[1].upper()}=", str(error))
+        named = re.sub(r"^--([\w-]+) ", lambda option: f"{option[1].upper().replace('-', '_')}=", str(error))
         raise StackProblem(f"{named}; nothing was started.") from error
 
 
@@ -111,6 +112,8 @@ def paper_options(
     options = ["--expansions", ",".join(map(str, files))] if files else []
     if not environment.get("METRICS"):
         options += ["--metrics", METRICS]
+    if not environment.get("DEADLINE_MS"):
+        options += ["--deadline-ms", str(QUERY_DEADLINE_MS)]
     if not environment.get("PIPELINES"):
         kept = []
         for name in paper_pipelines():

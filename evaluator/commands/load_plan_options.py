@@ -41,7 +41,7 @@ FIELDS = {
 def with_plan_options(command: Command) -> Command:
     """Adds the options behind a command's argument; it takes them as keywords. typer reads the signature."""
     signature = inspect.signature(command)
-    context, argument, *others = signature.parameters.values()
+    context, argument, *others = (each for name, each in signature.parameters.items() if name not in FIELDS)
     plan = [
         inspect.Parameter(
             name,

@@ -105,6 +105,7 @@ class ExperimentOverrides(TypedDict):
     depth: Annotated[int | None, typer.Option(envvar="DEPTH", help="Depth of the rankings, 1 to 1000 hits.")]
     top: Annotated[int | None, typer.Option(envvar="TOP", help="Hits that a timed request asks for; at most --depth.")]
     metrics: Metrics
+    deadline_ms: Annotated[int | None, typer.Option(envvar="DEADLINE_MS", help="Deadline of each search.")]
     baseline: Annotated[str | None, typer.Option(envvar="BASELINE", help=_BASELINE)]
     prefer: Annotated[str | None, typer.Option(envvar="PREFER", help=_PREFER)]
     expansions: Annotated[
@@ -203,7 +204,7 @@ def overridden_plan(name: str, **given: object) -> Experiment | Suite:
         faults = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
         for fault in faults:
             if fault["loc"] and (option := fault["loc"][0]) in overrides:
-                raise WrongOption(f"--{option} {fault['input']}: {option_message(fault)}") from error
+                raise WrongOption(f"--{option.replace('_', '-')} {fault['input']}: {option_message(fault)}") from error
         raise
     for experiment in experiments_of(plan):
         expect_files(experiment.directory, experiment.split)  # before the gateway is waited for

@@ -9,6 +9,7 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from evaluator.client.client import QUERY_DEADLINE_MS
 from evaluator.datasets.text_files import HashedLines
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.experiments.gates import Gates
@@ -54,6 +55,8 @@ class Experiment(Wire):
     depth: Depth = 100
     top: Depth = 10  # hits that a timed request asks for, as an app does; at most `depth` of them
     metrics: Annotated[tuple[MetricName, ...], Items(1, 32)] = DEFAULT_METRICS  # names of metrics.metric_table
+    # Of each search. With a shorter one, re-rankings that lack time are a figure of the run; else they are a fault.
+    deadline_ms: Annotated[Positive, Field(le=120_000, exclude_if=QUERY_DEADLINE_MS.__eq__)] = QUERY_DEADLINE_MS
     queries: Positive | None = None  # a seeded sample of the judged queries; all of them without it
     seed: Count = 20_250_601
     warmup: Count = 5  # queries through each pipeline before any figure is taken

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from statistics import fmean
 
 from pydantic import ConfigDict, FiniteFloat
 
 from evaluator.client.cached_results import CacheUse, sum_cached_results
 from evaluator.datasets.training_sets import saw_in_training, trained_on
 from evaluator.experiments.gates import GatedFigures
+from evaluator.load.points.figures import share_scored
 from evaluator.machine.process_costs import PipelineCost
 from evaluator.metrics.verdict import PairedComparison
 from evaluator.report.ranked_run import RankedRun
@@ -62,6 +64,7 @@ class PipelineReport(Wire):
     no_hits: Count  # answered, with an empty ranking
     degraded: Count  # answers with a degradation
     degraded_by_stage: dict[str, Count]  # `stage: reason`
+    reranked_share: FiniteFloat = 1.0  # of their candidates that its rerank stages scored, a mean over the answers
     excluded_self: Count
     warmup: Count  # labelled warm-up answers, in no figure
     deep: Count = 0  # second requests for more hits, of which metrics deeper than `timed_top` are
@@ -92,6 +95,9 @@ def pipeline_report(run: RankedRun, arm: RankedArm, *, sound: bool = True) -> Pi
         for record in (*answered, *deep_answered)
         for item in record.degraded
     }
+    stages = arm.pipeline.identified if arm.pipeline else ()
+    reranks = {item.id: item.stage.top for item in stages if isinstance(item.stage, Rerank)}
+    scored = [share_scored(record.degraded, reranks) for record in answered if reranks]
     used = sorted({*stored_models(arm.pipeline, run.manifest.backends), *chain.from_iterable(models.values())})
     return PipelineReport(
         fingerprint=arm.fingerprint,
@@ -108,8 +114,8 @@ def pipeline_report(run: RankedRun, arm: RankedArm, *, sound: bool = True) -> Pi
         time_ratio=paired_ratio(_times(run.records[run.baseline]), _times(records))
         if arm.name != run.baseline
         else None,
-        path_ms=mean_path(timed, arm.pipeline.identified) if arm.pipeline else {},
-        stages_ms=stage_times(timed, [item.id for item in arm.pipeline.identified] if arm.pipeline else []),
+        path_ms=mean_path(timed, stages) if stages else {},
+        stages_ms=stage_times(timed, [item.id for item in stages]),
         gap_ms=gap_time(timed),
         slowest=slowest_answers(timed),
         cached=sum_cached_results(record.cached for record in timed),
@@ -123,6 +129,7 @@ def pipeline_report(run: RankedRun, arm: RankedArm, *, sound: bool = True) -> Pi
         no_hits=sum(record.hits == 0 for record in answered),
         degraded=len({query for query, _ in degraded}),
         degraded_by_stage=dict(Counter(what for _, what in sorted(degraded))),
+        reranked_share=fmean(scored) if scored else 1.0,
         excluded_self=sum(record.excluded_self for record in measured),
         warmup=sum(record.phase == "warmup" for record in records),
         deep=len(deep),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evaluator.client.cached_results import cache_remarks
+from evaluator.client.client import QUERY_DEADLINE_MS
 from evaluator.comparison.comparing import query_slices
 from evaluator.comparison.examples import PairExamples, examples_of, texts_of, with_texts
 from evaluator.datasets.queries import queries_file
@@ -22,9 +23,10 @@ from evaluator.runs.manifest import dataset_directory
 from evaluator.runs.run_folder import RunFolder
 from evaluator.runs.timing_validity import disturbance, timed_answers, timing_faults, warmup_remarks
 from evaluator.runs.trec_runs import read_run
+from evaluator.steps.rank import RankedArm
 from evaluator.steps.run_judgments import judgments_as_measured
 from evaluator.steps.validity import arm_faults
-from services.contracts.pipelines import Fuse, Pipeline, Retrieve
+from services.contracts.pipelines import Fuse, Pipeline, Rerank, Retrieve
 
 EXAMPLES = 3
 JUDGED, FEW_JUDGED = "judged@10", 0.5
@@ -163,7 +165,7 @@ def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator
         if outcome.errors:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.errors_by_kind.items()))
             yield f"{arm.name}: LOST {outcome.errors} of {outcome.queries} queries ({kinds}); they count as 0"
-        if outcome.degraded:
+        if outcome.degraded and not _is_cut_by_deadline(run, arm, outcome):
             stages = ", ".join(f"{what} {count}" for what, count in sorted(outcome.degraded_by_stage.items()))
             yield f"{arm.name}: {outcome.degraded} answers were DEGRADED ({stages}): part of the pipeline did not run"
         if outcome.deep_differs:
@@ -175,6 +177,13 @@ def _faults(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator
     yield from (f"{name}: no recall figure: {recall.reason}" for name, recall in run.recall.items() if recall.reason)
 
 
+def _is_cut_by_deadline(run: RankedRun, arm: RankedArm, outcome: PipelineReport) -> bool:
+    """Returns whether re-rankings alone lacked time, in a run whose deadline leaves out what does not fit."""
+    stages = [item.id for item in arm.pipeline.identified if isinstance(item.stage, Rerank)] if arm.pipeline else []
+    lacking = {f"{stage}: {reason}" for stage in stages for reason in ("deadline", "overloaded", "timeout")}
+    return run.experiment.deadline_ms < QUERY_DEADLINE_MS and outcome.degraded_by_stage.keys() <= lacking
+
+
 def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterator[str]:
     """Yields what leaves a run valid, a warm-up without answers for example."""
     if run.manifest.counts.left_out:
@@ -182,6 +191,10 @@ def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterato
     if run.quality.added_judgments is not None:
         yield from (file.sentence for file in run.quality.added_judgments.files)
     yield from warmup_remarks(run.records)
+    for name, outcome in pipelines.items():
+        if outcome.reranked_share < 1 and (ms := run.experiment.deadline_ms) < QUERY_DEADLINE_MS:
+            scored = f"{name} scored {outcome.reranked_share:.0%} of its candidates"
+            yield f"{scored} in its part of {ms:,} ms; DEADLINE_MS={QUERY_DEADLINE_MS} scores all"
     for arm, records in run.records.items():
         failed = {record.query for record in records if record.phase == "again" and record.error is not None}
         if lost := failed & {record.query for record in timed_answers(records)}:

@@ -91,7 +91,7 @@ async def _cost_of(
         sent += 1
         request = search_request(arm, dataset, query, experiment.timed_top)
         try:
-            await client.search(experiment.target, request, caches=experiment.caches)
+            await client.search(experiment.target, request, experiment.deadline_ms, caches=experiment.caches)
         except GatewayError:
             lost += 1
     seconds = time.monotonic() - started

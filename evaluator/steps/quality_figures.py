@@ -59,9 +59,10 @@ class ArmAnswers:
 
     @property
     def differing(self) -> int:
-        """Queries whose deeper answer does not begin as the timed one."""
+        """Queries whose deeper answer does not begin as the timed one, where neither is degraded."""
         both = [(self.timed[query], deep) for query, deep in self.deep.items() if deep.error is None]
-        return sum(timed.ids != deep.ids[: self.timed_top] for timed, deep in both)
+        whole = [(timed, deep) for timed, deep in both if not (timed.degraded or deep.degraded)]
+        return sum(timed.ids != deep.ids[: self.timed_top] for timed, deep in whole)
 
 
 def arm_answers(records: Sequence[AnswerRecord], timed_top: int | None, depth: int) -> ArmAnswers:

@@ -263,7 +263,7 @@ async def _run_query(
     top = experiment.ranking_depth if phase == "deep" else experiment.timed_top
     request = search_request(arm, dataset, query, top)
     try:
-        timed = await client.search(experiment.target, request, caches=experiment.caches)
+        timed = await client.search(experiment.target, request, experiment.deadline_ms, caches=experiment.caches)
         ranking = checked_ranking(timed.answer, top, request.exclude_ids)
     except GatewayError as error:
         return record.model_copy(update={"error": error.kind, "detail": str(error)})

@@ -21,7 +21,8 @@ from evaluator.steps.prepared_run import dataset_of, load_dataset
 from retrieval_client import exchange, loading
 from retrieval_client.loading import BackendLoad
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
-from services.contracts.pipelines import Pipeline, Retrieve
+from services.contracts.pipelines import Pipeline, Rerank, Retrieve
+from services.contracts.query import Degradation, Reason
 from services.contracts.retrieval import DEFAULT_BEAM
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import evaluated, planned, reached
@@ -99,6 +100,24 @@ async def test_degraded_answers_are_counted_and_make_the_run_invalid(
     outcome = report.pipelines["hybrid"]
     assert (outcome.degraded, outcome.degraded_by_stage, outcome.errors) == (1, {"dense: timeout": 1}, 0)
     assert not report.valid
+
+
+@pytest.mark.parametrize(
+    ("deadline_ms", "reason", "valid"),
+    [(2_000, "deadline", True), (2_000, "unreachable", False), (60_000, "deadline", False)],
+)
+async def test_a_run_with_the_deadline_of_an_app_tells_the_share_of_candidates_that_were_scored(
+    stub: GatewayStub, tmp_path: Path, deadline_ms: int, reason: Reason, valid: bool
+) -> None:
+    reranking = [Retrieve(kind="retrieve", backend="lexical"), Rerank(kind="rerank", id="rerank", backend="reranker")]
+    pipelines = [Pipeline(name="again", stages=tuple(reranking))]
+    stub.degraded_queries = {"red bell"}
+    stub.degradation = Degradation(stage="rerank", reason=reason, detail="late", done=1, of=5)
+    experiment = planned(tmp_path, pipelines=pipelines, deadline_ms=deadline_ms)
+    report, folder = await evaluated(stub, experiment, tmp_path)
+    assert report.pipelines["again"].reranked_share == pytest.approx((3 + 1 / 5) / 4)
+    assert report.valid == valid
+    assert ("again scored 80%" in (folder.path / "report.md").read_text()) == (deadline_ms == 2_000)
 
 
 async def test_an_answer_that_breaks_the_wires_promises_is_an_error_not_a_ranking(

@@ -73,6 +73,9 @@ PIPELINES = {
 BURST = 20  # searches that a drive may send too early
 
 
+TOO_SLOW = Degradation(stage="dense", reason="timeout", detail="too slow", done=1, of=2)
+
+
 @dataclass
 class GatewayStub:
     """A gateway with its documents, the faults of its next answers, and the requests that it received."""
@@ -93,6 +96,7 @@ class GatewayStub:
     reports_one_less: bool = False  # reports one published document less than there are
     failing_queries: dict[str, ProblemError] = field(default_factory=dict)
     degraded_queries: set[str] = field(default_factory=set)
+    degradation: Degradation = TOO_SLOW
     repeats_first_hit: bool = False  # returns the first hit twice
     reverses_from_top: int | None = None  # turns the ranking round where as many hits are asked for
     fails_from_top: int | None = None  # answers no request for as many hits
@@ -248,13 +252,12 @@ class GatewayStub:
         if self.repeats_first_hit and ids:
             ids = [ids[0], *ids]
         ids = [] if self.answers_nothing else ids[: request.top]
-        degraded = Degradation(stage="dense", reason="timeout", detail="too slow", done=1, of=2)
         return SearchAnswer(
             collection="shop@1",
             pipeline=PipelineRef(name=pipeline.name, fingerprint=pipeline.fingerprint),
             request_id="r",
             hits=tuple(SearchHit(id=name, rank=at, score=scored[name]) for at, name in enumerate(ids, start=1)),
-            degraded=(degraded,) if request.query in self.degraded_queries else (),
+            degraded=(self.degradation,) if request.query in self.degraded_queries else (),
             timings_ms={stage.id: 1.0 for stage in pipeline.identified} | {"total": 2.0},
         )
 

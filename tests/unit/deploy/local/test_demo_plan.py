@@ -9,6 +9,7 @@ from deploy.local.choices import choose
 from deploy.local.demo_plan import demo_experiments, expect_measurable
 from deploy.local.problem import StackProblem
 from deploy.local.systems import demo_systems
+from services.chassis.deadlines import SEARCH_MS
 from tests.support.gateway_stub import write_shop
 
 MIX = """
@@ -70,6 +71,12 @@ def test_a_wrong_line_of_the_dataset_is_refused(shop: Path) -> None:
     with (shop / "corpus.jsonl").open("a") as file:
         file.write("no JSON\n")
     assert "corpus.jsonl:7: " in refusal({"DATASET": str(shop)})
+
+
+def test_a_demo_asks_with_the_deadline_of_a_search_unless_another_is_set() -> None:
+    asked = [demo_experiments(given)[0].deadline_ms for given in ({}, {"DEADLINE_MS": "60000"})]
+    assert asked == [SEARCH_MS, 60_000]
+    assert "DEADLINE_MS=0: " in refusal({"DEADLINE_MS": "0"})
 
 
 def test_a_pipeline_may_be_a_yaml_file_and_starts_what_it_needs(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def test_word_frequencies_are_made_and_what_lacks_queries_or_a_service_is_left_o
     given = dict(zip(options[::2], options[1::2], strict=True))
     assert given["--expansions"] == words[4]
     assert given["--metrics"] == METRICS
+    assert given["--deadline-ms"] == "60000"
     left_out = [line.split()[0] for line in said]
     assert left_out == ["sparta", "doc2query", "dense-genq"]
     assert given["--pipelines"].split(",") == [name for name in paper_pipelines() if name not in left_out]
@@ -99,7 +100,7 @@ def test_expansions_beside_the_corpus_and_those_of_the_caller_are_used(
     def evaluator(_: Choices, *words: str) -> int:
         raise AssertionError(words)
 
-    given = {"EXPANSIONS": str(own), "METRICS": "nDCG@10", "PIPELINES": "bm25,deepct"}
+    given = {"EXPANSIONS": str(own), "METRICS": "nDCG@10", "DEADLINE_MS": "9000", "PIPELINES": "bm25,deepct"}
     options = paper_options(choices, given, shop, pipelines, evaluator, print)
     assert options == ["--expansions", f"{own},{beside}"]
     own.write_text("{}\n")
