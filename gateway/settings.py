@@ -67,7 +67,10 @@ class GatewaySettings(CallerSettings, KeyedSettings):
     )
     connect_s: float = Field(0.5, gt=0.0, le=10.0, description="Seconds that a connection to a backend may take.")
     rerank_share: float = Field(
-        0.33, gt=0.0, le=1.0, description="Most of what is left of a deadline for a re-ranking of texts that may skip."
+        0.33,
+        gt=0.0,
+        le=1.0,
+        description="Most of the time left, as a share, for a re-ranking of texts that may be skipped.",
     )
     cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/*\s]+)$")], ...] = Field(
         (),
