@@ -22,8 +22,7 @@ from retrieval_client.calls import SentDocument
 from retrieval_client.exchange import Outcome, Request, RetrievalError, Steps
 from retrieval_client.loading import MOST_IN_FLIGHT, Loading, LoadReport
 
-# Without a deadline: of a search, as at a gateway, and of other calls.
-SEARCH_MS, DEADLINE_MS = 2_000, 10_000
+SEARCH_MS, DEADLINE_MS = 2_000, 10_000  # of a search, as at a gateway, and of other calls
 # Seconds for an answer to travel after the gateway's deadline, and to connect.
 GRACE_S, CONNECT_S = 1.0, 5.0
 # The most requests at once over one client; others wait for one of those to end.
@@ -231,8 +230,7 @@ def method(steps: Callable[Concatenate[float, P], Steps[A]], default_ms: int = D
 
     @functools.wraps(steps)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        within_ms = default_ms if self._deadline_ms is None else self._deadline_ms
-        return self.run(steps(within_ms / 1000, *args, **kwargs))
+        return self.run(steps((default_ms if self._deadline_ms is None else self._deadline_ms) / 1000, *args, **kwargs))
 
     return cast(Call[P, A], call)
 
