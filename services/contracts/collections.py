@@ -233,7 +233,7 @@ class CollectionState(Wire):
     another generation is published. `owner` is who owned the collection when the
     generation was begun; None where callers needed no key. `digest` covers the id and content of every document in any
     order; only the answer of `finish` has it. `bytes` is what one copy of the index takes on the disk, with everything
-    that its engine keeps there (texts, write-ahead log); null where the engine does not say.
+    that its engine keeps there, such as texts, but Edge's write-ahead log; null where the engine does not say.
     """
 
     generation: Generation

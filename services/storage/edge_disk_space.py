@@ -15,6 +15,7 @@ RESERVE = ".reserve"
 RESERVE_BYTES = 32 * MB
 # Every gateway asks for the state of all generations each second; counting one takes some 60 calls of the system.
 COUNTED_S = 10.0
+LOG = "wal"  # Edge's folder
 
 
 class DiskSpace:
@@ -57,8 +58,11 @@ class DiskSpace:
         return f"{free // MB} MB are free in {self._directory}, {need}."
 
 
-class FolderSize:
-    """The bytes that a folder takes on the disk, counted COUNTED_S ago at most."""
+class IndexSize:
+    """The bytes that the index in a folder takes on the disk, counted COUNTED_S ago at most.
+
+    Edge's write-ahead log is not counted: searches read none of it, and its size is that of the last writes.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -67,7 +71,7 @@ class FolderSize:
     async def bytes(self) -> int:
         """Returns the bytes."""
         if self._counted is None or time.monotonic() - self._counted[0] > COUNTED_S:
-            self._counted = time.monotonic(), await asyncio.to_thread(disk_usage, self._folder)
+            self._counted = time.monotonic(), await asyncio.to_thread(disk_usage, self._folder, LOG)
         return self._counted[1]
 
     def forget(self) -> None:
@@ -75,10 +79,12 @@ class FolderSize:
         self._counted = None
 
 
-def disk_usage(folder: Path) -> int:
-    """Returns the bytes that a folder takes on the disk, without holes. Files that vanish meanwhile count as none."""
+def disk_usage(folder: Path, without: str | None = None) -> int:
+    """Returns the bytes that a folder takes on the disk, without holes, and without folders of one name. Files that
+    vanish meanwhile count as none."""
     used = 0
-    for at, _, names in os.walk(folder):
+    for at, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != without]
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 used += (Path(at) / name).lstat().st_blocks * 512
