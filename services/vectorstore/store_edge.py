@@ -17,6 +17,7 @@ from services.storage.edge_generation import ShardSchema
 from services.storage.point_ids import point_id
 from services.storage.representation import (
     Representation,
+    Sparse,
     Vector,
     checked_vector,
     indexed_documents,
@@ -188,13 +189,11 @@ class EdgeStore:
         opened = self._held.held(generation)
         representation = representation_of(opened.record)
         checked = checked_vector(vector, representation)
-        # Sparse documents that share no term with the query are no hits of it.
-        present = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
-        if not present:
-            return present
-        request = search_request(checked, representation, len(present), ids_filter(present), beam=None)
-        hits = await opened.ranking(request)
-        return present | {hit.id: hit.score for hit in hits}
+        scored: dict[str, float] = {}
+        if isinstance(representation, Sparse):  # a document that shares no term with the query is no hit of it
+            scored = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
+        request = search_request(checked, representation, len(ids), ids_filter(ids), beam=None)
+        return scored | {hit.id: hit.score for hit in await opened.ranking(request)}
 
     async def finish(self, generation: str) -> None:
         """Indexes a copy in another process. Searches continue meanwhile, writes wait."""

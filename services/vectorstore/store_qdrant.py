@@ -21,7 +21,7 @@ from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored
 from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.point_ids import point_id
-from services.storage.representation import Vector, checked_vector, indexed_documents
+from services.storage.representation import Sparse, Vector, checked_vector, indexed_documents
 from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions, next_publication
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, unknown
@@ -244,12 +244,11 @@ class QdrantStore:
         """Searches exactly among the points of these ids."""
         representation = (await self.spec(generation)).representation
         checked = checked_vector(vector, representation)
-        # Sparse documents that share no term with the query are no hits of it.
-        present = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
-        if not present:
-            return present
-        search = search_arguments(checked, representation, len(present), ids_filter(present), beam=None)
-        return present | {hit.id: hit.score for hit in await self._query(generation, search)}
+        scored: dict[str, float] = {}
+        if isinstance(representation, Sparse):  # a document that shares no term with the query is no hit of it
+            scored = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
+        search = search_arguments(checked, representation, len(ids), ids_filter(ids), beam=None)
+        return scored | {hit.id: hit.score for hit in await self._query(generation, search)}
 
     async def finish(self, generation: str) -> None:
         """Waits until the server reports green twice in a row with the same number of indexed vectors."""

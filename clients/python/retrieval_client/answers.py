@@ -172,6 +172,7 @@ class CollectionDeclaration(Answer):
     metadata: dict[str, str] = {}
     backends: tuple[str, ...] | None = None
     expansions: dict[str, str] = {}
+    pipeline: str | None = None
 class VectorState(Answer):
     """How many vectors the approximate index covers. Below its threshold a store scans exactly."""
     vectors: int
