@@ -58,7 +58,7 @@ class DiskSpace:
         return f"{free // MB} MB are free in {self._directory}, {need}."
 
 
-class IndexSize:
+class DiskSize:
     """The bytes that the index in a folder takes on the disk, counted COUNTED_S ago at most.
 
     Edge's write-ahead log is not counted: searches read none of it, and its size is that of the last writes.

@@ -19,7 +19,7 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.scored import Ranking, paired
 from services.files.regular_file import read_regular
 from services.storage import edge_subprocess
-from services.storage.edge_disk_space import DiskSpace, IndexSize, disk_usage
+from services.storage.edge_disk_space import DiskSize, DiskSpace, disk_usage
 from services.storage.edge_errors import edge_errors
 from services.storage.edge_files import (
     LAYOUT,
@@ -117,7 +117,7 @@ class EdgeGeneration:
         self, folder: Path, record: GenerationRecord, shard: Shard, disk: DiskSpace, threads: Executor
     ) -> None:
         self.record = record
-        self.size = IndexSize(folder)
+        self.size = DiskSize(folder)
         self.known_ids = KnownIds()
         self._folder = folder
         self._shard = shard

@@ -77,6 +77,7 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
             "backends": ["lexical"],
             "expansions": {"deepct": "model@0123456789ab"},
             "new_generation": True,
+            "pipeline": "hybrid",
             "build": "b",
             "owner": "0123456789ab",
         },

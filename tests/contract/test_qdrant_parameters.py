@@ -79,7 +79,7 @@ async def test_vectors_of_every_representation_go_to_the_disk() -> None:
     sent = Sent(QdrantParameters(on_disk=True))
     assert (await sent.created("sparse"))["sparse_vectors"] == {"sparse": {"index": {"on_disk": True}}}
     await sent.store.drop(SAMPLES["sparse"].spec.generation)
-    vectors = (await sent.created("int8"))["vectors"]
+    vectors = (await sent.created("fp16"))["vectors"]
     assert isinstance(vectors, dict)
     assert {name: one["on_disk"] for name, one in vectors.items()} == {"tokens": True, "pooled": True}
     await sent.store.close()

@@ -27,7 +27,7 @@ class LateInteraction:
     family = FAMILY
 
     def __init__(self, directory: Path) -> None:
-        self._app = build_app(LateInteractionSettings(encoder="hashing", directory=directory))
+        self._app = build_app(LateInteractionSettings(encoder="hashing", directory=directory, storage="fp16"))
 
     def app(self) -> FastAPI:
         return self._app

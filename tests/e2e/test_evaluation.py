@@ -18,9 +18,11 @@ from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import IngestReport
 from gateway.app import build_app as build_gateway
-from gateway.settings import DEFAULT_BACKENDS, GatewaySettings
+from gateway.settings import DEFAULT_BACKENDS, BackendAddress, GatewaySettings
 from services.dense.app import build_app as build_dense
 from services.dense.settings import DenseSettings
+from services.late_interaction.app import build_app as build_late
+from services.late_interaction.settings import LateInteractionSettings
 from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import LexicalSettings
 from services.reranker.app import build_app as build_reranker
@@ -47,10 +49,15 @@ async def loaded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Load
     apps = {
         "lexical": build_lexical(LexicalSettings(directory=folder / "lexical")),
         "dense": build_dense(DenseSettings(directory=folder / "dense", encoder="hashing", query_cache_mb=1)),
+        "late_interaction": build_late(
+            LateInteractionSettings(directory=folder / "late_interaction", encoder="hashing")
+        ),
         "reranker": build_reranker(RerankerSettings(scorer="overlap", score_cache_mb=1)),
     }
     wires = {name: FaultyTransport(app) for name, app in apps.items()}
-    front = build_gateway(GatewaySettings(backends=DEFAULT_BACKENDS), lambda name, _: FixedEndpoints(wires[name]))
+    late = BackendAddress(family="late_interaction", url="http://late")
+    backends = DEFAULT_BACKENDS | {"late_interaction": late}
+    front = build_gateway(GatewaySettings(backends=backends), lambda name, _: FixedEndpoints(wires[name]))
     async with AsyncExitStack() as stack:
         for app in (*apps.values(), front):
             await stack.enter_async_context(app.router.lifespan_context(app))
@@ -76,7 +83,7 @@ async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
     assert report.valid
     (remark,) = report.warnings
     assert remark.startswith("judged@10 is below 0.5 (")
-    assert list(report.pipelines) == ["bm25", "dense", "hybrid", "bm25-rerank", "hybrid-rerank"]
+    assert list(report.pipelines) == ["bm25", "dense", "hybrid", "hybrid-colbert", "hybrid-rerank"]
     for outcome in report.pipelines.values():
         assert (outcome.queries, outcome.judged, outcome.errors, outcome.degraded) == (QUERIES, QUERIES, 0, 0)
         assert outcome.quality["nDCG@10"] is not None

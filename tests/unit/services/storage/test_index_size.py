@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from services.storage.edge_disk_space import IndexSize, disk_usage
+from services.storage.edge_disk_space import DiskSize, disk_usage
 
 
 async def test_the_bytes_are_those_of_all_files_without_holes_and_the_write_ahead_log(tmp_path: Path) -> None:
@@ -13,11 +13,11 @@ async def test_the_bytes_are_those_of_all_files_without_holes_and_the_write_ahea
     (tmp_path / "inner" / "wal" / "open-1").write_bytes(b"x" * 500_000)
     with (tmp_path / "hole").open("wb") as file:
         os.truncate(file.fileno(), 50_000_000)
-    assert 100_000 <= await IndexSize(tmp_path).bytes() < 200_000
+    assert 100_000 <= await DiskSize(tmp_path).bytes() < 200_000
 
 
 async def test_a_folder_is_counted_again_after_a_change(tmp_path: Path) -> None:
-    size = IndexSize(tmp_path)
+    size = DiskSize(tmp_path)
     assert await size.bytes() == 0
     (tmp_path / "new").write_bytes(b"x" * 10_000)
     assert await size.bytes() == 0
