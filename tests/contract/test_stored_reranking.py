@@ -106,3 +106,24 @@ async def test_a_hit_is_explained_by_the_tokens_that_matched(stack: Stack) -> No
     answer = await stack.search(QUERY, inline(), explain=True)
     places = answer.json()["hits"][0]["stages"]["colbert"]["matches"]
     assert ("fruit", "fruit", 1.0) in [(one["query"], one["document"], pytest.approx(one["score"])) for one in places]
+
+
+@pytest.mark.parametrize(
+    ("declared", "taken"),
+    [
+        ({}, "hybrid-colbert"),
+        ({"backends": ["lexical", "dense"]}, "hybrid"),
+        ({"backends": ["lexical"]}, "bm25"),
+        ({"pipeline": "dense"}, "dense"),
+    ],
+)
+async def test_a_search_that_names_no_pipeline_takes_the_declared_one_or_the_best_that_the_collection_serves(
+    stack: Stack, declared: dict[str, object], taken: str
+) -> None:
+    build, path = {"build": "first-load"}, "/v1/collections/own"
+    assert (await stack.client.put(path, json={**declared, **build})).status_code == 200
+    sent = await stack.client.post(f"{path}/documents", json={"documents": DOCUMENTS, **build})
+    assert sent.json()["complete"]
+    assert (await stack.client.post(f"{path}/publish", json=build)).is_success
+    answer = (await stack.client.post(f"{path}/search", json={"query": QUERY})).json()
+    assert (answer["pipeline"]["name"], answer["degraded"]) == (taken, [])
