@@ -101,8 +101,7 @@ class VectorStore(Protocol):
       (of each shard), and orders them by MaxSim. A search of sparse vectors is always exact. It finds only
       documents that share a term with the query, and may omit those that score exactly 0.
     - Scores of multi-vectors differ from the MaxSim of the given vectors by no more than a share of the lengths of the
-      query's tokens, added up, times the length of the longest token of a document. In fp16, and in every exact score
-      of int8 and bits: 0.1 %. In approximate searches of int8: 1 %; of bits, from 128 dimensions on: 20 %.
+      query's tokens, added up, times the length of the longest token of a document: 0.1 % in fp16, 3 % in turbo4.
     - The first hits of an approximate search do not depend on `top`, as long as `top` and the hits fetched to settle
       ties (FIRST_EXTRA) do not exceed `beam`. Those of an exact search never do.
     - Ids are those of the documents; the engine's own point ids are never visible.
@@ -113,7 +112,7 @@ class VectorStore(Protocol):
     - Hits are sorted best first, equal scores by ascending id. This holds at the last place too if at most
       `ties.MOST_EXTRA` documents tie with it (an approximate search sorts those that it found).
     - Vectors are returned bit by bit as given; those compared by cosine are scaled to length 1 once, and multi-vectors
-      are rounded to half precision unless stored in fp32. A vector that is not finite or does not fit the
+      are rounded as their storage says. A vector that is not finite or does not fit the
       representation is refused (BadInput), in a document and in a query.
     - A generation that does not exist raises UnknownCollection. `create` refuses an existing generation of another
       stamp, representation or declaration but for backends (StampMismatch), or of another build (BuildConflict).
