@@ -32,14 +32,13 @@ _POINTERS = TypeAdapter(dict[Name, Generation])
 
 class GenerationRecord(BaseModel):
     """A generation's collection.json. `shard` names the current folder beside it. `finished`: fully indexed and
-    unchanged since, with this many `documents` (None: not counted). `representation` describes the vectors where
-    `dimension` alone does not, and is left out otherwise. Fields of later releases are ignored."""
+    unchanged since, with this many `documents` (None: not counted). `representation` is left out without vectors.
+    Fields of later releases are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layout: int = LAYOUT
     generation: Generation
-    dimension: int = 1
     representation: dict[str, str | int] | None = Field(None, exclude_if=lambda kept: kept is None)
     stamp: dict[str, str]
     declaration: CollectionDeclaration

@@ -98,18 +98,13 @@ _REPRESENTATION: TypeAdapter[Representation] = TypeAdapter(Annotated[Representat
 
 
 def dump_representation(representation: Representation) -> dict[str, str | int]:
-    """Returns the form that is stored with a generation, for example `{"kind": "multi-vector", "dimension": 128}`.
-
-    Storage "fp32" is left out.
-    """
-    fp32 = isinstance(representation, MultiVector) and not representation.pooled
-    return dict(_REPRESENTATION.dump_python(representation, exclude={"storage"} if fp32 else None))
+    """Returns the form that is stored with a generation: the fields, for example `{"kind": "sparse"}`."""
+    return dict(_REPRESENTATION.dump_python(representation))
 
 
-def parse_representation(data: Mapping[str, object]) -> Representation:
+def parse_representation(data: Mapping[str, object] | None) -> Representation:
     """Parses what `dump_representation` returned. Raises ValueError (pydantic's) for anything else."""
-    kept = {"storage": "fp32", **data} if data.get("kind") == "multi-vector" else data
-    return _REPRESENTATION.validate_python(kept)
+    return _REPRESENTATION.validate_python(data)
 
 
 def kept_vector(vector: Vector, representation: Representation) -> Vector:

@@ -20,7 +20,6 @@ from services.storage.representation import (
     SparseVector,
     Vector,
     component_lists,
-    dump_representation,
     parse_representation,
     pooled_vector,
 )
@@ -29,19 +28,8 @@ from services.storage.representation import (
 INDEXING_THRESHOLD_KB = 1_000
 
 
-def kept_representation(representation: Representation) -> tuple[int, dict[str, str | int] | None]:
-    """Returns `dimension` and `representation` of a record; the latter is None for dense vectors by dot product."""
-    match representation:
-        case Dense(dimension=dimension, distance="dot"):
-            return dimension, None
-        case _:
-            return 1, dump_representation(representation)
-
-
 def representation_of(record: GenerationRecord) -> Representation:
     """Returns the representation of a record. Raises ValueError, with a message for users, if it is unknown."""
-    if record.representation is None:
-        return Dense(record.dimension)
     try:
         return parse_representation(record.representation)
     except ValueError as error:

@@ -54,9 +54,7 @@ class _CollectionMetadata(BaseModel):
     layout: Literal["1"]
     # Prefix of the service that created it.
     prefix: str
-    # One of the two is set: `dimension` for dense vectors by dot product, or `representation`.
-    dimension: int | None = None
-    representation: dict[str, str | int] | None = None
+    representation: dict[str, str | int]
     stamp: dict[str, str]
     declaration: str
     build: str | None = None
@@ -65,15 +63,10 @@ class _CollectionMetadata(BaseModel):
 
 def metadata_of(spec: GenerationSpec, prefix: str) -> dict[str, object]:
     """Returns the metadata that the server stores with a collection."""
-    match spec.representation:
-        case Dense(dimension=dimension, distance="dot"):
-            vectors: dict[str, object] = {"dimension": dimension}
-        case representation:
-            vectors = {"representation": dump_representation(representation)}
     return {
         "layout": LAYOUT,
         "prefix": prefix,
-        **vectors,
+        "representation": dump_representation(spec.representation),
         "stamp": dict(spec.stamp),
         "declaration": spec.declaration.model_dump_json(),
         "build": spec.build,
@@ -85,9 +78,7 @@ def spec_of(generation: str, info: models.CollectionInfo, prefix: str) -> Genera
     """Returns the spec of a collection, or None if it is not ours or has a layout of another release."""
     try:
         kept = _CollectionMetadata.model_validate(info.config.metadata)
-        representation = (
-            Dense(kept.dimension) if kept.dimension is not None else parse_representation(kept.representation or {})
-        )
+        representation = parse_representation(kept.representation)
         declaration = CollectionDeclaration.model_validate_json(kept.declaration, extra="ignore")
     except ValidationError:
         return None

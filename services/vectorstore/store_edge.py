@@ -20,6 +20,7 @@ from services.storage.representation import (
     Sparse,
     Vector,
     checked_vector,
+    dump_representation,
     indexed_documents,
     kept_vector,
     vector_of,
@@ -28,7 +29,6 @@ from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions
 from services.vectorstore.edge_vectors import (
     edge_vector,
-    kept_representation,
     points_to_index,
     representation_of,
     search_request,
@@ -81,11 +81,9 @@ class EdgeStore:
 
     async def create(self, spec: GenerationSpec) -> None:
         """Creates the generation's folder; its record is written last."""
-        dimension, representation = kept_representation(spec.representation)
         wanted = GenerationRecord(
             generation=spec.generation,
-            dimension=dimension,
-            representation=representation,
+            representation=dump_representation(spec.representation),
             stamp=dict(spec.stamp),
             declaration=spec.declaration,
             shard="shard-1",

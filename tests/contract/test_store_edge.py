@@ -1,7 +1,6 @@
 """The Edge store keeps the promises of VectorStore, and those of a directory on disk."""
 
 import asyncio
-import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -93,43 +92,6 @@ async def test_every_representation_survives_finishing_and_opening_again(tmp_pat
             assert kept.vector is not None
             assert copy is not None
             assert same(kept.vector, copy)
-
-
-# A generation's collection.json, of dense vectors by dot product.
-RECORD = """{
- "layout": 1,
- "generation": "notes@1",
- "dimension": 8,
- "stamp": {
-  "model": "unit",
-  "dimension": "8"
- },
- "declaration": {
-  "presets": [
-   "beir"
-  ],
-  "metadata": {
-   "topic": "keyword",
-   "year": "number",
-   "day": "date"
-  }
- },
- "shard": "shard-1",
- "finished": false,
- "documents": null,
- "build": null,
- "published_at": null
-}"""
-
-
-async def test_records_have_the_fields_of_their_representation(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.create(SPEC)
-        await store.upsert("notes@1", [point("a", axis(1.0))])
-        await store.create(replace(SPEC, generation="notes@2", representation=MultiVector(8, "fp32")))
-    dense, tokens = (json.loads((tmp_path / f"notes@{one}" / "collection.json").read_text()) for one in (1, 2))
-    assert dense == json.loads(RECORD)
-    assert tokens["representation"] == {"kind": "multi-vector", "dimension": 8}
 
 
 async def test_a_representation_of_a_later_release_is_set_aside_and_the_others_serve(tmp_path: Path) -> None:

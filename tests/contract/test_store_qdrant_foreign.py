@@ -19,7 +19,7 @@ FOREIGN = {
     "dense.x@y": None,
     "dense.theirs@1": None,
     "dense.other@1": {"team": "theirs"},
-    "dense.broken@1": {"layout": "1", "dimension": "many", "stamp": 7, "declaration": "{"},
+    "dense.broken@1": {"layout": "1", "representation": "many", "stamp": 7, "declaration": "{"},
     "dense.later@1": {"layout": "2"},
     "dense.unknown@1": {"layout": "1", "stamp": {}, "declaration": "{}", "representation": {"kind": "tensor"}},
 }
