@@ -17,7 +17,7 @@ from evaluator.analyses.analysis_report import (
 from evaluator.analyses.averages import IN_DOMAIN, SetRow, common_rows, ndcg_at_10, set_rows, summarise
 from evaluator.analyses.combinations import best_fusions, compared_pairs
 from evaluator.analyses.corpus_words import CorpusWords, Vocabulary, count_corpus_words, weighted_jaccard
-from evaluator.analyses.measured_rankings import MeasuredRanking, measure_ranking, process_figures, served_figures
+from evaluator.analyses.measured_rankings import measure_ranking, process_figures, served_figures
 from evaluator.analyses.paper_systems import in_paper_order
 from evaluator.datasets.added_judgments import merged_judgments
 from evaluator.datasets.catalogue import Catalogue, load_catalogue
@@ -93,8 +93,8 @@ def _analysed_set(selected: AnalysedSet, files: Sequence[Path]) -> tuple[SetAnal
     }
     seed = experiment.seed
     single = {name: ranking.rankings for name, ranking in measured.items() if ranking.rankings is not None}
-    relevant = list(_relevant(own, queries))
-    chosen = {*relevant, *_first_ten(measured)}
+    relevant = [name for query in queries for name, grade in own.get(query, {}).items() if grade >= RELEVANCE_LEVEL]
+    chosen = {*relevant, *(name for ranking in measured.values() for name in ranking.first_ten)}
     with progress(f"{selected.name}: counting words", selected.first.manifest.counts.documents, "documents") as advance:
         counted = count_corpus_words(corpus, hashes.get(corpus.name, ""), chosen, advance)
     with progress(f"{selected.name}: trying fusions", len(queries), "queries") as advance:
@@ -134,16 +134,6 @@ def set_statistics(judged: Grades, queries: Mapping[str, str], corpus: CorpusWor
         query_words=fmean(len(queries[query].split()) for query in judged),
         document_words=corpus.words / corpus.documents,
     )
-
-
-def _relevant(grades: Grades, queries: Sequence[str]) -> Iterator[str]:
-    for query in queries:
-        yield from (name for name, grade in grades.get(query, {}).items() if grade >= RELEVANCE_LEVEL)
-
-
-def _first_ten(measured: Mapping[str, MeasuredRanking]) -> Iterator[str]:
-    for ranking in measured.values():
-        yield from ranking.first_ten
 
 
 def _overlaps(vocabularies: Mapping[str, Vocabulary]) -> Iterator[VocabularyOverlap]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from evaluator.analyses.analysis_report import Analysis, LengthDistribution, RankingFigures
+from evaluator.analyses.analysis_report import Analysis, RankingFigures
 from evaluator.analyses.averages import Pick, SetRow, common_rows, differences_of, mean_of, ndcg_at_10
 from evaluator.analyses.figure_table import Cell, FigureTable
 from evaluator.analyses.measured_rankings import DEEP
@@ -285,7 +285,7 @@ def difference_tables(analysis: Analysis, rows: Sequence[SetRow]) -> Iterator[Fi
 def lengths_table(analysis: Analysis) -> FigureTable:
     """Figures 4 and 5 in numbers: lengths of the first ten documents and of those judged relevant."""
     rows = [
-        (analysed.name, name, *_length_cells(lengths))
+        (analysed.name, name, lengths.mean, *(lengths.quartiles or (None,) * 3), lengths.documents, lengths.absent)
         for analysed in analysis.sets
         for name, lengths in (("judged relevant", analysed.relevant_lengths), *analysed.lengths.items())
     ]
@@ -306,11 +306,6 @@ def _after(figures: RankingFigures) -> tuple[Cell, ...]:
     before, after = figures.ndcg_at_10, again.ndcg_at_10
     change = None if before is None or after is None else after - before
     return (again.hole_at_10, after, change)
-
-
-def _length_cells(lengths: LengthDistribution) -> tuple[Cell, ...]:
-    quartiles: tuple[Cell, ...] = lengths.quartiles or (None, None, None)
-    return (lengths.mean, *quartiles, lengths.documents, lengths.absent)
 
 
 def _why_missing(analysis: Analysis, rows: Sequence[SetRow], pick: Pick) -> Iterator[str]:

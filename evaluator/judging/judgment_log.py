@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 from evaluator.errors import EvaluationError, WrongOption
 from evaluator.judging.pool import PooledPair
 from services.contracts.base import Wire
+from services.files.disk_writes import sync_folder
 from services.files.regular_file import read_regular
 
 Action = Literal["grade", "skip", "undo"]
@@ -177,7 +178,7 @@ class JudgmentLog:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if fresh:
-                    _sync_folder(self.path.parent)
+                    sync_folder(self.path.parent)
                 self._drop_torn_line(file)
                 yield file
             finally:
@@ -216,12 +217,3 @@ def _no_folder(folder: Path) -> EvaluationError:
         f"{folder}: no such folder, so what judges did is not known; put it back from a copy (an empty one begins the "
         "judging anew)"
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the name of a new file outlive a power failure."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -177,11 +177,6 @@ def embedded_svg(svg: str, path: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def is_plotted(svg: str) -> bool:
-    """Returns whether this release has drawn a chart; earlier ones wrote other elements, whose style it lacks."""
-    return "<polyline" not in svg and "<rect" not in svg
-
-
 def _flattened(content: bytes, title: str, description: str) -> str:
     """Returns a plot as paths and texts alone, without ids, so that a page may hold several of them."""
     plotted = ElementTree.fromstring(content)

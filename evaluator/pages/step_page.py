@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 from evaluator.pages.html_page import Page, render_standalone
 from evaluator.pages.markdown_page import render_markdown
 from evaluator.pages.page_blocks import Block
-from evaluator.pages.plotted_svg import is_plotted
 from evaluator.runs.run_folder import RunFolder, StepFile, writable
 from services.files.disk_writes import write_whole
 from services.files.regular_file import read_regular
@@ -56,10 +55,6 @@ def write_charts(folder: RunFolder, name: str, svgs: Mapping[str, str]) -> None:
 
 
 def drawn_charts(folder: RunFolder, *names: str) -> dict[str, str]:
-    """Returns the charts that lie in these folders of a run, by path within it.
-
-    Those of an earlier release are left out: pages lack their style.
-    """
+    """Returns the charts that lie in these folders of a run, by path within it."""
     paths = [path for name in names for path in sorted((folder.path / name).glob("*.svg"))]
-    charts = {str(path.relative_to(folder.path)): read_regular(path).decode() for path in paths}
-    return {path: svg for path, svg in charts.items() if is_plotted(svg)}
+    return {str(path.relative_to(folder.path)): read_regular(path).decode() for path in paths}

@@ -60,6 +60,15 @@ def write_whole(path: Path, content: str | bytes, newline: str | None = None) ->
             file.buffer.write(content)
 
 
+def sync_folder(folder: Path) -> None:
+    """Makes renames and new names within a folder outlive a power failure (fsync)."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def end_command(name: str, command: Callable[[], object]) -> NoReturn:
     """Runs a command and ends the process with its exit status, 0 where it returns none.
 

@@ -21,6 +21,7 @@ from services.chassis.errors import Conflict, Unavailable
 from services.contracts.base import Name
 from services.contracts.collections import CollectionDeclaration
 from services.contracts.generations import Generation, is_generation
+from services.files.disk_writes import sync_folder
 from services.files.regular_file import open_lock, read_regular
 
 # Incremented when the layout of the folder or of the payload changes; other layouts are not opened.
@@ -73,15 +74,6 @@ def has_text(path: Path, text: str) -> bool:
         return read_regular(path) == text.encode()
     except OSError:
         return False
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes renames within a folder durable (fsync)."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_pointers(directory: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ import qdrant_edge as edge
 from services.chassis.errors import ProblemError, UnknownCollection
 from services.contracts.content_digest import ContentDigest
 from services.contracts.scored import Ranking, paired
+from services.files.disk_writes import sync_folder
 from services.files.regular_file import read_regular
 from services.storage import edge_subprocess
 from services.storage.edge_disk_space import DiskSize, DiskSpace, disk_usage
@@ -32,7 +33,6 @@ from services.storage.edge_files import (
     move_aside,
     remove,
     replace_file,
-    sync_folder,
 )
 
 # A search forgets the ids of a generation above this: it then reads them again, at the cost of a first search.

@@ -1,13 +1,9 @@
 """Charts hold their texts as texts, are readable on light and on dark pages, and hold nothing that a page refuses."""
 
-from pathlib import Path
-
 import pytest
 
 from evaluator.errors import EvaluationError
 from evaluator.pages.plotted_svg import DARK, LIGHT, WIDTH, chart_style, embedded_svg, plotted_svg, series_look
-from evaluator.pages.step_page import drawn_charts
-from evaluator.runs.run_folder import RunFolder
 from tests.support.svg_reading import texts
 
 pytestmark = pytest.mark.usefixtures("laid_out")
@@ -61,11 +57,3 @@ def test_a_page_holds_a_chart_escaped_and_without_its_style_and_size() -> None:
 def test_a_file_that_no_chart_of_ours_can_be_is_refused(before: str, after: str, said: str) -> None:
     with pytest.raises(EvaluationError, match=said):
         embedded_svg(drawn().replace(before, after, 1), "load/x.svg")
-
-
-def test_a_chart_of_an_earlier_release_is_left_out(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    (folder.path / "load").mkdir()
-    (folder.path / "load" / "new.svg").write_text(drawn())
-    (folder.path / "load" / "old.svg").write_text('<svg><rect class="paper"/><polyline class="line c0"/></svg>')
-    assert list(drawn_charts(folder, "charts", "load")) == ["load/new.svg"]

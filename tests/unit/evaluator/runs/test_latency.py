@@ -73,11 +73,6 @@ def test_a_time_that_does_not_hold_is_marked_and_is_neither_judged_nor_drawn(
     assert (Timed(ms, valid).cell(), Timed(ms, valid).held_ms) == (shown, held)
 
 
-def test_figures_of_a_release_that_did_not_tell_their_validity_are_read() -> None:
-    old = summarise([1.0, 2.0]).model_dump(exclude={"valid"})
-    assert Latency.model_validate(old).p50 == Timed(1.0, None)
-
-
 class _Timed(Wire):
     _carries_validity = model_validator(mode="wrap")(carry_validity)
 
