@@ -101,15 +101,14 @@ soak: models ## run for long under hostile input, faults and kills; writes docs/
 
 PEERS := .cache/peers-venv
 UV_PEERS = $(BIN)/uv pip install --python $(PEERS)/bin/python --require-hashes
-$(PEERS)/.installed: workshop/bench/peers.txt workshop/bench/peers-unsorted.txt $(VENV)/.installed
+$(PEERS)/.installed: workshop/bench/peers.txt $(VENV)/.installed
 	@echo "Setting up $(PEERS) (once; torch brings 5 GB of CUDA libraries) ..."
 	@$(BIN)/python -m venv --clear $(PEERS)
 	@$(UV_PEERS) --requirement workshop/bench/peers.txt
-	@$(UV_PEERS) --no-deps --target $(PEERS)/unsorted --requirement workshop/bench/peers-unsorted.txt
 	@touch $@
 
 .PHONY: bench-rerank
-bench-rerank: models $(PEERS)/.installed ## compare the re-ranker with four libraries, then measure its memory [ROUNDS= LISTS= MAX_TOKENS= INT8= SHAPES=]
+bench-rerank: models $(PEERS)/.installed ## compare the re-ranker with three libraries, then measure its memory [ROUNDS= LISTS= MAX_TOKENS= INT8= SHAPES=]
 	@$(if $(INT8),$(BIN)/python -m deploy.models.fetch $(INT8))
 	@$(BIN)/python -m workshop.bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LISTS),--lists $(LISTS)) \
 		$(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS)) $(if $(INT8),--int8 $(INT8))

@@ -119,7 +119,7 @@ def _parsed() -> BenchArguments:
     parser.add_argument("--max-tokens", type=int, help="of a pair, for all contenders; default: the model's own")
     parser.add_argument("--int8", metavar="MODEL", help="ours in int8, as a model of models.yaml")
     parser.add_argument("--served", default=RerankerSettings().model, metavar="MODEL")
-    parser.add_argument("--peers", nargs="*", default=list(PEER_NAMES), choices=list(PEER_NAMES))
+    parser.add_argument("--peers", nargs="*", default=PEER_NAMES, choices=PEER_NAMES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lists", type=int, default=3, help="of each set")
     parser.add_argument("--pairs", type=int, default=100, help="of each list")

@@ -11,15 +11,7 @@ from workshop.bench.plain_model import PLAIN, PlainModel
 from workshop.bench.service_process import ServiceProcess
 
 PEERS = ROOT / ".cache" / "peers-venv"
-# By name in the report: the peer's name in peer.py, and a directory to put first on its import path.
-PEER_NAMES: Mapping[str, tuple[str, Path | None]] = {
-    "sentence-transformers-onnx": ("sentence-transformers-onnx", None),
-    # The last release that batches in arrival order; many installations still have it.
-    "sentence-transformers-5.3-onnx": ("sentence-transformers-onnx", PEERS / "unsorted"),
-    "sentence-transformers-torch": ("sentence-transformers-torch", None),
-    "fastembed": ("fastembed", None),
-    "flashrank": ("flashrank", None),
-}
+PEER_NAMES = ("sentence-transformers-onnx", "sentence-transformers-torch", "fastembed", "flashrank")
 # Without caches: a repeated round must cost as much as the first.
 _CACHES_OFF = {"RERANKER_PASSAGE_CACHE_MB": "0", "RERANKER_SCORE_CACHE_MB": "0"}
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
@@ -50,17 +42,15 @@ def open_ours(
 
 def open_peer(name: str, plain: PlainModel, log: Path) -> ContenderProcess:
     """Opens one of PEER_NAMES on the plain model, with the library's defaults otherwise. Raises ContenderError."""
-    peer, first = PEER_NAMES[name]
-    if peer.endswith("-torch") and plain.torch is not None:
+    if name.endswith("-torch") and plain.torch is not None:
         raise ContenderError(plain.torch)
     python = PEERS / "bin" / "python"
     if not python.exists():
         raise ContenderError(f"{PEERS} is not there; `make bench-rerank` sets it up.")
     script = Path(__file__).with_name("peer.py")
     # -P: keeps our modules beside the script from being imported in place of a library's.
-    arguments = [str(python), "-P", str(script), peer, str(plain.folder), str(plain.profile.max_tokens)]
-    environment = _OFFLINE if first is None else _OFFLINE | {"PYTHONPATH": str(first)}
-    return ContenderProcess(ContenderCommand(arguments, environment, library_defaults=True), log)
+    arguments = [str(python), "-P", str(script), name, str(plain.folder), str(plain.profile.max_tokens)]
+    return ContenderProcess(ContenderCommand(arguments, _OFFLINE, library_defaults=True), log)
 
 
 def _open_our_process(what: str, models_file: Path, environment: Mapping[str, str], log: Path) -> ContenderProcess:

@@ -61,11 +61,6 @@ class GroupScorer:
         flat = torch.stack([outputs[place] for place in range(len(rows))])
         return list(flat.split([len(group.candidates) for group in groups]))
 
-    def score_each_alone(self, groups: Sequence[Group], max_tokens: int) -> None:
-        """Runs every pair alone, without padding, so that hooks see real tokens only."""
-        for row in self._rows(groups, max_tokens):
-            self._forward([row])
-
     def _rows(self, groups: Sequence[Group], max_tokens: int) -> list[Encoding]:
         self._tokenizer.enable_truncation(max_tokens, strategy="longest_first")
         pairs = [(group.query, self._passages[passage]) for group in groups for passage in group.candidates]

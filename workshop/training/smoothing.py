@@ -1,6 +1,6 @@
 """SmoothQuant: computes smoothing factors and scales of activations for int8.
 
-Shared by quantise.py, which writes them, and quantisation_aware.py, which trains with them. Knows no graph.
+quantise.py writes them. Knows no graph.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,6 @@ import random
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -27,11 +26,7 @@ from workshop.training.distillation_target import DistillationTarget, fit_target
 from workshop.training.groups import Group, epoch
 from workshop.training.mined_questions import MinedQuestion, read_questions
 from workshop.training.network import GroupScorer, model_from
-from workshop.training.quantisation_aware import add_fake_quantisation
 from workshop.training.training_log import TrainingLog
-
-# Questions whose candidates calibrate the scales of quantisation-aware training.
-CALIBRATION = 24
 
 
 def loss_of(logits: Tensor, group: Group, label_share: float) -> Tensor:
@@ -112,9 +107,7 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min((step + 1) / (0.04 * steps), max(0.02, 1 - step / steps))
     )
-    # Weight averaging starts with quantisation-aware training: earlier weights were trained without rounding.
-    averaging = (0.6 if chosen.exact == 1 else chosen.exact) * steps
-    rounded = False
+    averaging = 0.6 * steps  # from then on weights are averaged
     average = {name: torch.zeros_like(value) for name, value in model.state_dict().items() if value.is_floating_point()}
     averaged = begun = 0
     checkpoint = chosen.out / "checkpoint.pt"
@@ -135,10 +128,6 @@ def learn(rank: int, workers: int, chosen: argparse.Namespace) -> None:
             break
         if step <= begun:
             continue
-        if step > chosen.exact * steps and not rounded:
-            rounded = True
-            known = itertools.islice(epoch(lines, chosen.group, target, random.Random(2)), CALIBRATION)
-            add_fake_quantisation(model, partial(scorer.score_each_alone, list(known), chosen.last_tokens))
         max_tokens = chosen.max_tokens if step < 0.8 * steps else chosen.last_tokens
         mine = shard(groups, passages, workers, rank)
         optimiser.zero_grad(set_to_none=True)
@@ -209,9 +198,6 @@ def main() -> None:
     parser.add_argument("--short-share", type=float, default=0.25, help="of the questions of a step: short queries")
     parser.add_argument("--max-tokens", type=int, default=192)
     parser.add_argument("--last-tokens", type=int, default=256, help="token limit of the last fifth")
-    parser.add_argument(
-        "--exact", type=float, default=1.0, help="share of the steps before quantisation-aware training begins"
-    )
     parser.add_argument("--seed", type=int, default=17)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
