@@ -1,13 +1,11 @@
 """A process that cannot start says why in one sentence on standard error, whichever it is."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.edge_subjects import opened
 from tests.support.forks import Forks, forks
 
 GATEWAY, LEXICAL, DENSE, SPARSE, LATE, RERANKER, EVALUATOR = (
@@ -93,17 +91,3 @@ def test_a_further_dense_service_has_settings_of_its_own(starting: Forks, tmp_pa
 def port(module: tuple[str, ...]) -> dict[str, str]:
     """One that is free, should the process start after all."""
     return {f"{module[0].removeprefix('services.').upper()}_PORT": "0"}
-
-
-@pytest.mark.parametrize("module", [LEXICAL, DENSE])
-async def test_the_directory_of_the_other_service_is_refused_at_the_start(
-    starting: Forks, module: tuple[str, ...], tmp_path: Path
-) -> None:
-    own, other = ("DENSE", "texts") if module == DENSE else ("LEXICAL", "vectors")
-    async with opened(other, tmp_path) as subject:
-        await subject.begin("c@1")
-    given = {f"{own}_DIRECTORY": str(tmp_path), "DENSE_ENCODER": "hashing"} | port(module)
-    said = await asyncio.to_thread(refusal, starting, module, given)
-    assert f"{tmp_path} is that of the" in said
-    assert f"set {own}_DIRECTORY" in said
-    assert said.count("\n") == 1

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.deployables import DEPLOYABLES
 from tests.support.go_programs import ProgramMissingError, go_program
-from tests.support.images import ROOT, Yaml, versions
+from tests.support.images import ROOT, Yaml
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -65,11 +64,3 @@ def test_secrets_are_looked_for_beside_the_file(loaded: Yaml) -> None:
     assert {Path(file).relative_to(FILE.parent).parts[0] for file in files} == {".secrets"}
     sources = [volume["source"] for volume in loaded["services"]["gateway"]["volumes"]]
     assert sources == [str(FILE.parent / ".secrets" / "gateway")]
-
-
-def test_every_service_has_what_it_shares_with_others(loaded: Yaml) -> None:
-    services = loaded["services"]
-    assert services["elasticsearch-keys"]["image"] == services["elasticsearch"]["image"]
-    for name in DEPLOYABLES:
-        assert services[name]["build"]["args"]["PYTHON_IMAGE"] == versions()["PYTHON_IMAGE"]
-        assert services[name]["init"] is True

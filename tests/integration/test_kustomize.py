@@ -12,7 +12,7 @@ import pytest
 
 from deploy.deployables import DEPLOYABLES
 from tests.support.go_programs import ProgramMissingError, go_program
-from tests.support.images import ROOT, Yaml, versions
+from tests.support.images import ROOT, Yaml
 from tests.support.manifests import (
     NAME,
     POLICY_NAMESPACE,
@@ -194,15 +194,6 @@ def test_every_config_map_and_every_secret_that_a_pod_needs_is_there_or_document
         for name, key in pods.references("secret"):
             assert name in secrets, f"{pods.name} needs the secret {name}: add it to secrets.example.yaml"
             assert key is None or key in secrets[name]
-
-
-def test_images_are_pinned_and_those_of_one_release(overlay: list[Yaml]) -> None:
-    images = {container["image"] for pods in pods_of(overlay) for container in pods.all_containers}
-    tags = dict(image.rsplit(":", 1) for image in images)
-    assert len(tags) == len(images)
-    assert "latest" not in tags.values()
-    assert len({tag for name, tag in tags.items() if name.startswith("retrieval-stack/")}) == 1
-    assert tags.get("docker.elastic.co/elasticsearch/elasticsearch") in {None, versions()["ELASTICSEARCH_VERSION"]}
 
 
 def test_an_embedded_engine_is_one_replica_that_ends_before_the_next_one_starts(overlay: list[Yaml]) -> None:

@@ -41,11 +41,6 @@ def on_this_machine(told: dict[str, str], folder: Path) -> dict[str, str]:
     return told | mounted
 
 
-def test_there_is_a_base_and_an_overlay_for_dev_and_prod() -> None:
-    folders = {file.parent.relative_to(K8S).as_posix() for file in KUSTOMIZATIONS}
-    assert folders >= {"base", "overlays/dev", "overlays/prod"}
-
-
 def test_every_file_belongs_to_a_kustomization_or_is_an_example() -> None:
     used = set(KUSTOMIZATIONS)
     for file in KUSTOMIZATIONS:
