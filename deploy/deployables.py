@@ -11,14 +11,7 @@ Runtime = Literal["cpu", "gpu"]
 
 # Read by a container's health check, so every image has it.
 _PROBE = "deploy/probe.py"
-_SERVICE = (
-    "services/__init__.py",
-    "services/files",
-    "services/contracts",
-    "services/keys",
-    "services/chassis",
-    _PROBE,
-)
+_SERVICE = ("services/__init__.py", "services/files", "services/contracts", "services/keys", "services/chassis", _PROBE)
 # Profiles of models are read when the service starts; weights are not in the code.
 _INFERENCE = ("services/inference", "deploy/models/models.yaml")
 _VECTORS = ("services/storage", "services/vectorstore", "services/vectorservice")

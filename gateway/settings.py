@@ -73,13 +73,11 @@ class GatewaySettings(CallerSettings, KeyedSettings):
         description="Most of the time left, as a share, for a re-ranking of texts that may be skipped.",
     )
     cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/*\s]+)$")], ...] = Field(
-        (),
-        description='Origins whose pages may call from a browser, as JSON: ["https://shop.example"]; ["*"] is all.',
+        (), description='Origins whose pages may call from a browser, as JSON: ["https://shop.example"]; ["*"] is all.'
     )
 
     page: bool = Field(
-        True,
-        description="Whether `/` is a page that compares two pipelines, and `/docs` lists the routes.",
+        True, description="Whether `/` is a page that compares two pipelines, and `/docs` lists the routes."
     )
     evaluator_url: Address | None = Field(
         None, description="Where browsers find the evaluator's pages, to which the gateway's then link."

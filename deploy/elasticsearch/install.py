@@ -178,8 +178,7 @@ def _add_plugin(sources: Path, home: Path, wanted: Release, java: Java) -> None:
                 jar.write(path, path.relative_to(classes))
     descriptor = Template((sources / "stable-plugin-descriptor.properties").read_text(encoding="utf-8"))
     write_whole(
-        plugin / "stable-plugin-descriptor.properties",
-        descriptor.substitute(elasticsearch_version=wanted.version),
+        plugin / "stable-plugin-descriptor.properties", descriptor.substitute(elasticsearch_version=wanted.version)
     )
     shutil.copyfile(sources / "named_components.json", plugin / "named_components.json")
     for path in (home, plugin.parent, plugin, *plugin.iterdir()):

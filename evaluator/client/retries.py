@@ -17,11 +17,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 async def with_retries(
-    call: Callable[[], Awaitable[T]],
-    command: str,
-    sleep: Sleep = asyncio.sleep,
-    *,
-    attempts: int = ATTEMPTS,
+    call: Callable[[], Awaitable[T]], command: str, sleep: Sleep = asyncio.sleep, *, attempts: int = ATTEMPTS
 ) -> T:
     """Retries with exponential backoff on 429, 502, 503, 504 and missing answers; other errors pass.
 

@@ -71,8 +71,7 @@ def load(
     ] = None,
     run: Run = None,
     against: Annotated[
-        str | None,
-        typer.Option(callback=address, help="URL of a second gateway to compare with; slices alternate."),
+        str | None, typer.Option(callback=address, help="URL of a second gateway to compare with; slices alternate.")
     ] = None,
     margin: Annotated[
         float | None,

@@ -65,8 +65,7 @@ Runs = Annotated[
     typer.Option("--runs", envvar="EVALUATOR_RUNS", help="The folder that holds the runs.", is_eager=True),
 ]
 Run = Annotated[
-    Path | None,
-    typer.Option("--run", help="Path of a run folder, or its name in --runs.", callback=_run_folder),
+    Path | None, typer.Option("--run", help="Path of a run folder, or its name in --runs.", callback=_run_folder)
 ]
 Metrics = Annotated[str | None, typer.Option(envvar="METRICS", help="Quality metrics: nDCG@10,bpref.")]
 Processes = Annotated[
@@ -97,8 +96,7 @@ class ExperimentOverrides(TypedDict):
         str | None, typer.Option(envvar="DATASET", help="A directory in BEIR layout, or a name from `datasets list`.")
     ]
     pipelines: Annotated[
-        str | None,
-        typer.Option(envvar="PIPELINES", help="Pipelines to run, by name or by YAML file: bm25,mine.yaml."),
+        str | None, typer.Option(envvar="PIPELINES", help="Pipelines to run, by name or by YAML file: bm25,mine.yaml.")
     ]
     preset: Annotated[str | None, typer.Option(envvar="PRESET", help="Lexical preset, instead of the pipeline's.")]
     queries: Annotated[int | None, typer.Option(envvar="QUERIES", help="Number of judged queries to sample.")]

@@ -184,11 +184,7 @@ def _measured(loaded: LoadedPoint) -> list[LoadSample]:
 
 
 def _figures(
-    stacks: ComparedStacks,
-    at: int,
-    samples: Sequence[LoadSample],
-    driven: Sequence[LoadedPoint],
-    judgments: Grades,
+    stacks: ComparedStacks, at: int, samples: Sequence[LoadSample], driven: Sequence[LoadedPoint], judgments: Grades
 ) -> StackFigures | None:
     if not samples:
         return None
@@ -201,9 +197,7 @@ def _figures(
         latency_ms=load_percentiles([sample.counted_ms for sample in samples], disturbed_share(samples)),
         ndcg_at_10=sum(values) / len(values),
         generators=generator_figures(
-            cpu_shares([part.generators for part in driven]),
-            lags,
-            real_time=all(part.real_time for part in driven),
+            cpu_shares([part.generators for part in driven]), lags, real_time=all(part.real_time for part in driven)
         ),
         conditions=tuple(part.conditions for part in driven),
     )

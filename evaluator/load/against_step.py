@@ -68,11 +68,7 @@ async def against_step(
 
 
 async def _run_against(
-    folder: RunFolder,
-    ready: tuple[PreparedLoad, PreparedLoad],
-    urls: tuple[str, str],
-    margin: float,
-    measured: Pids,
+    folder: RunFolder, ready: tuple[PreparedLoad, PreparedLoad], urls: tuple[str, str], margin: float, measured: Pids
 ) -> AgainstReport:
     """Compares every pipeline at every rate. Of each pair the baseline comes first."""
     points: list[AgainstPoint] = []
@@ -125,12 +121,7 @@ async def driven_pairs(
         loaded: dict[int, LoadedPoint] = {}
         for at in turn:
             point = await drive(
-                targets[at],
-                planned.through(pipeline),
-                plan,
-                rate,
-                warmup_seconds=planned.warmup_s,
-                measured=measured,
+                targets[at], planned.through(pipeline), plan, rate, warmup_seconds=planned.warmup_s, measured=measured
             )
             traffic = Traffic(_label(rate, SIDES[at]), rate=rate)
             part = TimeSlice.labelled(traffic, pipeline, point, number, repeat=0)

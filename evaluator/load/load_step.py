@@ -75,10 +75,7 @@ async def load_step(
 
 
 async def _run_load(
-    folder: RunFolder,
-    ready: PreparedLoad,
-    beside: LoadSurroundings,
-    costs: Mapping[str, float | None],
+    folder: RunFolder, ready: PreparedLoad, beside: LoadSurroundings, costs: Mapping[str, float | None]
 ) -> LoadReport:
     """Drives every kind of traffic and writes its files.
 

@@ -20,11 +20,7 @@ from services.files.regular_file import read_regular
 STACKS = ".stacks"
 PROC = Path("/proc")
 # A container has addresses of its own: another address may be another container of this machine.
-CONTAINER_MARKS = (
-    Path("/.dockerenv"),
-    Path("/run/.containerenv"),
-    Path("/var/run/secrets/kubernetes.io"),
-)
+CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"), Path("/var/run/secrets/kubernetes.io"))
 
 
 class StackRecord(Wire):

@@ -100,12 +100,7 @@ def _calibrated(family: tuple[tuple[float | None, ...], ...], draws: int) -> tup
 
 
 def _in_family(
-    mean: float,
-    error: float,
-    queries: int,
-    differing: int,
-    ordered: "NDArray[np.float64]",
-    least: "NDArray[np.int64]",
+    mean: float, error: float, queries: int, differing: int, ordered: "NDArray[np.float64]", least: "NDArray[np.int64]"
 ) -> Calibrated:
     """Reads p and interval of a pair. `ordered`: its drawn means; `least`: the least ranks of the family's draws."""
     draws = len(ordered)

@@ -43,11 +43,7 @@ class ParityReport(Wire):
 
 
 def parity_experiment(
-    directory: Path,
-    *,
-    split: str = "test",
-    collection: str | None = None,
-    pipeline: str = "bm25",
+    directory: Path, *, split: str = "test", collection: str | None = None, pipeline: str = "bm25"
 ) -> Experiment:
     """Returns the experiment that declares the dataset's collection as every other experiment does by default."""
     # The pipeline is not asked, and decides where the collection lives: parity sends its own, one retrieve.

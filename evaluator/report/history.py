@@ -161,10 +161,7 @@ def _was_ranked(folder: RunFolder) -> bool:
 
 def _pipelines(folder: RunFolder, report: Report, metric: str) -> Iterator[tuple[RunConditions, MeasuredRun]]:
     added = report.added_judgments.files if report.added_judgments else ()
-    files = (
-        *sorted(report.manifest.dataset_sha256.items()),
-        *(("added judgments", file.sha256) for file in added),
-    )
+    files = (*sorted(report.manifest.dataset_sha256.items()), *(("added judgments", file.sha256) for file in added))
     for name, outcome in report.pipelines.items():
         figures = {query: figures.get(metric) for query, figures in query_figures(folder, name)}
         conditions = RunConditions(

@@ -39,10 +39,7 @@ ADDED = (
 
 def quality_charts(report: Report) -> dict[str, str | None]:
     """Draws quality against latency, and the differences."""
-    return {
-        QUALITY_LATENCY: quality_latency_chart(report),
-        DIFFERENCES: differences_chart(pair_differences(report)),
-    }
+    return {QUALITY_LATENCY: quality_latency_chart(report), DIFFERENCES: differences_chart(pair_differences(report))}
 
 
 def quality_latency_chart(report: Report) -> str | None:

@@ -92,12 +92,7 @@ async def ingest(
     declaration = _declaration(experiment, dataset, declared_models(files))
     build = secrets.token_hex(16) if experiment.rebuild else build_name(target, declaration, dataset, expansions)
     backends = await _needed_backends(client, experiment)
-    wanted = {
-        **declaration.model_dump(),
-        "backends": backends,
-        "new_generation": experiment.rebuild,
-        "build": build,
-    }
+    wanted = {**declaration.model_dump(), "backends": backends, "new_generation": experiment.rebuild, "build": build}
     if dataset.counts.fields_not_read:
         unread = ", ".join(dataset.counts.fields_not_read)
         tell(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")

@@ -74,12 +74,7 @@ async def _index_sizes(client: GatewayClient, experiment: Experiment) -> tuple[d
 
 
 async def _cost_of(
-    client: GatewayClient,
-    experiment: Experiment,
-    dataset: Dataset,
-    queries: Sequence[str],
-    arm: Arm,
-    read: Reader,
+    client: GatewayClient, experiment: Experiment, dataset: Dataset, queries: Sequence[str], arm: Arm, read: Reader
 ) -> PipelineCost:
     sent = lost = 0
     before = await read()

@@ -156,12 +156,7 @@ class QuerySender:
     """Sends one query at a time to the arms of a run and appends the outcome to the arm's file of answers."""
 
     def __init__(
-        self,
-        client: GatewayClient,
-        experiment: Experiment,
-        arms: Sequence[Arm],
-        dataset: Dataset,
-        folder: RunFolder,
+        self, client: GatewayClient, experiment: Experiment, arms: Sequence[Arm], dataset: Dataset, folder: RunFolder
     ) -> None:
         self._client = client
         self._experiment = experiment
@@ -251,12 +246,7 @@ def write_run_file(folder: RunFolder, arm: str, phase: Phase) -> None:
 
 
 async def _run_query(
-    client: GatewayClient,
-    experiment: Experiment,
-    arm: Arm,
-    query: str,
-    dataset: Dataset,
-    phase: Phase,
+    client: GatewayClient, experiment: Experiment, arm: Arm, query: str, dataset: Dataset, phase: Phase
 ) -> AnswerRecord:
     excluded = query in dataset.self_retrieved
     record = AnswerRecord(query=query, phase=phase, excluded_self=excluded)

@@ -35,11 +35,7 @@ class Collections:
     """Creates and removes generations. Keeps no state, so repeating a call recovers from a failure."""
 
     def __init__(
-        self,
-        backends: Backends,
-        generations: Generations,
-        locks: CollectionLocks,
-        publications: PublishJobs,
+        self, backends: Backends, generations: Generations, locks: CollectionLocks, publications: PublishJobs
     ) -> None:
         self._backends = backends
         self._generations = generations

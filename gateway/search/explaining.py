@@ -39,10 +39,7 @@ def places_of(walked: Walked) -> dict[str, dict[str, StagePlace]]:
     places: dict[str, dict[str, StagePlace]] = {hit.id: {} for hit in walked.ranking}
     # A candidate's places are those among candidates, whatever the deeper searches return for it.
     below = {hit.id for hit in walked.beneath.ranking}
-    for outputs, shown in (
-        (walked.outputs, places.keys() - below),
-        (walked.beneath.outputs, places.keys() & below),
-    ):
+    for outputs, shown in ((walked.outputs, places.keys() - below), (walked.beneath.outputs, places.keys() & below)):
         for stage, output in outputs.items():
             matches = walked.matches.get(stage, {})
             for rank, hit in enumerate(output, start=1):

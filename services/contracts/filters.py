@@ -76,8 +76,7 @@ class Filter(Wire):
     all: Annotated[Nodes | None, Field(exclude_if=lambda parts: parts is None)] = None
     any: Annotated[Nodes | None, Field(exclude_if=lambda parts: parts is None)] = None
     not_: Annotated[
-        Node | None,
-        Field(validation_alias="not", serialization_alias="not", exclude_if=lambda part: part is None),
+        Node | None, Field(validation_alias="not", serialization_alias="not", exclude_if=lambda part: part is None)
     ] = None
 
     @model_validator(mode="before")

@@ -102,8 +102,4 @@ class E5Settings(DenseSettings):
 
 
 # Services that stand beside one another, each with a model of its own, by name.
-SERVICES: Mapping[str, type[DenseSettings]] = {
-    "dense": DenseSettings,
-    "dense_bge": BgeSettings,
-    "dense_e5": E5Settings,
-}
+SERVICES: Mapping[str, type[DenseSettings]] = {"dense": DenseSettings, "dense_bge": BgeSettings, "dense_e5": E5Settings}

@@ -40,9 +40,7 @@ def _as_text(value: object) -> object:
 
 # A text or a list of texts; OpenAI accepts as many.
 Texts = Annotated[
-    tuple[Annotated[Text, BeforeValidator(_as_text)], ...],
-    Items(1, 2_048, fail_fast=True),
-    BeforeValidator(_as_texts),
+    tuple[Annotated[Text, BeforeValidator(_as_text)], ...], Items(1, 2_048, fail_fast=True), BeforeValidator(_as_texts)
 ]
 
 

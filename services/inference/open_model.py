@@ -187,13 +187,7 @@ class OpenModel:
         return tuple(await self.map_texts(texts, lengths_of, deadline, urgent=False))
 
     async def infer_text(
-        self,
-        text: str,
-        convert: ToRows,
-        postprocess: Postprocess,
-        deadline: Deadline | None,
-        *,
-        urgent: bool,
+        self, text: str, convert: ToRows, postprocess: Postprocess, deadline: Deadline | None, *, urgent: bool
     ) -> Float32:
         """Returns what `map_texts` and `infer` give for one text, in one turn of a thread instead of two."""
         (results,) = await self._workers.run(
@@ -202,12 +196,7 @@ class OpenModel:
         return results[0]
 
     async def infer(
-        self,
-        rows: Sequence[Row],
-        postprocess: Postprocess,
-        deadline: Deadline | None,
-        *,
-        urgent: bool,
+        self, rows: Sequence[Row], postprocess: Postprocess, deadline: Deadline | None, *, urgent: bool
     ) -> list[Float32]:
         """Returns the postprocessed output of the graph for each row, in their order.
 

@@ -23,13 +23,7 @@ from services.contracts.scored import Ranking, paired
 from services.lexical.document_collector import DocumentCollector, ReadOptions, beside_hits, wire_bytes
 from services.lexical.elasticsearch_mapping import copy_preference
 from services.lexical.presets import expect_declared, generated_queries, word_frequencies
-from services.storage.elasticsearch.answers import (
-    ElasticsearchAnswer,
-    FetchedAnswer,
-    HashOnly,
-    SearchedAnswer,
-    at_path,
-)
+from services.storage.elasticsearch.answers import ElasticsearchAnswer, FetchedAnswer, HashOnly, SearchedAnswer, at_path
 from services.storage.elasticsearch.bulk import (
     Operation,
     changed_documents,

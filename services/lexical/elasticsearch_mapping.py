@@ -92,10 +92,7 @@ def index_body(meta: IndexMeta, counts: ShardCounts) -> Mapping[str, Json]:
                 # As given: stored in the source, not parsed.
                 "metadata": {"type": "object", "enabled": False},
                 "expansions": {"type": "object", "enabled": False},
-                "fields": {
-                    "type": "object",
-                    "properties": field_types(meta.declaration.metadata),
-                },
+                "fields": {"type": "object", "properties": field_types(meta.declaration.metadata)},
             },
         },
     }

@@ -47,13 +47,7 @@ from services.lexical.facets import CheckedFacet, checked_facets
 from services.lexical.presets import chosen_preset
 from services.storage.elasticsearch.answers import IndexSize
 from services.storage.elasticsearch.client import ElasticsearchClients
-from services.storage.elasticsearch.indices import (
-    NO_SIZE,
-    REMEMBERED_S,
-    GenerationIndices,
-    HeldGeneration,
-    Json,
-)
+from services.storage.elasticsearch.indices import NO_SIZE, REMEMBERED_S, GenerationIndices, HeldGeneration, Json
 from services.storage.elasticsearch.searching import field_clause, ranked, search_all
 from services.storage.fields import expect_sortable, requirements_of
 from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_other_build, refuse_other_stamp

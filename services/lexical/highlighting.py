@@ -45,8 +45,7 @@ def highlights_of(document: Document, query: str, fragments: int, language: Lang
     title, in_title = _matches(document.title, terms, language)
     text, in_text = _matches(document.text, terms, language)
     return Highlights(
-        title=(_fragment(title, 0, len(title), in_title),) if in_title else (),
-        text=_best(text, in_text, fragments),
+        title=(_fragment(title, 0, len(title), in_title),) if in_title else (), text=_best(text, in_text, fragments)
     )
 
 

@@ -34,9 +34,7 @@ class LexicalSettings(ElasticsearchSettings, ServiceSettings):
         256, ge=16, description="With less room on its disk than this, `edge` refuses writes (507); searches go on."
     )
     most_generations: int = Field(
-        128,
-        ge=1,
-        description="Generations of all collections; each costs `edge` a thread and 100 KB of disk.",
+        128, ge=1, description="Generations of all collections; each costs `edge` a thread and 100 KB of disk."
     )
     index_prefix: str = Field(
         "",

@@ -29,10 +29,7 @@ class SparseSettings(VectorServiceSettings):
         128, ge=1, le=65_536, description="Most terms of a document, the heaviest; another number needs a new build."
     )
     query_terms: int = Field(
-        32,
-        ge=1,
-        le=65_536,
-        description="Most terms of a query that SPLADE weighs; another number needs a new build.",
+        32, ge=1, le=65_536, description="Most terms of a query that SPLADE weighs; another number needs a new build."
     )
     idf: Path | None = Field(
         None,

@@ -114,11 +114,7 @@ class _Comparison:
 
 
 async def _compare(
-    store: VectorStore,
-    order: WriteOrder,
-    write: Write,
-    documents: Sequence[Document],
-    given: Mapping[str, DenseVector],
+    store: VectorStore, order: WriteOrder, write: Write, documents: Sequence[Document], given: Mapping[str, DenseVector]
 ) -> _Comparison:
     """Compares content hashes and given vectors. Raises the versions of unchanged documents against older writes."""
     ids = [document.id for document in documents]

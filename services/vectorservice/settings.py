@@ -38,15 +38,11 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
         256, ge=16, description="With less room on its disk than this, `edge` refuses writes (507); searches go on."
     )
     most_generations: int = Field(
-        128,
-        ge=1,
-        description="Generations of all collections; each costs `edge` a thread and 100 KB of disk.",
+        128, ge=1, description="Generations of all collections; each costs `edge` a thread and 100 KB of disk."
     )
     prefix: Prefix
     qdrant_url: Address | None = Field(
-        None,
-        validation_alias="QDRANT_URL",
-        description="Address of the Qdrant server, for example http://host:6333.",
+        None, validation_alias="QDRANT_URL", description="Address of the Qdrant server, for example http://host:6333."
     )
     qdrant_api_key: StoreKey | None = Field(None, validation_alias="QDRANT_API_KEY", description="Its API key.")
     qdrant_search_api_key: StoreKey | None = Field(

@@ -225,12 +225,7 @@ class EdgeStore:
 
 def _spec(record: GenerationRecord) -> GenerationSpec:
     return GenerationSpec(
-        record.generation,
-        representation_of(record),
-        record.stamp,
-        record.declaration,
-        record.build,
-        record.owner,
+        record.generation, representation_of(record), record.stamp, record.declaration, record.build, record.owner
     )
 
 

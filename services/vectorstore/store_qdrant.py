@@ -8,12 +8,7 @@ from contextlib import asynccontextmanager
 
 from qdrant_client import models
 
-from services.chassis.errors import (
-    Conflict,
-    StampMismatch,
-    UnknownCollection,
-    UpstreamFailed,
-)
+from services.chassis.errors import Conflict, StampMismatch, UnknownCollection, UpstreamFailed
 from services.contracts.collections import Unusable
 from services.contracts.content_digest import ContentDigest
 from services.contracts.generations import in_order, is_generation, name_of

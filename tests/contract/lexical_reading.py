@@ -3,24 +3,11 @@
 import pytest
 
 from services.chassis.errors import AnswerTooLarge, BadInput
-from services.contracts.documents import (
-    MOST_ANSWER_BYTES,
-    Document,
-    IdPage,
-    IdPageRequest,
-    Included,
-)
+from services.contracts.documents import MOST_ANSWER_BYTES, Document, IdPage, IdPageRequest, Included
 from services.contracts.filters import Condition, Filter
 from services.lexical.document_collector import ReadOptions, wire_bytes
 from services.lexical.engine import LexicalEngine
-from tests.support.lexical_notes import (
-    ALL_PRESETS,
-    TIED_QUERIES,
-    WITH_FIELDS,
-    filled,
-    request_for,
-    tied_documents,
-)
+from tests.support.lexical_notes import ALL_PRESETS, TIED_QUERIES, WITH_FIELDS, filled, request_for, tied_documents
 
 # Points are no words, so long texts of them are indexed quickly.
 LONG = "." * 6_000_000

@@ -19,9 +19,7 @@ async def page(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
             yield opened
 
 
-async def test_a_search_marks_the_words_that_were_found_and_escapes_all_html(
-    page: httpx.AsyncClient,
-) -> None:
+async def test_a_search_marks_the_words_that_were_found_and_escapes_all_html(page: httpx.AsyncClient) -> None:
     shown = (await page.get("/", params={"q": "kettle"})).text
     assert shown.count("<article>") == 10
     assert "A <mark>kettle</mark> &amp; &lt;script&gt;alert(1)" in shown

@@ -27,10 +27,7 @@ async def rerank(request: pytest.FixtureRequest, keys: Keys) -> AsyncIterator[Ca
         await stack.enter_async_context(app.router.lifespan_context(app))
 
         async def reranked(
-            texts: list[str],
-            top: int | None = None,
-            transport: httpx.AsyncBaseTransport | None = None,
-            **options: Any,
+            texts: list[str], top: int | None = None, transport: httpx.AsyncBaseTransport | None = None, **options: Any
         ) -> list[tuple[int, float]]:
             inner = transport or httpx.ASGITransport(app=app, raise_app_exceptions=False)
             options = {"key": keys.secrets["search"], **options}

@@ -83,11 +83,7 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
         },
         (BeginCollection,),
     ),
-    (
-        calls.publish,
-        {"build": "b", "generation": "c@1", "expected_documents": 3, "fill": True},
-        (PublishRequest,),
-    ),
+    (calls.publish, {"build": "b", "generation": "c@1", "expected_documents": 3, "fill": True}, (PublishRequest,)),
     (calls.discard, {"build": "b"}, (DiscardRequest,)),
     (calls.update_metadata, {"changes": {"a": {"year": None}}, "build": "b"}, (MetadataRequest,)),
     (calls.delete_documents, {"ids": ["a"], "build": "b"}, (DeleteRequest,)),

@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.errors import (
-    Conflict,
-    InsufficientStorage,
-    UpstreamFailed,
-)
+from services.chassis.errors import Conflict, InsufficientStorage, UpstreamFailed
 from services.storage import edge_generation
 from services.storage.edge_directory import EdgeLimits
 from services.storage.edge_files import PUBLISHED, RECORD

@@ -47,8 +47,4 @@ async def test_a_line_names_the_run_that_was_begun_or_cancelled_and_the_session_
     told = [vars(record) for record in caplog.records if record.name == "audit"]
     assert [one["run"] for one in told] == [begun.json()["id"], begun.json()["id"], RUN, None, None]
     assert [one["session"] for one in told] == [None, None, None, None, "spring"]
-    assert {one["route"] for one in told} == {
-        "/v1/experiments",
-        "/v1/experiments/{run:path}",
-        "/judge/{session}/pair",
-    }
+    assert {one["route"] for one in told} == {"/v1/experiments", "/v1/experiments/{run:path}", "/judge/{session}/pair"}

@@ -159,11 +159,7 @@ def test_settings_of_the_environment_may_be_empty(evaluator: Evaluator) -> None:
     ("words", "environment", "said"),
     [
         (("demo",), {"DATASET": "nowhere"}, "nowhere: neither a directory nor a name of the catalogue (`"),
-        (
-            ("demo",),
-            {"PIPELINES": "bm25,nope"},
-            "nope: there are bm25, dense, hybrid",
-        ),
+        (("demo",), {"PIPELINES": "bm25,nope"}, "nope: there are bm25, dense, hybrid"),
         (("demo",), {"PRESET": "nope"}, "not among the declared ones"),
         (("run", "nope"), {}, "no such experiment; there are: demo, nfcorpus, rerank-depths, scifact, scifact-load"),
         (("demo", "--wait", "0"), {"GATEWAY_URL": "http://127.0.0.1:9"}, "was not ready within 0 s"),

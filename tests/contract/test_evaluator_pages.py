@@ -229,9 +229,7 @@ async def test_the_form_is_there_without_a_gateway(tmp_path: Path) -> None:
     assert 'value="hybrid-rerank"' in page
 
 
-async def test_the_form_starts_a_bundled_experiment_with_what_it_is_given(
-    tmp_path: Path,
-) -> None:
+async def test_the_form_starts_a_bundled_experiment_with_what_it_is_given(tmp_path: Path) -> None:
     shop = write_shop(tmp_path / "shop")
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         fields = {

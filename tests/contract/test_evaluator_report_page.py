@@ -73,9 +73,7 @@ def test_every_cell_and_every_sentence_of_the_markdown_page_stands_in_the_html_p
     assert [re.sub("<[^>]+>", "", title) for title in re.findall("<h2[^>]*>(.*?)</h2>", page)] == headings
 
 
-def test_the_charts_are_files_of_their_own_and_the_same_as_those_in_the_page(
-    run: tuple[Report, RunFolder],
-) -> None:
+def test_the_charts_are_files_of_their_own_and_the_same_as_those_in_the_page(run: tuple[Report, RunFolder]) -> None:
     folder = run[1]
     assert {path.name for path in (folder.path / "charts").iterdir()} >= {"differences.svg", "stages.svg"}
     for path in (folder.path / "charts").iterdir():
@@ -179,9 +177,7 @@ def test_a_report_of_nine_pipelines_and_five_thousand_queries_is_rendered_within
     assert max(map(len, svgs.values())) < 125_000
 
 
-def test_a_report_without_the_newer_fields_has_a_page_without_their_charts(
-    run: tuple[Report, RunFolder],
-) -> None:
+def test_a_report_without_the_newer_fields_has_a_page_without_their_charts(run: tuple[Report, RunFolder]) -> None:
     content = json.loads(run[0].model_dump_json())
     for outcome in content["pipelines"].values():
         del outcome["differences"], outcome["path_ms"]

@@ -133,8 +133,7 @@ async def test_a_path_that_is_not_served_is_refused_like_one_that_does_not_exist
 
 
 @pytest.mark.parametrize(
-    "sent",
-    ["{top}/served/shop", "shop", "./shop/", "{top}/served/./shop", "{top}//served//shop", "shop-too"],
+    "sent", ["{top}/served/shop", "shop", "./shop/", "{top}/served/./shop", "{top}//served//shop", "shop-too"]
 )
 async def test_a_dataset_beneath_a_served_folder_is_taken_by_path_and_by_name(top: Path, sent: str) -> None:
     async with evaluator(GatewayStub(), top / "runs", [top / "served"]) as client:

@@ -69,8 +69,7 @@ def test_an_export_names_the_file_that_it_could_not_write(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("evaluator", "datasets", "list"), ("evaluator", "--help"), ("gateway", "keys", "list", "--file", "KEYS")],
+    "words", [("evaluator", "datasets", "list"), ("evaluator", "--help"), ("gateway", "keys", "list", "--file", "KEYS")]
 )
 def test_output_to_a_full_device_is_one_sentence(processes: Forks, tmp_path: Path, words: tuple[str, ...]) -> None:
     keys = tmp_path / "keys.json"

@@ -53,9 +53,7 @@ async def test_a_write_during_the_beginning_of_a_build_reaches_all_of_it(loaded:
     assert (await loaded.post("/publish", build="next")).json()["documents"] == 41
 
 
-async def test_an_incomplete_build_delays_writes_once_and_can_be_continued(
-    loaded: RealStack,
-) -> None:
+async def test_an_incomplete_build_delays_writes_once_and_can_be_continued(loaded: RealStack) -> None:
     begun = await loaded.begin(presets=["anserini-flat"], build="next")
     assert (await loaded.lexical.delete("/v1/collections/c@2")).status_code == 204
     assert (await loaded.send(PRECIOUS)).json()["complete"]

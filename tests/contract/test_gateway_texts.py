@@ -86,10 +86,7 @@ FUSED = {
     "name": "fused",
     "stages": [{"kind": "fuse", "inputs": [{"kind": "retrieve", "backend": one} for one in ("lexical", "dense")]}],
 }
-SOME_RERANKED = {
-    "name": "some",
-    "stages": [{"kind": "retrieve", "backend": "lexical"}, {"kind": "rerank", "top": 2}],
-}
+SOME_RERANKED = {"name": "some", "stages": [{"kind": "retrieve", "backend": "lexical"}, {"kind": "rerank", "top": 2}]}
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,7 @@ async def test_a_keep_time_of_0_removes_at_once(tmp_path: Path) -> None:
 # Live writes during a rebuild
 
 
-async def test_writes_and_deletions_during_a_rebuild_survive_its_publication(
-    loaded: RealStack,
-) -> None:
+async def test_writes_and_deletions_during_a_rebuild_survive_its_publication(loaded: RealStack) -> None:
     await loaded.begin(new_generation=True, build="next")
     await loaded.send(numbered(40), build="next")
     assert (await loaded.send([{"id": "x", "text": "written meanwhile"}])).json()["complete"]

@@ -112,10 +112,7 @@ async def test_the_api_gets_model_key_prefixes_and_dimension_and_no_blank_text()
             await encoder.encode_query("oil", soon())
             blank = await encoder.encode_passages(["", "chain", " \n"], soon())
     sent = {"model": "theirs", "encoding_format": "float", "dimensions": 2}
-    assert [body for _, body in api.asked] == [
-        sent | {"input": ["query: oil"]},
-        sent | {"input": ["passage: chain"]},
-    ]
+    assert [body for _, body in api.asked] == [sent | {"input": ["query: oil"]}, sent | {"input": ["passage: chain"]}]
     assert {headers["authorization"] for headers, _ in api.asked} == {f"Bearer {KEY}"}
     assert blank == pytest.approx(np.array([[0, 0], [0.6, 0.8], [0, 0]]))
 

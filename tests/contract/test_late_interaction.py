@@ -25,12 +25,7 @@ from services.vectorstore.store_edge import EdgeStore
 from tests.support.token_models import COLBERT, small_token_encoder
 from tests.support.vectors import halved
 
-TEXTS = {
-    "chain": "oil the chain, the bike.",
-    "brake": "the brake",
-    "both": "oil the brake, the chain",
-    "empty": "",
-}
+TEXTS = {"chain": "oil the chain, the bike.", "brake": "the brake", "both": "oil the brake, the chain", "empty": ""}
 QUERY = "oil chain"
 
 

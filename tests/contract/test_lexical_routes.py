@@ -75,10 +75,7 @@ async def test_documents_are_fetched_and_deleted_by_id(filled: httpx.AsyncClient
     assert deleted.json() == {"deleted": 1, "errors": []}
     answer = (await filled.post(f"{GENERATION}/documents/get", json={"ids": ["c", "b", "a"]})).json()
     assert answer["missing"] == ["c"]
-    assert answer["documents"] == [
-        {"id": "b", "title": "", "text": "A wheel wobbles.", "metadata": {}},
-        DOCUMENTS[0],
-    ]
+    assert answer["documents"] == [{"id": "b", "title": "", "text": "A wheel wobbles.", "metadata": {}}, DOCUMENTS[0]]
 
 
 BAD_SEARCHES: dict[str, tuple[dict[str, object], str]] = {

@@ -94,8 +94,7 @@ async def test_too_few_scores_for_the_work_of_others_are_said_to_be_overload(sta
 
 
 @pytest.mark.parametrize(
-    ("on_failure", "settings", "most"),
-    [("skip", {}, 0.33), ("skip", {"rerank_share": 0.1}, 0.1), ("fail", {}, 0.9)],
+    ("on_failure", "settings", "most"), [("skip", {}, 0.33), ("skip", {"rerank_share": 0.1}, 0.1), ("fail", {}, 0.9)]
 )
 async def test_a_slow_reranker_has_a_third_of_the_deadline_if_it_may_be_skipped(
     on_failure: str, settings: dict[str, Any], most: float

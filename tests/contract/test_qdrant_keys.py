@@ -53,11 +53,7 @@ async def assert_reads(store: QdrantStore) -> None:
 
 async def assert_no_write(store: QdrantStore) -> None:
     points = random_points(4, 8)
-    for write in (
-        store.upsert("notes@1", points),
-        store.delete("notes@1", [points[0].id]),
-        store.drop("notes@1"),
-    ):
+    for write in (store.upsert("notes@1", points), store.delete("notes@1", [points[0].id]), store.drop("notes@1")):
         with pytest.raises(UpstreamFailed, match="QDRANT_API_KEY"):
             await write
 

@@ -146,11 +146,7 @@ def test_parameters_are_settings_of_every_vector_service(kind: type[VectorServic
 
 
 @pytest.mark.parametrize(
-    ("store", "name", "value"),
-    [
-        ("edge", "DENSE_QUANTISATION", "int8"),
-        ("elasticsearch", "DENSE_ON_DISK", "false"),
-    ],
+    ("store", "name", "value"), [("edge", "DENSE_QUANTISATION", "int8"), ("elasticsearch", "DENSE_ON_DISK", "false")]
 )
 def test_another_store_refuses_them_by_their_variable(
     store: str, name: str, value: str, monkeypatch: pytest.MonkeyPatch

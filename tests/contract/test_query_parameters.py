@@ -21,13 +21,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealS
 @pytest.mark.parametrize(
     ("process", "method", "path", "body", "words"),
     [
-        (
-            "client",
-            "POST",
-            "/v1/collections/c/search?pipeline=dense",
-            {"query": "a"},
-            "query.pipeline: this belongs",
-        ),
+        ("client", "POST", "/v1/collections/c/search?pipeline=dense", {"query": "a"}, "query.pipeline: this belongs"),
         (
             "client",
             "POST",

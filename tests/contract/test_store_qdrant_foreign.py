@@ -84,9 +84,7 @@ async def test_a_service_whose_prefix_begins_with_ours_keeps_its_collections_to_
     await client.close()
 
 
-async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(
-    shared: AsyncQdrantClient,
-) -> None:
+async def test_generations_of_ours_have_a_quota_and_foreign_ones_do_not_count(shared: AsyncQdrantClient) -> None:
     store = QdrantStore(QdrantClients(shared, shared), prefix="dense.", most_generations=2)
     spec = [replace(SPEC, generation=f"notes@{number}") for number in (1, 2, 3)]
     for one in (*spec[:2], spec[0]):

@@ -13,13 +13,7 @@ from pydantic_settings import SettingsConfigDict
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import DeadlineExceeded
-from services.storage.representation import (
-    MultiVector,
-    Representation,
-    Sparse,
-    SparseVector,
-    TokenVectors,
-)
+from services.storage.representation import MultiVector, Representation, Sparse, SparseVector, TokenVectors
 from services.vectorservice.compose import build_vector_app
 from services.vectorservice.encoder import Encoder
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings

@@ -23,13 +23,7 @@ from deploy.local.ports import free_ports
 from services.chassis.deadlines import Deadline, set_deadline
 from services.lexical.app import build_app, open_engine
 from services.lexical.settings import LexicalSettings
-from tests.support.lexical_notes import (
-    ALL_PRESETS,
-    NOTES,
-    documents,
-    filled,
-    request_for,
-)
+from tests.support.lexical_notes import ALL_PRESETS, NOTES, documents, filled, request_for
 
 # Three servers start at once.
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(900)]

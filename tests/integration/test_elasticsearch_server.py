@@ -15,12 +15,7 @@ import psutil
 import pytest
 from elasticsearch import AsyncElasticsearch, AuthenticationException, Elasticsearch
 
-from deploy.elasticsearch.account import (
-    SUBSTITUTE_ROOT,
-    private_directory,
-    server_account,
-    substitute_directory,
-)
+from deploy.elasticsearch.account import SUBSTITUTE_ROOT, private_directory, server_account, substitute_directory
 from deploy.elasticsearch.configuration import configure, make_server_directories
 from deploy.elasticsearch.data_lock import ServerRecord, read_record
 from deploy.elasticsearch.endpoint import Endpoint
@@ -135,10 +130,7 @@ def test_a_port_that_is_taken_is_named_at_once(data: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         answer = subprocess.run(
-            [*COMMAND, "run", "--data", str(data), "--port", str(port)],
-            check=False,
-            stderr=subprocess.PIPE,
-            text=True,
+            [*COMMAND, "run", "--data", str(data), "--port", str(port)], check=False, stderr=subprocess.PIPE, text=True
         )
     assert answer.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}" in answer.stderr

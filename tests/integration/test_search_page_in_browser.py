@@ -8,12 +8,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.support.backends import Stack, opened_stack
-from tests.support.browser_pages import (
-    accessibility_violations,
-    figures_out_of_sight,
-    opened_page,
-    overflow_px,
-)
+from tests.support.browser_pages import accessibility_violations, figures_out_of_sight, opened_page, overflow_px
 from tests.support.served import on_a_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]

@@ -25,10 +25,7 @@ SECONDS = 10.0
 ROUNDS = 5
 # A turn in which foreign load delayed our sends is repeated, so often that there are at most so many turns a round.
 TURNS_A_ROUND = 5
-MODULES = {
-    "vegeta": "github.com/tsenart/vegeta/v12@v12.13.0",
-    "k6": "go.k6.io/k6@v1.8.1",
-}
+MODULES = {"vegeta": "github.com/tsenart/vegeta/v12@v12.13.0", "k6": "go.k6.io/k6@v1.8.1"}
 SHARES = ("p50", "p95", "p99")
 # Apart by at most so much, whichever is larger.
 MOST_SHARE, MOST_MS = 0.05, 0.5

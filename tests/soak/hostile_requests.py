@@ -4,15 +4,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tests.soak.hostile_parts import (
-    JUNK,
-    ODD_HEADERS,
-    ODD_METHODS,
-    ODD_NAMES,
-    ODD_PATHS,
-    ODD_VALUES,
-    ODD_VERSIONS,
-)
+from tests.soak.hostile_parts import JUNK, ODD_HEADERS, ODD_METHODS, ODD_NAMES, ODD_PATHS, ODD_VALUES, ODD_VERSIONS
 from tests.support.processes import STORING
 
 Valid = tuple[str, str, dict[str, object] | None]  # method, path, body
@@ -70,11 +62,7 @@ VALID: Mapping[str, tuple[Valid, ...]] = {
         ("POST", "/v1/embeddings", {"input": ["tea"], "model": "m", "encoding_format": "float"}),
         ("POST", "/embed", {"inputs": "tea", "normalize": True}),
     ),
-    "sparse": (
-        *_vectors(),
-        EXPLAIN,
-        ("POST", "/embed_sparse", {"inputs": ["tea", "lamp"], "prompt_name": "query"}),
-    ),
+    "sparse": (*_vectors(), EXPLAIN, ("POST", "/embed_sparse", {"inputs": ["tea", "lamp"], "prompt_name": "query"})),
     "late_interaction": (
         *_vectors(),
         EXPLAIN,

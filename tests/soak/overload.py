@@ -76,9 +76,7 @@ class GatewayCounts:
 
     def since(self, before: "GatewayCounts") -> "GatewayCounts":
         return GatewayCounts(
-            self.refused - before.refused,
-            self.refused_in_time - before.refused_in_time,
-            self.opened - before.opened,
+            self.refused - before.refused, self.refused_in_time - before.refused_in_time, self.opened - before.opened
         )
 
 
@@ -156,12 +154,7 @@ def _counted(kinds: Counter[str]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())) or "-"
 
 
-async def run(
-    seed: int,
-    size: int = SECONDS,
-    pipelines: Sequence[str] = PIPELINES,
-    elasticsearch: str = "",
-) -> Outcome:
+async def run(seed: int, size: int = SECONDS, pipelines: Sequence[str] = PIPELINES, elasticsearch: str = "") -> Outcome:
     """Drives every load for `size` seconds.
 
     `elasticsearch`: the URL of one for the lexical service, in place of the embedded engine.

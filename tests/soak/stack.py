@@ -93,10 +93,7 @@ async def loaded_stack(
     with data_directory(storing if small_disks else ()) as directory:
         async with started(directory, models=models, families=families, lexical=lexical) as processes:
             if evaluator:
-                environment = {
-                    "EVALUATOR_RUNS": f"{directory}/runs",
-                    "GATEWAY_URL": processes["gateway"].url,
-                }
+                environment = {"EVALUATOR_RUNS": f"{directory}/runs", "GATEWAY_URL": processes["gateway"].url}
                 service = Process("evaluator", environment, arguments=("serve",))
                 processes["evaluator"] = service
                 service.start(directory / "evaluator.log")

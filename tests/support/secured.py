@@ -119,11 +119,7 @@ def variables(process: str, given: Mapping[str, str]) -> dict[str, str]:
     """Returns the settings of a process (`GATEWAY`, `LEXICAL`, …) that it is not given; none in plain mode."""
     if _mode is None:
         return {}
-    found = {
-        "STACK_CA_FILE": str(_mode.certificates.ca_file),
-        "STACK_TOKEN": TOKEN,
-        **_mode.pair.variables(process),
-    }
+    found = {"STACK_CA_FILE": str(_mode.certificates.ca_file), "STACK_TOKEN": TOKEN, **_mode.pair.variables(process)}
     if process in KEYED:
         found[f"{process}_KEYS_FILE"] = str(_mode.keys.file)
     return {name: value for name, value in found.items() if not {name, f"{name}_FILE"} & given.keys()}

@@ -35,10 +35,7 @@ def planned(directory: Path, **given: object) -> Experiment:
 async def reached(stub: GatewayStub) -> AsyncIterator[GatewayClient]:
     """Yields a client of the stub."""
     app = stub.app
-    async with (
-        app.router.lifespan_context(app),
-        connected("http://localhost", httpx.ASGITransport(app=app)) as client,
-    ):
+    async with app.router.lifespan_context(app), connected("http://localhost", httpx.ASGITransport(app=app)) as client:
         yield client
 
 

@@ -69,12 +69,7 @@ def stamp_of(generator: "QueryGenerator", name: str, queries: int, seed: int) ->
 
 
 def expand_doc2query(
-    generator: "QueryGenerator",
-    stamp: str,
-    dataset: Dataset,
-    out: Path,
-    queries: int,
-    seed: int,
+    generator: "QueryGenerator", stamp: str, dataset: Dataset, out: Path, queries: int, seed: int
 ) -> QueryCounts:
     """Writes the queries of every document, going on where an earlier call stopped. Raises EvaluationError."""
     started = time.process_time()

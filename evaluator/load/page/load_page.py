@@ -8,14 +8,7 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # ships
 from evaluator.load.capacity import measured_rows
 from evaluator.load.load_report import LoadReport
 from evaluator.load.page.blocks import capacity_blocks, capacity_file, figure_blocks, path_blocks, percentile_blocks
-from evaluator.load.page.charts import (
-    Spectrum,
-    capacity_chart,
-    drawn_share,
-    rates_chart,
-    spectrum_chart,
-    stages_chart,
-)
+from evaluator.load.page.charts import Spectrum, capacity_chart, drawn_share, rates_chart, spectrum_chart, stages_chart
 from evaluator.load.page.tables import load_warnings, measured_point_rows, overview_rows
 from evaluator.load.points.figures import percentiles_ms, read_hlog
 from evaluator.load.points.point_report import LoadPointReport

@@ -116,11 +116,7 @@ class SampleFiles:
 
 
 async def driven_traffic(
-    kinds: Sequence[Traffic],
-    arms: Sequence[Arm],
-    ready: PreparedLoad,
-    beside: LoadSurroundings,
-    files: SampleFiles,
+    kinds: Sequence[Traffic], arms: Sequence[Arm], ready: PreparedLoad, beside: LoadSurroundings, files: SampleFiles
 ) -> list[TimeSlice]:
     """Drives every kind of traffic in every repeat; returns the slices in the order in which they were sent."""
     slices: list[TimeSlice] = []

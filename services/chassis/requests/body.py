@@ -12,13 +12,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.chassis.errors import (
-    BodyTooLarge,
-    ClientGone,
-    Overloaded,
-    RequestTimeout,
-    UnsupportedMedia,
-)
+from services.chassis.errors import BodyTooLarge, ClientGone, Overloaded, RequestTimeout, UnsupportedMedia
 from services.chassis.instruments import Instruments
 from services.chassis.requests.handling import Handling
 from services.chassis.requests.telemetry import PROBES, WATCHES, headers_of

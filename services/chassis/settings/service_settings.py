@@ -178,8 +178,7 @@ class KeyedSettings(ServiceSettings):
     """Settings of a process that others than our own processes call."""
 
     keys_file: Path | None = Field(
-        None,
-        description="API keys, a file of `.venv/bin/python -m gateway keys`; read again when it changes.",
+        None, description="API keys, a file of `.venv/bin/python -m gateway keys`; read again when it changes."
     )
 
     @property

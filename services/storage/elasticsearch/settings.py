@@ -14,9 +14,7 @@ class ElasticsearchSettings(FileSecretSettings):
     """The address, keys and refresh mode of the Elasticsearch."""
 
     elasticsearch_url: Address = Field(
-        "http://127.0.0.1:9200",
-        validation_alias="ELASTICSEARCH_URL",
-        description="The Elasticsearch, 8 or 9.",
+        "http://127.0.0.1:9200", validation_alias="ELASTICSEARCH_URL", description="The Elasticsearch, 8 or 9."
     )
     elasticsearch_api_key: StoreKey | None = Field(
         None, validation_alias="ELASTICSEARCH_API_KEY", description="Its API key, base64 as Elasticsearch gives it."

@@ -65,23 +65,14 @@ async def test_files_of_editors_and_systems_beside_those_of_judges_are_left_alon
     ],
 )
 async def test_a_file_that_is_no_judges_is_named_with_what_to_do_and_judging_goes_on(
-    client: httpx.AsyncClient,
-    path: str,
-    run: str,
-    session: Path,
-    name: str | bytes,
-    content: str | None,
-    said: str,
+    client: httpx.AsyncClient, path: str, run: str, session: Path, name: str | bytes, content: str | None, said: str
 ) -> None:
     file = session / "judges" / os.fsdecode(name)
     if content is None:
         file.mkdir()
     else:
         file.write_text(content)
-    answers = [
-        await client.get(f"/judge/{session.name}"),
-        await pressed(client, run, session.name),
-    ]
+    answers = [await client.get(f"/judge/{session.name}"), await pressed(client, run, session.name)]
     listed, pair = await client.get("/judge"), await judged(client, path, "0")
     assert [(answer.status_code, said in answer.text) for answer in answers] == [(409, True)] * 2, answers[0].text
     assert all("move the file out of the folder" in answer.text for answer in answers)

@@ -19,17 +19,7 @@ from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.pipeline_costs import CostReport
 from tests.support.evaluator_service import evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
-from tests.support.judging_pages import (
-    HOSTILE,
-    QUERIES,
-    TOP,
-    begun,
-    followed,
-    hidden,
-    judged,
-    measured,
-    session_of,
-)
+from tests.support.judging_pages import HOSTILE, QUERIES, TOP, begun, followed, hidden, judged, measured, session_of
 
 
 async def test_a_session_is_made_from_chosen_pipelines_and_shows_no_system(client: httpx.AsyncClient, run: str) -> None:
@@ -259,14 +249,7 @@ async def test_nothing_slow_is_begun_while_an_experiment_is_measured(run: str, r
         await judged(client, path, "1")
         await client.post("/v1/experiments", json=body)
         await hanging(stub)
-        fields = {
-            "runs": run,
-            "pipelines": f"{run}:good",
-            "judge": "ann",
-            "order": "pool",
-            "top": "3",
-            "seed": "1",
-        }
+        fields = {"runs": run, "pipelines": f"{run}:good", "judge": "ann", "order": "pool", "top": "3", "seed": "1"}
         answers = [
             await client.post("/judge", data=fields),
             await client.post(f"/measure/{run}", data={"session": session_of(path)}),

@@ -56,9 +56,7 @@ async def test_a_postprocessor_keeps_the_best_nodes():
 
 def test_a_query_engine_uses_both():
     engine = RetrieverQueryEngine(
-        retriever(similarity_top_k=5),
-        get_response_synthesizer(llm=MockLLM()),
-        node_postprocessors=[reranked(top_n=1)],
+        retriever(similarity_top_k=5), get_response_synthesizer(llm=MockLLM()), node_postprocessors=[reranked(top_n=1)]
     )
     [source] = engine.query("word 7").source_nodes
     assert (source.node.node_id, source.score) == ("d07", 1.0)

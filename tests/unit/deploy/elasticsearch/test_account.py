@@ -73,11 +73,7 @@ print(json.dumps({"rounds": rounds, "lost": lost}))
 @pytest.mark.parametrize("act", ["give", "remove"])
 def test_a_directory_that_becomes_a_link_at_any_moment_is_not_followed(tmp_path: Path, act: str) -> None:
     race = subprocess.run(
-        [sys.executable, "-c", RACE, str(tmp_path / "scene"), act],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", RACE, str(tmp_path / "scene"), act], cwd=ROOT, capture_output=True, text=True, check=True
     )
     outcome = json.loads(race.stdout)
     assert outcome["rounds"] > 8

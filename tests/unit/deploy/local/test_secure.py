@@ -37,10 +37,7 @@ def shown(files: SecureFiles, server_name: str) -> None:
     server.load_cert_chain(files.variables["GATEWAY_TLS_CERT_FILE"], files.variables["GATEWAY_TLS_KEY_FILE"])
     client = ssl.create_default_context(cafile=files.ca_file)
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    sides = [
-        client.wrap_bio(down, up, server_hostname=server_name),
-        server.wrap_bio(up, down, server_side=True),
-    ]
+    sides = [client.wrap_bio(down, up, server_hostname=server_name), server.wrap_bio(up, down, server_side=True)]
     for side in sides * 3:
         try:
             side.do_handshake()

@@ -14,11 +14,7 @@ def test_files_alone_are_of_the_only_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["more.tsv"], "shop=more.tsv"),
-        (["shed=more.tsv"], "'shed'.*shop, depot"),
-    ],
+    ("words", "said"), [(["more.tsv"], "shop=more.tsv"), (["shed=more.tsv"], "'shed'.*shop, depot")]
 )
 def test_the_set_of_a_file_is_never_guessed(words: list[str], said: str) -> None:
     with pytest.raises(WrongOption, match=said):

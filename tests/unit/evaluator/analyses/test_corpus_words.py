@@ -57,8 +57,7 @@ def test_one_pass_counts_documents_words_and_chosen_lengths(corpus: Path) -> Non
     assert counted.lengths == {"d2": 0, "d3": 2}
     # chain three times and a twice, without case and punctuation.
     assert weighted_jaccard(
-        counted.vocabulary,
-        vocabulary_of({"chain": 3, "a": 2, "and": 1, "sprocket": 1, "two": 1, "words": 1}),
+        counted.vocabulary, vocabulary_of({"chain": 3, "a": 2, "and": 1, "sprocket": 1, "two": 1, "words": 1})
     ) == pytest.approx(1.0)
 
 

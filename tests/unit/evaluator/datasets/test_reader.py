@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.datasets.corpus import (
-    MOST_DIGITS,
-    MOST_DOCUMENT_BYTES,
-    MOST_DOCUMENT_VALUES,
-    MOST_METADATA_KEYS,
-)
+from evaluator.datasets.corpus import MOST_DIGITS, MOST_DOCUMENT_BYTES, MOST_DOCUMENT_VALUES, MOST_METADATA_KEYS
 from evaluator.datasets.reader import read_dataset
 from evaluator.datasets.text_files import MOST_LINE_BYTES
 from evaluator.errors import DatasetError

@@ -272,8 +272,7 @@ def look(latency_ms: float, lag_ms: float) -> LoadedPoint:
 
 
 @pytest.mark.parametrize(
-    ("latency_ms", "lag_ms", "fault"),
-    [(20.0, 0.9, False), (20.0, 1.1, True), (400.0, 3.9, False), (400.0, 4.1, True)],
+    ("latency_ms", "lag_ms", "fault"), [(20.0, 0.9, False), (20.0, 1.1, True), (400.0, 3.9, False), (400.0, 4.1, True)]
 )
 def test_a_send_lag_is_judged_as_at_every_rate_whatever_the_bound(
     latency_ms: float, lag_ms: float, fault: bool

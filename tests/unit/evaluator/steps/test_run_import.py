@@ -120,11 +120,7 @@ def test_without_a_depth_all_files_are_cut_to_the_shallowest(shop: Path, tmp_pat
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("x1 Q0 d1 1 1 x\n", "solr.trec: .*split test"),
-        ("q1 Q0 MED-1 1 1 x\n", "corpus .*: MED-1"),
-        ("", "solr.trec: "),
-    ],
+    [("x1 Q0 d1 1 1 x\n", "solr.trec: .*split test"), ("q1 Q0 MED-1 1 1 x\n", "corpus .*: MED-1"), ("", "solr.trec: ")],
 )
 def test_files_of_another_collection_are_refused_and_leave_no_run(
     shop: Path, tmp_path: Path, text: str, said: str

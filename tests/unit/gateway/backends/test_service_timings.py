@@ -19,15 +19,7 @@ def test_every_part_but_the_total_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "item",
-    [
-        "encode;dur=nan",
-        "encode;dur=-1",
-        "encode;dur=1234567890",
-        "encode",
-        "a.b;dur=1",
-        "e" * 33 + ";dur=1",
-    ],
+    "item", ["encode;dur=nan", "encode;dur=-1", "encode;dur=1234567890", "encode", "a.b;dur=1", "e" * 33 + ";dur=1"]
 )
 def test_an_item_that_is_no_token_with_a_plain_number_is_left_out(item: str) -> None:
     assert parse_parts(f"wait;dur=1.50, {item}") == {"wait": 1.5}

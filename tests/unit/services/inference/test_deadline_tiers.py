@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.micro_batches import (
-    batch_cap,
-    count_reachable,
-    form_batches_by_tier,
-    split_into_tiers,
-)
+from services.inference.micro_batches import batch_cap, count_reachable, form_batches_by_tier, split_into_tiers
 from services.inference.open_model import HALF_LIFE_S, TokenTime
 
 COSTS = st.lists(st.integers(1, 512), max_size=200)

@@ -86,10 +86,7 @@ def _replace_graphs(folder: Path) -> None:
         (_remove_record, r"prepared\.json"),
         (_change_record(lambda record: record.update(graphs={})), r"prepared\.json"),
         (_change_record(dict.clear), r"prepared\.json"),
-        (
-            _change_record(lambda record: record.update(source_sha256="0" * 64)),
-            r"model\.onnx",
-        ),
+        (_change_record(lambda record: record.update(source_sha256="0" * 64)), r"model\.onnx"),
         (_remove_graphs, r"prepared-\S+\.onnx"),
         (_replace_graphs, r"prepared-\S+\.onnx .*sha256"),
     ],

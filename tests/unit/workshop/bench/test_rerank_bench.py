@@ -59,10 +59,7 @@ def measured() -> BenchReport:
         turns += [turn(number, OURS, 1.0, 0.5), turn(number, "peer", times, times), turn(number, INT8, 0.5, 0.25)]
         turns += [turn(number, SESSION, 1.0, 0.45), turn(number, HTTP, 1.0, 0.5)]
     return BenchReport(
-        made=bench_environment(),
-        sets={"short": SET},
-        largest_difference={"peer": 1e-6, HTTP: 0.0},
-        turns=tuple(turns),
+        made=bench_environment(), sets={"short": SET}, largest_difference={"peer": 1e-6, HTTP: 0.0}, turns=tuple(turns)
     )
 
 

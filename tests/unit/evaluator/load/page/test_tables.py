@@ -7,13 +7,7 @@ import pytest
 from evaluator.client.cached_results import CacheUse
 from evaluator.load.page.charts import stages_chart
 from evaluator.load.page.load_page import render_load_page
-from evaluator.load.page.tables import (
-    load_rows,
-    load_warnings,
-    percentile_rows,
-    ratio_rows,
-    repeat_rows,
-)
+from evaluator.load.page.tables import load_rows, load_warnings, percentile_rows, ratio_rows, repeat_rows
 from evaluator.load.points.ratios import PercentileRatio, repeated_figure
 from evaluator.pages.cost_tables import number_cell
 from evaluator.runs.latency import Timed

@@ -120,11 +120,7 @@ def test_degraded_answers_count_as_they_are_with_their_share_and_the_candidates_
 
 
 def test_no_more_candidates_count_as_reranked_than_were_found() -> None:
-    samples = [
-        load_sample(0, ids=("d1", "d2")),
-        load_sample(1),
-        load_sample(2, ids=("d1", "d2"), degraded=(FLAGGED,)),
-    ]
+    samples = [load_sample(0, ids=("d1", "d2")), load_sample(1), load_sample(2, ids=("d1", "d2"), degraded=(FLAGGED,))]
     quality = answer_quality({"q": {"d1": 1}}, samples, {"rerank": 100}, 10)
     assert quality.reranked == pytest.approx((2 + 0 + 20) / 3)
 

@@ -28,15 +28,7 @@ def driven(costs: Mapping[str, ProcessCost], sent: int = 10, pipeline: str = "bm
     failed = load_sample(0, latency_ms=None, pipeline=pipeline, error="timeout")
     dropped = load_sample(1, latency_ms=None, pipeline=pipeline, error=DROPPED)
     samples = [load_sample(number, pipeline=pipeline) for number in range(2, sent + 1)]
-    return LoadedPoint(
-        (failed, dropped, *samples),
-        CONDITIONS,
-        (GeneratorUse(0.1, 1.0),),
-        True,
-        BEGAN,
-        5.0,
-        costs,
-    )
+    return LoadedPoint((failed, dropped, *samples), CONDITIONS, (GeneratorUse(0.1, 1.0),), True, BEGAN, 5.0, costs)
 
 
 def test_cpu_is_a_mean_over_the_sent_requests_of_all_slices_and_memory_that_after_the_last_one() -> None:

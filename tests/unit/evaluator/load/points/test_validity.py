@@ -53,11 +53,7 @@ def test_a_dropped_request_makes_the_times_invalid() -> None:
 
 def test_the_cpu_of_a_generator_counts_over_all_slices_so_that_a_short_one_says_little() -> None:
     # The second slice had one request right at its start; the third had none.
-    slices = [
-        [GeneratorUse(0.2, 3.0), GeneratorUse(0.1, 3.0)],
-        [GeneratorUse(0.01, 0.01)],
-        [GeneratorUse(0.0, 0.0)],
-    ]
+    slices = [[GeneratorUse(0.2, 3.0), GeneratorUse(0.1, 3.0)], [GeneratorUse(0.01, 0.01)], [GeneratorUse(0.0, 0.0)]]
     assert cpu_shares(slices) == pytest.approx([0.21 / 3.01, 0.1 / 3.0])
     assert cpu_shares(slices[2:]) == [0.0]
 

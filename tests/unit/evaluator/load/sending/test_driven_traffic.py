@@ -18,8 +18,7 @@ def drive(disturbed: int) -> LoadedPoint:
 
 
 @pytest.mark.parametrize(
-    ("drives", "quiet", "sent", "share"),
-    [([0], True, 1, 0.0), ([5, 0], True, 2, 0.0), ([5, 0], False, 1, 0.5)],
+    ("drives", "quiet", "sent", "share"), [([0], True, 1, 0.0), ([5, 0], True, 2, 0.0), ([5, 0], False, 1, 0.5)]
 )
 async def test_the_calmest_drive_counts(
     monkeypatch: pytest.MonkeyPatch, drives: list[int], quiet: bool, sent: int, share: float

@@ -71,8 +71,7 @@ def test_a_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [(None, "No such file"), (b"\n", "is empty"), (b"\xff", "UTF-8"), (b"a" * 20_000, "16,384")],
+    ("content", "said"), [(None, "No such file"), (b"\n", "is empty"), (b"\xff", "UTF-8"), (b"a" * 20_000, "16,384")]
 )
 def test_a_file_without_a_usable_secret_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, said: str
