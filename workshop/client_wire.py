@@ -33,8 +33,9 @@ ANSWERS: tuple[type[Wire], ...] = (
     *(Problem, SearchAnswer, DocumentsAnswer, DocumentsPage, FanOutReport),
     *(CollectionBegun, CollectionList, Published, PublishJob, PipelineList),
 )
-# Reading vectors and explaining a ranking is for the evaluator and for HTTP: an answer ignores these fields.
-UNREAD = {"SearchHit": {"stages"}, "SearchAnswer": {"candidates"}}
+# Explaining a ranking is for the evaluator and for HTTP, orders are between services: an answer ignores these fields.
+UNREAD = {"SearchHit": {"stages"}, "SearchAnswer": {"candidates"}, "CollectionState": {"publication"}}
+UNREAD |= dict.fromkeys(("IndexReport", "DeleteReport"), {"latest_version"})
 NAMES = {"DocumentWithVectors": "Document"}
 # Answers have these as dictionaries, which can be sent again.
 DICTIONARIES = ("Pipeline", "Expansions", "LexicalPreset")

@@ -137,12 +137,10 @@ class IndexReport(Answer):
     errors: tuple[ItemError, ...] = ()
     encoded: int = 0
     read: ReadTokens | None = None
-    latest_version: int | None = None
 class DeleteReport(Answer):
     """How many documents were deleted, and which were kept because a newer write had been taken."""
     deleted: int
     errors: tuple[ItemError, ...] = ()
-    latest_version: int | None = None
 class ServiceOutcome(Answer):
     """The result of a request at one backend, in the gateway's report."""
     backend: str
@@ -188,7 +186,6 @@ class CollectionState(Answer):
     vectors: VectorState | None = None
     build: str | None = None
     published_at: float | None = None
-    publication: int | None = None
     owner: str | None = None
     digest: str | None = None
     bytes: int | None = None
