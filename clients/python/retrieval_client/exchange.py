@@ -55,12 +55,8 @@ class RetrievalError(Exception):
         retry_after_s: float = 0.0,
     ) -> None:
         super().__init__(detail)
-        self.kind = kind
-        self.detail = detail
-        self.status = status
-        self.errors = errors
-        self.request_id = request_id
-        self.retry_after_s = retry_after_s
+        self.kind, self.detail, self.status = kind, detail, status
+        self.errors, self.request_id, self.retry_after_s = errors, request_id, retry_after_s
 
 
 @dataclass(frozen=True, slots=True)

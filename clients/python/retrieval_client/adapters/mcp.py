@@ -131,12 +131,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="retrieval-mcp", description="Lets a model read a gateway.")
     parser.add_argument("url", help=f"URL of the gateway: http://127.0.0.1:8000; {KEY_VARIABLE} has its key")
     parser.add_argument("--ca-file", help="PEM file of the authority of its certificate")
-    parser.add_argument(
-        "--http",
-        type=int,
-        metavar="PORT",
-        help="serve http://127.0.0.1:PORT/mcp instead of stdio; each caller sends its own key",
-    )
+    http = "serve http://127.0.0.1:PORT/mcp instead of stdio; each caller sends its own key"
+    parser.add_argument("--http", type=int, metavar="PORT", help=http)
     arguments = parser.parse_args()
     key = os.environ.get(KEY_VARIABLE) or None
     try:
