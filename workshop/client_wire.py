@@ -35,7 +35,7 @@ ANSWERS: tuple[type[Wire], ...] = (
 )
 # Explaining a ranking is for the evaluator and for HTTP, orders are between services: an answer ignores these fields.
 UNREAD = {"SearchHit": {"stages"}, "SearchAnswer": {"candidates"}, "CollectionState": {"publication"}}
-UNREAD |= dict.fromkeys(("IndexReport", "DeleteReport"), {"latest_version"})
+UNREAD |= {report: {"latest_version"} for report in ("IndexReport", "DeleteReport")}
 NAMES = {"DocumentWithVectors": "Document"}
 # Answers have these as dictionaries, which can be sent again.
 DICTIONARIES = ("Pipeline", "Expansions", "LexicalPreset")

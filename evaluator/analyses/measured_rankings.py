@@ -72,7 +72,7 @@ def measure_ranking(run: AnalysedRun, pipeline: str, own: Grades, added: Grades 
         ),
         first_ten=tuple(name for query in ranked.queries if query in shown for name in shown[query].ids[:FIRST]),
         ndcg=by_query[NDCG],
-        rankings=None if _fuses(arm) else rankings,
+        rankings=None if arm.pipeline and isinstance(arm.pipeline.identified.source.stage, Fuse) else rankings,
     )
 
 
@@ -85,10 +85,6 @@ def _figures(
     depth: int,
 ) -> PerQuery:
     return within_depth(measure_answers(judgments, answers, rankings, queries, metrics), depth)
-
-
-def _fuses(arm: RankedArm) -> bool:
-    return arm.pipeline is not None and isinstance(arm.pipeline.identified.source.stage, Fuse)
 
 
 def _models(arm: RankedArm, manifest: Manifest, records: Sequence[AnswerRecord]) -> Iterator[str]:

@@ -20,7 +20,8 @@ def edge_errors() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if type(error) is not Exception and not isinstance(error, OSError) and not _is_panic(error):
+        is_panic = type(error).__module__ == "pyo3_runtime"
+        if type(error) is not Exception and not isinstance(error, OSError) and not is_panic:
             raise
         if is_disk_full(error):
             raise InsufficientStorage(
@@ -42,7 +43,3 @@ def reports_full_disk(text: str) -> bool:
 def one_line(error: BaseException) -> str:
     """Returns the text of an error in one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]
-
-
-def _is_panic(error: BaseException) -> bool:
-    return type(error).__module__ == "pyo3_runtime"

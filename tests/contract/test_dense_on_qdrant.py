@@ -1,7 +1,6 @@
 """The dense service on a Qdrant that comes and goes, and how it starts without one."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
@@ -12,15 +11,10 @@ from fastapi import FastAPI
 
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
+from tests.support.processes import free_port
 from tests.support.qdrant_double import VERSION, qdrant_double
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect", "ignore:Api key is used with an insec")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

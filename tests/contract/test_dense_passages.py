@@ -17,9 +17,10 @@ from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.passages import Passages
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
-from tests.contract.test_dense_on_qdrant import free_port, serving
+from tests.contract.test_dense_on_qdrant import serving
 from tests.support.long_articles import long_articles
 from tests.support.models import ENCODER, fetched
+from tests.support.processes import free_port
 from tests.support.real_stack import real_stack
 from tests.support.small_runs import planned
 

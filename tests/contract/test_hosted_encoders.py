@@ -67,15 +67,15 @@ class TestTei(EncoderSuite):
 
 
 @asynccontextmanager
-async def service(settings: DenseSettings) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a dense service that holds the generation `c@1`, without documents."""
+async def service(settings: DenseSettings, status: int = 200) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a dense service that was told to hold the generation `c@1`, and answered with a status."""
     app = build_app(settings)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://dense/v1/collections/c@1") as client,
     ):
-        assert (await client.put("http://dense/v1/collections/c@1", json={})).status_code == 200
+        assert (await client.put("http://dense/v1/collections/c@1", json={})).status_code == status
         yield client
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from pydantic import ValidationError
 
@@ -84,13 +83,7 @@ async def test_a_collection_of_another_dialect_at_the_same_host_has_to_be_built_
 ) -> None:
     async with service(hosted(hashing, directory=tmp_path)):
         pass
-    app = build_app(hosted(hashing, "tei", directory=tmp_path))
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://dense/v1/collections/c@1") as client,
-    ):
-        again = await client.put("http://dense/v1/collections/c@1", json={})
-        for answer in (await client.post("/search", json={"query": QUERY}), again):
-            assert answer.status_code == 409
-            assert f"api={hashing}/v1/embeddings, and api={hashing}/embed is requested;" in answer.json()["detail"]
+    async with service(hosted(hashing, "tei", directory=tmp_path), 409) as client:
+        answer = await client.post("/search", json={"query": QUERY})
+    assert answer.status_code == 409
+    assert f"api={hashing}/v1/embeddings, and api={hashing}/embed is requested;" in answer.json()["detail"]

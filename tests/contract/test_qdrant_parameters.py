@@ -17,7 +17,8 @@ from services.vectorstore.qdrant_connection import QdrantClients
 from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantParameters
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
-from tests.contract.test_dense_on_qdrant import free_port, serving
+from tests.contract.test_dense_on_qdrant import serving
+from tests.support.processes import free_port
 from tests.support.qdrant_double import qdrant_double
 from tests.support.vectors import SAMPLES, SPEC, axis, point, sparse
 

@@ -4,7 +4,8 @@ import pytest
 
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
-from tests.contract.test_dense_on_qdrant import free_port, serving
+from tests.contract.test_dense_on_qdrant import serving
+from tests.support.processes import free_port
 from tests.support.two_writers import assert_the_newest_write_of_each_id_stays
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:Payload indexes have no effect")]

@@ -23,6 +23,7 @@ from deploy.elasticsearch.install import install
 from deploy.elasticsearch.secure import SETTINGS, make_certificate
 from deploy.elasticsearch.server import say
 from tests.support.elasticsearch_server import temporary_server
+from tests.support.processes import free_port
 
 # A start takes about ten seconds on a quiet machine, and ours is shared.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -42,12 +43,6 @@ def data(tmp_path: Path) -> Iterator[Path]:
     yield directory
     subprocess.run([*COMMAND, "stop", "--data", str(directory)], check=True)
     shutil.rmtree(substitute_directory(directory), ignore_errors=True)
-
-
-def free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
 
 
 def healthy(data: Path, run: subprocess.Popen[bytes]) -> ServerRecord:

@@ -96,7 +96,7 @@ async def drive(
     measured: Collection[int] | None = (),
 ) -> LoadedPoint:
     """Sends planned requests, open loop. `rate`: decides how many generators there are."""
-    count = min(plan.generators or generators_for(rate), max(1, len(requests)))
+    count = min(plan.generators or max(1, math.ceil(rate / RATE_A_GENERATOR)), max(1, len(requests)))
     # Round robin: each generator gets the same rate, and the cap is shared.
     shares = [requests[number::count] for number in range(count)]
     caps = _even_parts(plan.most_in_flight, count)
@@ -127,11 +127,6 @@ async def run_closed(
         for share, flight in zip(shares, _even_parts(in_flight, count), strict=True)
     ]
     return await _loaded(target, shares, tasks, warmup_seconds, measured)
-
-
-def generators_for(rate: float) -> int:
-    """Returns how many processes a rate needs, so that each uses less than half of a core."""
-    return max(1, math.ceil(rate / RATE_A_GENERATOR))
 
 
 def _even_parts(whole: int, count: int) -> list[int]:
