@@ -43,8 +43,8 @@ def quality_charts(report: Report) -> dict[str, str | None]:
 
 
 def quality_latency_chart(report: Report) -> str | None:
-    """Draws nDCG@10 (or the first metric measured) with its interval against p50, one mark per pipeline, its name beside
-    it. Of more than MOST_SERIES it draws those of the highest metric.
+    """Draws nDCG@10 (or the first metric measured) with its interval against p50, one mark per pipeline, its name
+    beside it. Of more than MOST_SERIES it draws those of the highest metric.
 
     Times that do not hold are marked, and drawn dashed and hollow. None where times were not measured or not checked.
     """

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from evaluator.report.evaluation import quality_step
-from evaluator.report.history import history
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.run_judgments import judgments_as_measured
 from tests.support import evaluator_service
@@ -78,17 +77,6 @@ def test_compare_and_export_take_the_judgments_that_the_run_is_measured_by(
     assert pair["verdict"]["first_mean"] == pytest.approx(measured[pair["verdict"]["first"]]["nDCG@10"])
     evaluator("export", "--run", run)
     assert len((run / "export/judgments.qrels").read_text().splitlines()) == own + 60
-
-
-def test_runs_measured_by_other_judgments_are_a_history_of_their_own(
-    evaluator: Evaluator, run: Path, more: Path, tmp_path: Path
-) -> None:
-    files = write_three_rankings(tmp_path)
-    evaluator("import", tmp_path / "shop", files["fair"], files["good"])
-    evaluator("quality", "--run", run, "--judgments", more)
-    evaluator("report", "--run", run)
-    listed = history(tmp_path / "runs", "shop", "nDCG@10").pipelines
-    assert [(entry.pipeline, len(entries)) for entry, entries in listed.items()] == [("fair", 1), ("good", 1)] * 2
 
 
 async def test_the_service_compares_by_the_judgments_that_the_runs_are_measured_by(
