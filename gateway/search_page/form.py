@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gateway.search.execute import DEFAULTS
 from services.chassis.errors import BadInput
 from services.contracts.base import Name, QueryText
 from services.contracts.query import SearchRequest
@@ -44,8 +45,7 @@ class TypedForm:
     @classmethod
     def of(cls, parameters: Mapping[str, str], offered: Offered) -> Self:
         """Reads the parameters of a URL. Those that the form does not have are left alone, as on any page."""
-        second = SearchRequest.model_fields["pipeline"].default
-        second = second if second in offered.pipelines else offered.pipelines[-1]
+        second = next((name for name in DEFAULTS if name in offered.pipelines[1:]), offered.pipelines[-1])
         first = next((name for name in offered.pipelines if name != second), second)
         return cls(
             submitted="query" in parameters,

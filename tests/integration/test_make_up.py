@@ -158,7 +158,7 @@ def test_a_second_stack_stands_beside_the_first_with_another_model_and_another_e
 
 
 def test_services_on_request_are_added_to_a_stack_with_its_data(clone: Clone) -> None:
-    assert clone.local("up").returncode == 0
+    assert clone.local("up", SYSTEMS="none").returncode == 0
     with pytest.raises(urllib.error.HTTPError) as absent:
         clone.search("colbert")
     assert (absent.value.code, b"make up SYSTEMS=late_interaction" in absent.value.read()) == (404, True)
