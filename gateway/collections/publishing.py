@@ -148,6 +148,8 @@ class Publishing:
             _expect_no_less_than_live(history, generation, documents)
         job.phase = "switch"
         async with self._locks.of(history.name):
+            if job.error is not None:  # removed meanwhile: what has this number now is another generation
+                raise job.error
             # Finishing takes up to hours: a newer generation published meanwhile has writes that this one lacks.
             await self._generations.require(history.name, lambda history: history.backends(generation), CALL_S)
             _check_not_overtaken(generation, live, self._generations.live(history.name))

@@ -123,6 +123,26 @@ async def test_equal_counts_of_different_contents_are_not_published(stack: RealS
     assert (await stack.post("/publish", build="mine")).status_code == 200
 
 
+async def test_a_publication_of_what_was_removed_does_not_publish_what_was_begun_since(stack: RealStack) -> None:
+    await stack.begin(build="mine")
+    await stack.send(numbered(5), build="mine")
+    removals = asyncio.Event()
+    for way in stack.ways.values():
+        way.hold = (b"DELETE", removals)
+    async with asyncio.TaskGroup() as group:
+        removal = group.create_task(stack.client.delete("/v1/collections/c"))
+        await asyncio.sleep(0.2)
+        again = group.create_task(stack.begin(build="mine"))
+        publication = group.create_task(stack.post("/publish", build="mine"))
+        while '"phase":"switch"' not in (await stack.client.get("/v1/collections/c")).text:
+            await asyncio.sleep(0.05)
+        removals.set()
+    assert (removal.result().status_code, again.result().json()["generation"]) == (204, "c@1")
+    assert publication.result().status_code == 409
+    assert "was removed" in publication.result().json()["detail"]
+    assert (await stack.client.get("/v1/collections/c")).json()["live"] is None
+
+
 # Going back
 
 
