@@ -5,7 +5,6 @@ import json
 import tempfile
 from pathlib import Path
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from evaluator.datasets.reader import Dataset, read_dataset
 from evaluator.errors import DatasetError
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
+from tests.support.opened_client import opened_client
 from tests.support.scratch import scratch
 
 FIELDS = ("day", "size", "2nd", "größe", "a b", "x" * 64, "x" * 65, "_", "")
@@ -50,12 +50,7 @@ def written(folder: Path, metadata: list[dict[str, object]]) -> Path:
 async def load(dataset: Dataset) -> None:
     """Loads a collection as it was checked; fails where the service takes not every document."""
     with scratch() as directory:
-        app = build_app(LexicalSettings(directory=directory))
-        transport = httpx.ASGITransport(app=app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://lexical") as client,
-        ):
+        async with opened_client(build_app(LexicalSettings(directory=directory))) as client:
             declared = {"metadata": dict(dataset.schema)}
             begun = await client.put("/v1/collections/c@1", json=declared)
             assert begun.status_code == 200, begun.text

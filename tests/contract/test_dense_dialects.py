@@ -16,8 +16,9 @@ from services.dense.app import build_app
 from services.dense.settings import DenseSettings
 from tests.support.keys import made_keys
 from tests.support.models import ENCODER, fetched
+from tests.support.opened_client import opened_client
 from tests.support.served import served
-from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
+from tests.support.vendor_faults import Sentence, not_json, overloaded, too_large, too_late
 
 HASHING = "hashing@none"
 TEXTS = ["oil the chain", "bleed the brake", "true the wheel"]
@@ -176,7 +177,7 @@ SENTENCES: dict[str, Sentence] = {
 @pytest.mark.parametrize("path", SENTENCES)
 async def test_every_fault_is_told_in_the_vendors_own_shape(path: str, tmp_path: Path) -> None:
     app = build_app(settings(tmp_path, max_in_flight=1, max_waiting=0, max_body_bytes=1_024))
-    async with connected(app) as client:
+    async with opened_client(app) as client:
         full = await overloaded(client, path)
         late = await too_late(client, path)
         large = await too_large(client, path)

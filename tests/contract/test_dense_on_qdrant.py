@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 import httpx
 import pytest
@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
+from tests.support.opened_client import opened_client
 from tests.support.processes import free_port
 from tests.support.qdrant_double import VERSION, qdrant_double
 
@@ -31,15 +32,10 @@ async def serving(port: int, key: str | None = None, version: str = VERSION) -> 
         await running
 
 
-@asynccontextmanager
-async def dense(port: int, key: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(
-        DenseSettings(store="qdrant", encoder="hashing", qdrant_url=f"http://127.0.0.1:{port}", qdrant_api_key=key)
+def dense(port: int) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    return opened_client(
+        build_app(DenseSettings(store="qdrant", encoder="hashing", qdrant_url=f"http://127.0.0.1:{port}"))
     )
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://dense") as client:
-            yield client
 
 
 async def test_the_beam_of_a_request_reaches_the_server_and_is_256_without_one() -> None:

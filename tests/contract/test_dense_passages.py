@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from services.dense.settings import DenseSettings
 from tests.contract.test_dense_on_qdrant import serving
 from tests.support.long_articles import long_articles
 from tests.support.models import ENCODER, fetched
+from tests.support.opened_client import opened_client
 from tests.support.processes import free_port
 from tests.support.real_stack import real_stack
 from tests.support.small_runs import planned
@@ -37,14 +38,9 @@ DOCUMENTS = [
 ]
 
 
-@asynccontextmanager
-async def service(directory: Path, **settings: object) -> AsyncIterator[httpx.AsyncClient]:
+def service(directory: Path, **settings: object) -> AbstractAsyncContextManager[httpx.AsyncClient]:
     kept = {"directory": directory, "encoder": "hashing", "passages": PASSAGES, **settings}
-    app = build_app(DenseSettings.model_validate(kept))
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://dense") as client:
-            yield client
+    return opened_client(build_app(DenseSettings.model_validate(kept)))
 
 
 @pytest.fixture(params=["edge", "qdrant"])

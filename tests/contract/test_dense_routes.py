@@ -1,7 +1,7 @@
 """The dense service over HTTP, with real storage on disk and an encoder without weights."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
+from tests.support.opened_client import opened_client
 
 DECLARATION = {"presets": ["beir"], "metadata": {"topic": "keyword", "year": "number"}}
 DOCUMENTS: list[dict[str, object]] = [
@@ -19,13 +20,10 @@ DOCUMENTS: list[dict[str, object]] = [
 ]
 
 
-@asynccontextmanager
-async def service(directory: Path, query_cache_mb: int = 0) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(DenseSettings(directory=directory, encoder="hashing", query_cache_mb=query_cache_mb))
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://dense") as client:
-            yield client
+def service(directory: Path, query_cache_mb: int = 0) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    return opened_client(
+        build_app(DenseSettings(directory=directory, encoder="hashing", query_cache_mb=query_cache_mb))
+    )
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.keys import TOKEN, bearing, made_keys
+from tests.support.opened_client import opened_client
 
 RUN = "20260101T000000Z-none-01234567"
 
@@ -31,10 +32,7 @@ async def test_a_line_names_the_run_that_was_begun_or_cancelled_and_the_session_
     app = build_app(settings, httpx.ASGITransport(gateway))
     async with (
         gateway.router.lifespan_context(gateway),
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://evaluator", headers=bearing(keys.secrets["admin"])
-        ) as client,
+        opened_client(app, headers=bearing(keys.secrets["admin"])) as client,
     ):
         with caplog.at_level(logging.INFO, logger="audit"):
             experiment = {"name": "audited", "dataset": str(write_shop(tmp_path / "shop")), "pipelines": ["bm25"]}

@@ -15,6 +15,7 @@ from evaluator.settings import EvaluatorSettings
 from services.chassis.page_headers import PAGE_HEADERS
 from tests.support.evaluator_service import ended, evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
+from tests.support.opened_client import opened_client
 from tests.support.small_runs import evaluated, planned
 
 HOSTILE = "<script>alert(1)</script>"
@@ -208,22 +209,16 @@ async def test_the_form_lists_what_there_is_to_choose_from(tmp_path: Path) -> No
 async def test_every_page_links_to_where_a_setting_says_that_browsers_find_the_search_page(
     linked: str | None, tmp_path: Path
 ) -> None:
-    app = build_app(EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9", search_url=linked))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
-    ):
+    settings = EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9", search_url=linked)
+    async with opened_client(build_app(settings)) as client:
         pages = [(await client.get(path)).text for path in ("/", "/runs/none")]
     for page in pages:
         assert re.findall(r'<a href="([^"]+)">Search</a>', page) == ([linked] if linked else [])
 
 
 async def test_the_form_is_there_without_a_gateway(tmp_path: Path) -> None:
-    app = build_app(EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9"))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
-    ):
+    settings = EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9")
+    async with opened_client(build_app(settings)) as client:
         page = (await client.get("/new")).text
     assert "The gateway does not answer" in page
     assert 'value="hybrid-rerank"' in page

@@ -5,7 +5,6 @@ import json
 import shutil
 from pathlib import Path
 
-import httpx
 import pytest
 
 from evaluator.experiments.experiment import Experiment
@@ -18,6 +17,7 @@ from services.chassis.errors import Overloaded, Unavailable
 from tests.support.evaluator_service import ended, evaluator, hanging
 from tests.support.gateway_stub import GatewayStub, write_shop
 from tests.support.held_files import held_back
+from tests.support.opened_client import opened_client
 
 
 @pytest.fixture
@@ -202,11 +202,8 @@ async def test_what_cannot_run_is_refused_before_anything_is_written(
 
 
 async def test_without_a_gateway_no_experiment_is_started(body: dict[str, object], tmp_path: Path) -> None:
-    app = build_app(EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9", datasets=(tmp_path,)))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
-    ):
+    settings = EvaluatorSettings(runs=tmp_path / "runs", gateway_url="http://127.0.0.1:9", datasets=(tmp_path,))
+    async with opened_client(build_app(settings)) as client:
         answer = await client.post("/v1/experiments", json=body)
     assert (answer.status_code, "is the gateway up" in answer.json()["detail"]) == (503, True)
 

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from services.contracts.problem import Problem
 from services.keys.key import KEY_SCOPES
 from tests.support.keys import TOKEN, Keys, bearing
+from tests.support.opened_client import opened_client
 from tests.support.real_stack import RealStack, real_stack
 from tests.support.route_keys import SERVICES, routes_of, service_app
 
@@ -27,9 +28,7 @@ OF_ONE_ANSWER = {"server-timing", "x-request-id", "set-cookie"}
 async def service(name: str, keys: Keys) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
     """Opens a service, and a client that has every right there."""
     app = service_app(name, keys.file.parent, keys)
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    client = httpx.AsyncClient(transport=transport, base_url="http://stack", headers={"x-deadline-ms": "2000"})
-    async with app.router.lifespan_context(app), client as http:
+    async with opened_client(app, raises=False, headers={"x-deadline-ms": "2000"}) as http:
         yield app, http
 
 

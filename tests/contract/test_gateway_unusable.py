@@ -22,13 +22,8 @@ HYBRID = {"name": "hybrid", "stages": [{"kind": "fuse", "id": "fuse", "method": 
 async def damaged(tmp_path: Path) -> AsyncIterator[RealStack]:
     """Loads `c`, damages the vectors of `c@1`, and restarts everything."""
     async with real_stack(tmp_path) as stack:
-        begun = (await stack.begin()).json()
-        build = {} if begun.get("build") is None else {"build": begun["build"]}
-        assert (await stack.send(numbered(3), **build)).json()["complete"]
-        assert (await stack.post("/publish", **build)).is_success
+        await stack.load(numbered(3))
     (tmp_path / "dense" / "c@1" / RECORD).write_text("{ not json")
-    (tmp_path / "pipelines" / "bm25.yaml").unlink()
-    (tmp_path / "pipelines").rmdir()
     async with real_stack(tmp_path, inline_pipelines=True) as stack:
         yield stack
 
@@ -74,12 +69,7 @@ async def test_a_full_disk_is_a_507_for_writes_and_does_not_affect_searches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with real_stack(tmp_path) as stack:
-        begun = (await stack.begin()).json()
-        build = {} if begun.get("build") is None else {"build": begun["build"]}
-        assert (await stack.send(numbered(3), **build)).json()["complete"]
-        assert (await stack.post("/publish", **build)).is_success
-    (tmp_path / "pipelines" / "bm25.yaml").unlink()
-    (tmp_path / "pipelines").rmdir()
+        await stack.load(numbered(3))
     monkeypatch.setenv("LEXICAL_LEAST_FREE_MB", "1000000000")
     monkeypatch.setenv("DENSE_LEAST_FREE_MB", "1000000000")
     async with real_stack(tmp_path, inline_pipelines=True) as stack:

@@ -1,7 +1,6 @@
 """The late-interaction service, over HTTP and Edge, with a small ColBERT: its ranking is MaxSim in NumPy."""
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from services.storage.representation import SparseVector, TokenVectors
 from services.vectorservice.encoder import Encoder
 from services.vectorstore.store import GenerationSpec
 from services.vectorstore.store_edge import EdgeStore
+from tests.support.opened_client import opened_client
 from tests.support.token_models import COLBERT, small_token_encoder
 from tests.support.vectors import halved
 
@@ -51,19 +51,10 @@ def settings(request: pytest.FixtureRequest, models: Path, tmp_path: Path) -> La
     )
 
 
-@asynccontextmanager
-async def service(settings: LateInteractionSettings, models: Path) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(settings, models)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://late") as client:
-            yield client
-
-
 @pytest.fixture
 async def client(settings: LateInteractionSettings, models: Path) -> AsyncIterator[httpx.AsyncClient]:
     """The service, which holds the four documents."""
-    async with service(settings, models) as client:
+    async with opened_client(build_app(settings, models)) as client:
         await ok(client.put("/v1/collections/notes@1", json={}))
         documents = [{"id": one, "text": text} for one, text in TEXTS.items()]
         await ok(client.post("/v1/collections/notes@1/documents", json={"documents": documents}))

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import httpx
@@ -13,19 +12,15 @@ from services.chassis.settings.configuration import ConfigurationError
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
 from tests.support.elasticsearch_stub import META, ElasticsearchStub, Reply
+from tests.support.opened_client import opened_client
 
 SEARCH = "/v1/collections/notes@1/search"
 HITS = {"hits": [{"sort": [1.5, "a"]}]}
 WHOLE = Reply({"timed_out": False, "_shards": {"failed": 0}, "hits": HITS})
 
 
-@asynccontextmanager
-async def service(url: str) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(LexicalSettings(engine="elasticsearch", elasticsearch_url=url))
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
-            yield client
+def service(url: str) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    return opened_client(build_app(LexicalSettings(engine="elasticsearch", elasticsearch_url=url)))
 
 
 async def search(client: httpx.AsyncClient, deadline_ms: int = 5_000) -> httpx.Response:
@@ -142,7 +137,7 @@ async def test_the_backing_indices_of_a_data_stream_and_an_alias_are_not_generat
 async def test_a_ca_file_that_is_not_there_stops_the_start_with_the_settings_name(tmp_path: Path) -> None:
     app = build_app(LexicalSettings(engine="elasticsearch", elasticsearch_ca_file=tmp_path / "ca.pem"))
     with pytest.raises(ConfigurationError, match="ELASTICSEARCH_CA_FILE"):
-        async with app.router.lifespan_context(app):
+        async with opened_client(app):
             pass
 
 

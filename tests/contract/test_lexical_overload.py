@@ -10,6 +10,7 @@ from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
 from services.storage.elasticsearch import bulk
 from tests.support.elasticsearch_stub import ElasticsearchStub, Reply
+from tests.support.opened_client import opened_client
 
 DOCUMENTS = [{"id": one, "text": "brake"} for one in "abc"]
 DONE = {"index": {"status": 201}}
@@ -32,12 +33,11 @@ def answering(*items: object) -> ElasticsearchStub:
 
 @asynccontextmanager
 async def service(stub: ElasticsearchStub) -> AsyncIterator[httpx.AsyncClient]:
-    async with stub.listening() as url:
-        app = build_app(LexicalSettings(engine="elasticsearch", elasticsearch_url=url))
-        async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
-                yield client
+    async with (
+        stub.listening() as url,
+        opened_client(build_app(LexicalSettings(engine="elasticsearch", elasticsearch_url=url))) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(autouse=True)

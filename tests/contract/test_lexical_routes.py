@@ -7,6 +7,7 @@ import pytest
 
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
+from tests.support.opened_client import opened_client
 from tests.support.scratch import scratch
 
 GENERATION = "/v1/collections/notes@1"
@@ -21,11 +22,8 @@ DOCUMENTS = [
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     with scratch() as directory:
-        app = build_app(LexicalSettings(directory=directory))
-        async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
-                yield client
+        async with opened_client(build_app(LexicalSettings(directory=directory))) as client:
+            yield client
 
 
 @pytest.fixture

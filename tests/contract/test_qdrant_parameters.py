@@ -18,6 +18,7 @@ from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantPar
 from services.vectorstore.store import Point, VectorQuery
 from services.vectorstore.store_qdrant import QdrantStore
 from tests.contract.test_dense_on_qdrant import serving
+from tests.support.opened_client import opened_client
 from tests.support.processes import free_port
 from tests.support.qdrant_double import qdrant_double
 from tests.support.vectors import SAMPLES, SPEC, axis, point, sparse
@@ -162,18 +163,10 @@ async def test_a_collection_made_otherwise_is_refused_until_it_is_built_anew() -
     port = free_port()
 
     async def ask(method: str, path: str, **settings: object) -> httpx.Response:
-        kept = {
-            "store": "qdrant",
-            "qdrant_url": f"http://127.0.0.1:{port}",
-            "encoder": "hashing",
-            "passages": "off",
-            **settings,
-        }
-        app = build_app(DenseSettings.model_validate(kept))
-        async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://dense") as client:
-                return await client.request(method, f"/v1/collections/{path}", json={} if method == "PUT" else None)
+        server = {"store": "qdrant", "qdrant_url": f"http://127.0.0.1:{port}"}
+        kept = {**server, "encoder": "hashing", "passages": "off", **settings}
+        async with opened_client(build_app(DenseSettings.model_validate(kept))) as client:
+            return await client.request(method, f"/v1/collections/{path}", json={} if method == "PUT" else None)
 
     async with serving(port):
         assert "index" not in (await ask("PUT", "notes@1")).json()["stamp"]

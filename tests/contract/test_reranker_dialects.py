@@ -13,8 +13,9 @@ from services.reranker.app import build_app
 from services.reranker.settings import RerankerSettings
 from tests.support.keys import bearing, made_keys
 from tests.support.models import CROSS_ENCODER, fetched
+from tests.support.opened_client import opened_client
 from tests.support.served import served
-from tests.support.vendor_faults import Sentence, connected, not_json, overloaded, too_large, too_late
+from tests.support.vendor_faults import Sentence, not_json, overloaded, too_large, too_late
 
 OVERLAP = "overlap@000000000000"
 QUERY = "red bicycle"
@@ -201,7 +202,7 @@ async def full_service(client: httpx.AsyncClient, path: str) -> httpx.Response:
 @pytest.mark.parametrize("path", SENTENCES)
 async def test_every_fault_is_told_in_the_vendors_own_shape(path: str) -> None:
     small = RerankerSettings(scorer="overlap", max_in_flight=1, max_waiting=0, max_body_bytes=1_024)
-    async with connected(build_app(small)) as client:
+    async with opened_client(build_app(small)) as client:
         full = await full_service(client, path)
         late = await too_late(client, path)
         large = await too_large(client, path)

@@ -17,15 +17,12 @@ from services.reranker.app import build_app, open_scorer
 from services.reranker.routes import score_router
 from services.reranker.settings import RerankerSettings
 from tests.support.models import CROSS_ENCODER, fetched
+from tests.support.opened_client import opened_client
 
 
 @pytest.fixture
 async def client():
-    app = build_app(RerankerSettings(scorer="overlap"))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://reranker") as client,
-    ):
+    async with opened_client(build_app(RerankerSettings(scorer="overlap"))) as client:
         yield client
 
 
@@ -73,11 +70,7 @@ async def test_where_part_of_the_scores_will_do_there_is_no_error_without_time(c
 
 
 async def test_a_score_given_before_is_remembered_and_the_answer_says_so() -> None:
-    app = build_app(RerankerSettings(scorer="overlap", score_cache_mb=1))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://reranker") as client,
-    ):
+    async with opened_client(build_app(RerankerSettings(scorer="overlap", score_cache_mb=1))) as client:
         first = await client.post("/v1/score", json={"query": "red", "passages": ["a red bicycle", "a car"]})
         again = await client.post("/v1/score", json={"query": "red", "passages": ["a bus", "a red bicycle", "a car"]})
         other = await client.post("/v1/score", json={"query": "car", "passages": ["a red bicycle", "a car"]})

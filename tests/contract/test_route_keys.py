@@ -1,9 +1,8 @@
-import httpx
-
 from gateway.app import build_app
 from gateway.settings import GatewaySettings
 from services.contracts.version import VERSION, VERSION_HEADER
 from tests.support.keys import Keys, bearing
+from tests.support.opened_client import opened_client
 from tests.support.route_keys import PAGE, measured_page
 
 
@@ -37,9 +36,7 @@ def test_a_key_that_lacks_the_scope_is_told_so_by_all_who_know_it() -> None:
 
 
 async def test_who_has_no_key_is_told_no_version(keys: Keys) -> None:
-    app = build_app(GatewaySettings(auth="on", keys_file=keys.file))
-    transport = httpx.ASGITransport(app)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://g") as http:
+    async with opened_client(build_app(GatewaySettings(auth="on", keys_file=keys.file))) as http:
         known = await http.get("/nothing", headers=bearing(keys.secrets["search"]))
         stranger = await http.get("/nothing")
     assert (known.status_code, known.headers.get(VERSION_HEADER)) == (404, VERSION)

@@ -23,9 +23,9 @@ from services.reranker.settings import RerankerSettings
 from tests.contract.scorer import ScorerSuite
 from tests.support.hosted_apis import COHERE, TEI_RERANK, Dialect, ScriptedApi
 from tests.support.models import CROSS_ENCODER, fetched
+from tests.support.opened_client import opened_client
 from tests.support.passages import PASSAGES, QUERY, soon
 from tests.support.served import served
-from tests.support.vendor_faults import connected
 
 SCORING = pytest.mark.parametrize("dialect", [COHERE, TEI_RERANK], ids=["cohere", "tei"])
 
@@ -153,7 +153,7 @@ async def test_a_request_that_got_no_turn_at_the_api_is_told_of_overload(dialect
 
 @SCORING
 async def test_a_re_ranker_over_an_api_answers_as_the_one_behind_it_and_says_so(overlap: str, dialect: Dialect) -> None:
-    async with connected(build_app(dialect.hosted(overlap, api_weight=0.75))) as client:
+    async with opened_client(build_app(dialect.hosted(overlap, api_weight=0.75))) as client:
         answer = (await client.post("/v1/score", json={"query": QUERY, "passages": PASSAGES[:3]})).json()
         assert answer["scores"] == pytest.approx(await OverlapScorer().score(QUERY, PASSAGES[:3], soon()))
         assert (answer["model"], answer["weight"]) == ("theirs@api", 0.75)

@@ -10,8 +10,9 @@ import pytest
 
 from services.sparse.app import build_app
 from services.sparse.settings import SparseSettings
+from tests.support.opened_client import opened_client
 from tests.support.served import served
-from tests.support.vendor_faults import connected, not_json, overloaded, too_large, too_late
+from tests.support.vendor_faults import not_json, overloaded, too_large, too_late
 
 PATH = "/embed_sparse"
 TEXTS = ["oil the chain", "bleed the brake", "oil oil oil"]
@@ -81,7 +82,7 @@ def test_a_text_that_may_not_be_cut_is_refused_where_it_is_too_long(tei: httpx.C
 
 async def test_every_fault_is_told_in_the_vendors_own_shape(tmp_path: Path) -> None:
     app = build_app(settings(tmp_path, max_in_flight=1, max_waiting=0, max_body_bytes=1_024))
-    async with connected(app) as client:
+    async with opened_client(app) as client:
         answers = [await ask(client, PATH) for ask in (overloaded, too_late, too_large, not_json)]
     assert [one.status_code for one in answers] == [429, 504, 413, 400]
     kinds = [json.loads(one.content)["error_type"] for one in answers]

@@ -17,9 +17,9 @@ from services.sparse.encoder_hashing import HashingTermEncoder
 from services.sparse.settings import SparseSettings
 from services.vectorservice.compose import build_vector_app
 from tests.contract.sparse_encoder import product
+from tests.support.opened_client import opened_client
 from tests.support.passages import soon
 from tests.support.sparse_checkpoints import IDF, sparse_checkpoint
-from tests.support.vendor_faults import connected
 
 QUERY = "w1 w2 w1"
 ENCODERS = ("hashing", "splade", "sparta", "inference-free")
@@ -49,7 +49,7 @@ def encoder(request: pytest.FixtureRequest, tmp_path: Path) -> SparseEncoder:
 async def loaded(directory: Path, encoder: SparseEncoder) -> AsyncIterator[httpx.AsyncClient]:
     """A service that holds the texts as `notes@1`. It closes the encoder."""
     settings = SparseSettings(directory=directory / "data")
-    async with connected(build_vector_app("sparse", settings, lambda: encoder)) as client:
+    async with opened_client(build_vector_app("sparse", settings, lambda: encoder)) as client:
         await ok(client.put("/v1/collections/notes@1", json={"metadata": {}}))
         documents = [{"id": one, "text": text} for one, text in texts().items()]
         await ok(client.post("/v1/collections/notes@1/documents", json={"documents": documents}))

@@ -1,8 +1,8 @@
 """A vector service of any representation, over HTTP and real storage: its encoder and settings are all that it adds."""
 
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from services.storage.representation import MultiVector, Representation, Sparse,
 from services.vectorservice.compose import build_vector_app
 from services.vectorservice.encoder import Encoder
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
+from tests.support.opened_client import opened_client
 
 DIMENSION = 16
 TEXTS = {
@@ -78,13 +79,8 @@ Toy = type[TermCounts] | type[WordVectors]
 ENCODERS: Mapping[str, Toy] = {"sparse": TermCounts, "multi-vector": WordVectors}
 
 
-@asynccontextmanager
-async def service(directory: Path, encoder: Encoder) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_vector_app("toy", ToySettings(directory=directory), lambda: encoder)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://toy") as client:
-            yield client
+def service(directory: Path, encoder: Encoder) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    return opened_client(build_vector_app("toy", ToySettings(directory=directory), lambda: encoder))
 
 
 @pytest.fixture(params=ENCODERS)

@@ -24,6 +24,7 @@ from services.chassis.deadlines import Deadline, set_deadline
 from services.lexical.app import build_app, open_engine
 from services.lexical.settings import LexicalSettings
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, documents, filled, request_for
+from tests.support.opened_client import opened_client
 
 # Three servers start at once.
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(900)]
@@ -145,8 +146,7 @@ async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_
     answers: list[tuple[int, httpx.Response]] = []
     async with (
         AsyncElasticsearch(url, request_timeout=90) as elasticsearch,
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://lexical") as client,
+        opened_client(app) as client,
     ):
 
         async def search(number: int) -> None:

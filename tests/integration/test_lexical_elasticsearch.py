@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 from elasticsearch import AsyncElasticsearch
 
@@ -33,6 +32,7 @@ from tests.support.lexical_notes import (
     request_for,
     tied_documents,
 )
+from tests.support.opened_client import opened_client
 from tests.support.two_writers import assert_the_newest_write_of_each_id_stays
 
 # The first test waits for the server to start.
@@ -246,18 +246,15 @@ async def test_a_query_of_nothing_but_different_words_is_answered_or_refused_wit
 async def test_a_deadline_that_has_passed_in_elasticsearch_is_a_504_and_the_next_search_is_fine(
     opener: ElasticsearchOpener,
 ) -> None:
-    app = build_app(opener.settings)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://lexical") as client:
-            await client.put("/v1/collections/notes@1", json={})
-            path = "/v1/collections/notes@1/search"
-            # An empty index may answer within the millisecond; of twenty searches one does not.
-            deadline = {"x-deadline-ms": "1"}
-            late = [await client.post(path, json={"query": f"brake {at}"}, headers=deadline) for at in range(20)]
-            assert 504 in {answer.status_code for answer in late} <= {200, 504}
-            assert (await client.post(path, json={"query": "brake"})).status_code == 200
-            assert (await client.get("/readyz")).status_code == 200
+    async with opened_client(build_app(opener.settings)) as client:
+        await client.put("/v1/collections/notes@1", json={})
+        path = "/v1/collections/notes@1/search"
+        # An empty index may answer within the millisecond; of twenty searches one does not.
+        deadline = {"x-deadline-ms": "1"}
+        late = [await client.post(path, json={"query": f"brake {at}"}, headers=deadline) for at in range(20)]
+        assert 504 in {answer.status_code for answer in late} <= {200, 504}
+        assert (await client.post(path, json={"query": "brake"})).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
 
 
 async def test_a_short_deadline_is_not_called_passed_before_it_is(opener: ElasticsearchOpener) -> None:
@@ -265,21 +262,18 @@ async def test_a_short_deadline_is_not_called_passed_before_it_is(opener: Elasti
     words = [f"word{number}" for number in range(400)]
     texts = [Document(id=str(number), text=" ".join(draw.choices(words, k=80))) for number in range(4000)]
     query = {"query": " ".join(words[:200]), "top": 100}
-    app = build_app(opener.settings)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://lexical", timeout=60) as client:
-            path = "/v1/collections/notes@1"
-            await client.put(path, json={})
-            for start in range(0, len(texts), 200):
-                batch = [document.model_dump() for document in texts[start : start + 200]]
-                (await client.post(f"{path}/documents", json={"documents": batch})).raise_for_status()
-            (await client.post(f"{path}/finish", json={})).raise_for_status()
-            early = []
-            for _ in range(300):
-                started = time.monotonic()
-                answer = await client.post(f"{path}/search", json=query, headers={"x-deadline-ms": "150"})
-                took_s = time.monotonic() - started
-                if answer.status_code != 200 and took_s < 0.1:
-                    early.append(took_s)
-            assert not early
+    async with opened_client(build_app(opener.settings), timeout=60) as client:
+        path = "/v1/collections/notes@1"
+        await client.put(path, json={})
+        for start in range(0, len(texts), 200):
+            batch = [document.model_dump() for document in texts[start : start + 200]]
+            (await client.post(f"{path}/documents", json={"documents": batch})).raise_for_status()
+        (await client.post(f"{path}/finish", json={})).raise_for_status()
+        early = []
+        for _ in range(300):
+            started = time.monotonic()
+            answer = await client.post(f"{path}/search", json=query, headers={"x-deadline-ms": "150"})
+            took_s = time.monotonic() - started
+            if answer.status_code != 200 and took_s < 0.1:
+                early.append(took_s)
+        assert not early

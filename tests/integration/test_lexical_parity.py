@@ -6,8 +6,7 @@ import json
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from services.lexical.app import build_app
 from services.lexical.settings import LexicalSettings
+from tests.support.opened_client import opened_client
 from tests.support.scratch import scratch
 
 DATASETS = Path(__file__).resolve().parents[3] / "shared" / "datasets"
@@ -67,15 +67,6 @@ def judgments(name: str) -> dict[str, dict[str, int]]:
     return grades
 
 
-@asynccontextmanager
-async def service(settings: LexicalSettings) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(settings)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://lexical", timeout=None) as client:
-            yield client
-
-
 async def loaded(client: httpx.AsyncClient, name: str) -> str:
     """The path of a generation that holds the whole collection. Skips where the collection is not there."""
     if not (DATASETS / name).is_dir():
@@ -115,7 +106,7 @@ async def figures(client: httpx.AsyncClient, path: str, name: str, preset: str, 
 async def test_elasticsearch_gives_the_published_figures(elasticsearch_url: str, name: str) -> None:
     prefix = f"test-{uuid.uuid4().hex[:12]}-"
     settings = LexicalSettings(engine="elasticsearch", elasticsearch_url=elasticsearch_url, index_prefix=prefix)
-    async with service(settings) as client:
+    async with opened_client(build_app(settings), timeout=None) as client:
         path = await loaded(client, name)
         try:
             measured = {preset: await figures(client, path, name, preset, 1_000) for preset in PRESETS}
@@ -127,7 +118,7 @@ async def test_elasticsearch_gives_the_published_figures(elasticsearch_url: str,
 @pytest.mark.parametrize("name", FIGURES)
 async def test_the_embedded_engine_stays_close_to_elasticsearch(name: str) -> None:
     with scratch() as directory:
-        async with service(LexicalSettings(directory=directory)) as client:
+        async with opened_client(build_app(LexicalSettings(directory=directory)), timeout=None) as client:
             path = await loaded(client, name)
             measured = {preset: (await figures(client, path, name, preset, 100))[0] for preset in PRESETS}
     expected = {preset: ndcg for preset, (ndcg, _) in FIGURES[name].items()}

@@ -4,7 +4,6 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-import httpx
 import numpy as np
 import pytest
 from elasticsearch import AsyncElasticsearch
@@ -21,6 +20,7 @@ from services.vectorstore.store import GenerationSpec, VectorQuery, VectorStore
 from services.vectorstore.store_elasticsearch import ElasticsearchStore
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
+from tests.support.opened_client import opened_client
 from tests.support.two_writers import assert_the_newest_write_of_each_id_stays
 from tests.support.vectors import SPEC, axis, point, random_points, unit_rows
 
@@ -175,13 +175,9 @@ async def test_the_dense_service_builds_publishes_and_searches_on_it(
     settings: DenseSettings, store: VectorStore
 ) -> None:
     app = build_app(settings.model_copy(update={"encoder": "hashing"}))
-    transport = httpx.ASGITransport(app=app)
     texts = {"a": "oil the chain", "b": "bleed the brake"}
     batch = {"documents": [{"id": identity, "text": text} for identity, text in texts.items()]}
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://dense") as client,
-    ):
+    async with opened_client(app) as client:
         assert (await client.get("/readyz")).status_code == 200
         path = "/v1/collections/notes@1"
         await client.put(path, json={})

@@ -39,6 +39,7 @@ from services.storage.fields import requirements_of
 from services.storage.generation_checks import refuse_other_build
 from services.storage.write_order import overtaken
 from tests.support.filter_trees import passes
+from tests.support.opened_client import opened_client
 from tests.support.reranker_stub import RerankerStub
 from tests.support.store_routes import STORE_ROUTES
 from tests.support.wires import FixedEndpoints
@@ -311,13 +312,9 @@ async def opened_stack(
     configured = GatewaySettings.model_validate({"backends": backends, **settings})
     gateway = build_app(configured, endpoints_for)
     async with AsyncExitStack() as stack:
-        for app in (*apps.values(), gateway):
+        for app in apps.values():
             await stack.enter_async_context(app.router.lifespan_context(app))
-        client = await stack.enter_async_context(
-            httpx.AsyncClient(
-                transport=httpx.ASGITransport(app=gateway, raise_app_exceptions=False), base_url="http://gateway"
-            )
-        )
+        client = await stack.enter_async_context(opened_client(gateway, "http://gateway", raises=False))
         if ingested:
             load = {"build": "first-load"}
             assert (

@@ -10,6 +10,7 @@ import httpx
 from evaluator.service.app import build_app
 from evaluator.settings import EvaluatorSettings
 from tests.support.gateway_stub import GatewayStub
+from tests.support.opened_client import opened_client
 
 
 @asynccontextmanager
@@ -24,11 +25,7 @@ async def evaluator(
     served = (runs.parent, Path("evaluator/collections")) if datasets is None else tuple(datasets)
     settings = EvaluatorSettings(runs=runs, gateway_url="http://gateway", datasets=served)
     app = build_app(settings, httpx.ASGITransport(app=gateway))
-    async with (
-        gateway.router.lifespan_context(gateway),
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://evaluator") as client,
-    ):
+    async with gateway.router.lifespan_context(gateway), opened_client(app, "http://evaluator") as client:
         yield client
 
 

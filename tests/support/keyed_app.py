@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import httpx
 from fastapi import APIRouter, FastAPI, Response
@@ -14,6 +14,7 @@ from services.chassis.requests.handling import handled
 from services.chassis.settings.service_settings import KeyedSettings
 from services.contracts.health import Check
 from tests.support.keys import TOKEN, Keys, bearing
+from tests.support.opened_client import opened_client
 
 PAGE = "/v1/collections/{collection}"
 
@@ -60,13 +61,9 @@ def small_app(settings: KeyedSettings, go_on: asyncio.Event | None = None) -> Fa
     return create_app("small", settings, Instruments(), opened)
 
 
-@asynccontextmanager
-async def connected(app: FastAPI, scheme: str = "http") -> AsyncIterator[httpx.AsyncClient]:
+def connected(app: FastAPI) -> AbstractAsyncContextManager[httpx.AsyncClient]:
     """Opens an app and yields a client of it."""
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    client = httpx.AsyncClient(transport=transport, base_url=f"{scheme}://small")
-    async with app.router.lifespan_context(app), client as http:
-        yield http
+    return opened_client(app, "http://small", raises=False)
 
 
 def keyed_settings(keys: Keys | None = None, **more: object) -> KeyedSettings:

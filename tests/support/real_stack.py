@@ -18,6 +18,7 @@ from services.dense.app import build_app as build_dense
 from services.dense.settings import DenseSettings
 from services.lexical.app import build_app as build_lexical
 from services.lexical.settings import LexicalSettings
+from tests.support.opened_client import opened_client
 from tests.support.wires import FixedEndpoints
 
 BACKENDS = {
@@ -133,15 +134,9 @@ async def real_stack(
     configured = GatewaySettings.model_validate({"backends": backends, "pipelines": pipelines, **settings})
     gateway = build_app(configured, lambda name, _: FixedEndpoints(ways[name]))
     async with AsyncExitStack() as stack:
-        for app in (lexical, dense, *more.values(), gateway):
-            await stack.enter_async_context(app.router.lifespan_context(app))
-        gateway_client, lexical_client, dense_client, *clients = [
-            await stack.enter_async_context(
-                httpx.AsyncClient(
-                    transport=httpx.ASGITransport(app=app, raise_app_exceptions=False), base_url="http://stack"
-                )
-            )
-            for app in (gateway, lexical, dense, *more.values())
+        lexical_client, dense_client, *clients, gateway_client = [
+            await stack.enter_async_context(opened_client(app, "http://stack", raises=False))
+            for app in (lexical, dense, *more.values(), gateway)
         ]
         named = dict(zip(more, clients, strict=True))
         yield RealStack(gateway_client, lexical_client, dense_client, gateway, Way(gateway), named, ways)

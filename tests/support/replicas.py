@@ -15,6 +15,7 @@ import httpx
 
 from gateway.app import SocketEndpoints, build_app
 from gateway.settings import BackendAddress, GatewaySettings
+from tests.support.opened_client import opened_client
 from tests.support.processes import free_port
 
 ReplicaFault = Literal["500", "503", "reset", "hung", "garbage", "unknown field", "latin-1"]
@@ -236,8 +237,5 @@ async def opened_gateway(lexical: SocketEndpoints, dense: Replica) -> AsyncItera
         GatewaySettings(backends=backends),
         lambda name, backend: lexical if name == "lexical" else SocketEndpoints(backend),
     )
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway", timeout=30.0) as client,
-    ):
+    async with opened_client(app, timeout=30.0) as client:
         yield SearchRecorder(client)

@@ -28,6 +28,7 @@ from services.reranker.settings import RerankerSettings
 from services.sparse.app import build_app as sparse
 from services.sparse.settings import SparseSettings
 from tests.support.keys import TOKEN, Keys, bearing, made_keys
+from tests.support.opened_client import opened_client
 
 SERVICES = ("gateway", "lexical", "dense", "sparse", "late_interaction", "reranker", "evaluator")
 PAGE = Path(__file__).parents[2] / "docs" / "route-keys.md"
@@ -98,11 +99,7 @@ def service_app(name: str, directory: Path, keys: Keys) -> FastAPI:
 
 
 async def _rows(name: str, app: FastAPI, keys: Keys) -> AsyncIterator[str]:
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://stack") as http,
-    ):
+    async with opened_client(app, raises=False) as http:
         routes = list(routes_of(app))
         documented = {(method.upper(), path) for path, of in app.openapi()["paths"].items() for method in of}
         assert documented == {(method, path) for method, path, _ in routes[: len(documented)]}

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from services.contracts.content_digest import ContentDigest
 from services.contracts.documents import Document
+from tests.support.opened_client import opened_client
 
 AT = "/v1/collections/notes@1"
 IDS = [f"d{number}" for number in range(60)]
@@ -26,13 +27,7 @@ async def assert_the_newest_write_of_each_id_stays(apps: Sequence[FastAPI], writ
         newest |= {one: None if deletes else _document(one, version) for one in ids}
     rng.shuffle(plan)
     async with AsyncExitStack() as stack:
-        services = []
-        for app in apps:
-            await stack.enter_async_context(app.router.lifespan_context(app))
-            transport = httpx.ASGITransport(app=app)
-            services.append(
-                await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://service"))
-            )
+        services = [await stack.enter_async_context(opened_client(app)) for app in apps]
         assert (await services[0].put(AT, json={})).status_code == 200
         overtaken = await asyncio.gather(
             *(_write(service, plan[place :: len(services)]) for place, service in enumerate(services))

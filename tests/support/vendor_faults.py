@@ -2,24 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
 
 JSON = {"content-type": "application/json"}
 # The sentence inside an error's body; a body of another shape is a KeyError.
 Sentence = Callable[[httpx.Response], str]
-
-
-@asynccontextmanager
-async def connected(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://service") as client,
-    ):
-        yield client
 
 
 async def overloaded(client: httpx.AsyncClient, path: str, lane: str = "bulk", **body: object) -> httpx.Response:

@@ -1,7 +1,6 @@
 """Pages in a browser may call the gateway only if its settings name their origin."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 import httpx
 import pytest
@@ -9,6 +8,7 @@ from pydantic import ValidationError
 
 from gateway.app import build_app
 from gateway.settings import GatewaySettings
+from tests.support.opened_client import opened_client
 
 PAGE = "https://shop.example"
 PREFLIGHT = {
@@ -18,14 +18,8 @@ PREFLIGHT = {
 }
 
 
-@asynccontextmanager
-async def gateway(*origins: str) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_app(GatewaySettings(cors_origins=origins))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as client,
-    ):
-        yield client
+def gateway(*origins: str) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    return opened_client(build_app(GatewaySettings(cors_origins=origins)))
 
 
 async def test_no_page_may_call_unless_configured() -> None:

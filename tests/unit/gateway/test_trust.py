@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -21,6 +20,7 @@ from services.chassis.settings.service_settings import ServiceSettings
 from services.chassis.settings.trust import caller_context
 from tests.support.certificates import Certificates, Pair
 from tests.support.chassis_app import small_app
+from tests.support.opened_client import opened_client
 from tests.support.recorded_requests import recording
 from tests.support.served import on_a_port
 
@@ -112,11 +112,7 @@ async def test_a_backend_that_refuses_the_token_is_named_with_stack_token_and_no
 ) -> None:
     async with recording(403, REFUSAL) as backend:
         app = build_app(settings_for(backend.url, token=token, auth="off", refresh_s=60.0))
-        transport = httpx.ASGITransport(app=app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://gateway") as client,
-        ):
+        async with opened_client(app) as client:
             before = len(backend.requests)
             answer = await client.put("/v1/collections/demo", json={})
             assert len(backend.requests) - before <= 2  # one to each that stores

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import APIRouter, FastAPI
 
@@ -25,6 +24,7 @@ from services.chassis.server.serve import DrainingServer
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.health import Check
 from tests.support.callers import Caller, callers, wait_for
+from tests.support.opened_client import opened_client
 from tests.support.served import bounded, port_of
 
 PAGE = "https://shop.example"
@@ -87,14 +87,6 @@ def working(bounds: ConnectionBounds | None = None, **settings: int) -> Iterator
             yield work, server
         finally:
             work.go.set()
-
-
-@asynccontextmanager
-async def connected(work: Work) -> AsyncIterator[httpx.AsyncClient]:
-    async with work.app.router.lifespan_context(work.app):
-        transport = httpx.ASGITransport(app=work.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://small") as client:
-            yield client
 
 
 def posted(path: str, size: int, sent: bytes = b"", more: str = "") -> bytes:
@@ -297,7 +289,7 @@ def test_the_total_of_large_bodies_is_bounded_and_that_of_small_ones_is_not(monk
 
 async def test_reading_collections_and_searching_do_not_wait_for_writes() -> None:
     work = Work(max_in_flight=2, max_waiting=40)
-    async with connected(work) as client, asyncio.TaskGroup() as tasks:
+    async with opened_client(work.app) as client, asyncio.TaskGroup() as tasks:
         for _ in range(40):
             tasks.create_task(client.post("/v1/collections/c/documents", json={}))
         await work.begins.acquire()
