@@ -1,6 +1,5 @@
 """The evaluator against a gateway that keeps (or breaks) the wire's promises."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -12,13 +11,12 @@ from evaluator.commands.options import wait_until_ready
 from evaluator.datasets.reader import DatasetRecord
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
-from evaluator.report.evaluation import ingest_step, quality_step, rank_step
+from evaluator.report.evaluation import ingest_step, rank_step
 from evaluator.runs.answers import read_answers
-from evaluator.runs.manifest import Manifest
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.ingest import ingest
 from evaluator.steps.prepared_run import dataset_of, load_dataset
-from retrieval_client import exchange, loading
+from retrieval_client import loading
 from retrieval_client.loading import BackendLoad
 from services.chassis.errors import Conflict, DeadlineExceeded, Overloaded, Unavailable
 from services.contracts.pipelines import Pipeline, Rerank, Retrieve
@@ -156,32 +154,6 @@ async def test_a_corpus_that_changes_while_it_is_loaded_is_not_published(
     assert stub.live is None
 
 
-async def test_a_packed_dataset_gives_the_same_figures(
-    stub: GatewayStub, experiment: Experiment, tmp_path: Path
-) -> None:
-    plain, _ = await evaluated(stub, experiment, tmp_path)
-    for path in [path for path in (tmp_path / "shop").rglob("*.*") if path.is_file()]:
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
-    packed, folder = await evaluated(stub, experiment, tmp_path)
-    assert packed.valid
-    assert {name: arm.quality for name, arm in packed.pipelines.items()} == {
-        name: arm.quality for name, arm in plain.pipelines.items()
-    }
-    assert sorted(folder.read("manifest.json", Manifest).dataset_sha256) == [
-        "corpus.jsonl.gz", "queries.jsonl.gz", "test.tsv.gz",
-    ]  # fmt: skip
-
-
-async def test_a_dataset_that_changed_since_the_queries_ran_is_noticed(
-    stub: GatewayStub, experiment: Experiment, tmp_path: Path
-) -> None:
-    _, folder = await evaluated(stub, experiment, tmp_path)
-    (tmp_path / "shop" / "qrels" / "test.tsv").write_text("q1\td1\t1\n")
-    with pytest.raises(EvaluationError, match=r"test\.tsv changed since"):
-        quality_step(folder)
-
-
 async def test_a_preset_goes_inline_into_the_lexical_pipelines_and_is_reported(
     stub: GatewayStub, tmp_path: Path
 ) -> None:
@@ -265,17 +237,6 @@ async def test_loading_twice_indexes_and_encodes_nothing_the_second_time(
     assert (first.documents, first.stripped_characters, first.created, second.created) == (6, 1, True, False)
 
 
-async def test_a_busy_or_half_absent_gateway_is_asked_again(
-    stub: GatewayStub, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchange, "FIRST_PAUSE_S", 0.001)
-    stub.failing_loads = [Overloaded("full"), Unavailable("away"), DeadlineExceeded("slow")]
-    stub.lost_backends = ["dense"]
-    async with reached(stub) as client:
-        report = await ingest(client, experiment, load_dataset(experiment))
-    assert (report.retries, report.documents) == (4, 6)
-
-
 async def test_patience_has_an_end_and_says_how_to_go_on(
     stub: GatewayStub, experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,14 +245,6 @@ async def test_patience_has_an_end_and_says_how_to_go_on(
     async with reached(stub) as client:
         with pytest.raises(EvaluationError, match=r"given up: HTTP 429: full.*run ingest again"):
             await ingest(client, experiment, load_dataset(experiment))
-
-
-async def test_a_refused_document_is_named_and_not_sent_again(stub: GatewayStub, experiment: Experiment) -> None:
-    stub.refused_documents = {"d3"}
-    async with reached(stub) as client:
-        with pytest.raises(EvaluationError, match="lexical: d3: no"):
-            await ingest(client, experiment, load_dataset(experiment))
-    assert stub.batches == [6]
 
 
 async def test_documents_that_found_no_room_are_sent_again(stub: GatewayStub, experiment: Experiment) -> None:

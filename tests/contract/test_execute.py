@@ -288,12 +288,6 @@ async def test_a_search_goes_on_over_the_next_generation_when_the_live_one_vanis
     assert body["degraded"] == []
 
 
-async def test_a_backend_that_lost_its_generation_is_skipped_and_flagged(stack: Stack) -> None:
-    stack.dense.generations.clear()
-    body = (await stack.search("fruit trees", "hybrid")).json()
-    assert [(d["stage"], d["reason"]) for d in body["degraded"]] == [("dense", "refused")]
-
-
 async def test_a_collection_that_is_still_being_built_cannot_be_searched() -> None:
     async with opened_stack(ingested=False) as stack:
         await stack.client.put("/v1/collections/demo", json=DECLARATION)

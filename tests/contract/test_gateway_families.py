@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway import families
-from gateway.families import Family, first_backends
+from gateway.families import Family
 from gateway.settings import GatewaySettings
 from services.contracts.documents import Document
 from services.inference.text_encoder import stamp_of
@@ -111,8 +111,3 @@ def test_settings_tell_the_families_of_the_table(backends: object, told: str) ->
     with pytest.raises(ValidationError) as fault:
         GatewaySettings.model_validate({"backends": backends})
     assert told in str(fault.value)
-
-
-def test_collections_that_name_no_backends_live_on_the_first_lexical_and_the_first_dense_one() -> None:
-    families = {"dense_bge": "dense", "lexical": "lexical", "dense": "dense", "sparse": "sparse", "other": "lexical"}
-    assert first_backends(families, lambda family: family.by_default) == {"dense_bge", "lexical"}

@@ -18,6 +18,7 @@ from services.dense.settings import DenseSettings
 from tests.contract.encoder import EncoderSuite
 from tests.support.hosted_apis import KEY, OPENAI, ScriptedApi, refusal
 from tests.support.models import ENCODER, fetched
+from tests.support.opened_client import opened_client
 from tests.support.passages import PASSAGES, QUERY, soon
 from tests.support.served import served
 
@@ -67,15 +68,10 @@ class TestTei(EncoderSuite):
 
 
 @asynccontextmanager
-async def service(settings: DenseSettings, status: int = 200) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a dense service that was told to hold the generation `c@1`, and answered with a status."""
-    app = build_app(settings)
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://dense/v1/collections/c@1") as client,
-    ):
-        assert (await client.put("http://dense/v1/collections/c@1", json={})).status_code == status
+async def service(settings: DenseSettings) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a dense service that holds the generation `c@1`."""
+    async with opened_client(build_app(settings), "http://dense/v1/collections/c@1") as client:
+        assert (await client.put("http://dense/v1/collections/c@1", json={})).status_code == 200
         yield client
 
 
@@ -145,15 +141,3 @@ async def test_passages_have_so_many_requests_in_flight_and_a_query_waits_for_no
             await encoder.encode_query("chain", soon())
             assert not passages.done()
             passages.cancel()
-
-
-async def test_of_a_wrong_answer_nothing_is_stored(tmp_path: Path) -> None:
-    api = ScriptedApi()
-    with api.served() as url:
-        async with service(hosted(url, directory=tmp_path)) as client:
-            api.script.append(OPENAI.answer([1, 2, 3], [1, 2, 3]))
-            documents = [{"id": "a", "text": "oil"}, {"id": "b", "text": "chain"}]
-            answer = await client.post("/documents", json={"documents": documents})
-            assert (answer.status_code, "DENSE_API_URL" in answer.json()["detail"]) == (502, True)
-            assert (await client.get("http://dense/v1/collections/c@1")).json()["documents"] == 0
-            assert (await client.post("/documents", json={"documents": documents})).json()["indexed"] == 2

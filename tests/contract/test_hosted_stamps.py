@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
-from tests.contract.test_hosted_encoders import hosted, opened, service
+from tests.contract.test_hosted_encoders import hosted, opened
 from tests.support.hosted_apis import KEY
-from tests.support.passages import QUERY
 from tests.support.served import served
 
 
@@ -76,14 +75,3 @@ async def test_the_stamp_has_no_key() -> None:
         with pytest.raises(ValidationError) as raised:
             hosted("", api_url=secret)
         assert KEY not in raised.value.errors(include_input=False)[0]["msg"]
-
-
-async def test_a_collection_of_another_dialect_at_the_same_host_has_to_be_built_anew(
-    hashing: str, tmp_path: Path
-) -> None:
-    async with service(hosted(hashing, directory=tmp_path)):
-        pass
-    async with service(hosted(hashing, "tei", directory=tmp_path), 409) as client:
-        answer = await client.post("/search", json={"query": QUERY})
-    assert answer.status_code == 409
-    assert f"api={hashing}/v1/embeddings, and api={hashing}/embed is requested;" in answer.json()["detail"]

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,19 +56,6 @@ async def test_a_directory_in_use_is_refused_in_one_sentence(opener: EdgeOpener)
         await opener.open()
     await engine.close()
     await (await opener.open()).close()
-
-
-async def test_acknowledged_writes_survive_a_kill(opener: EdgeOpener) -> None:
-    engine = await opener.open()
-    await filled(engine, documents(NOTES))
-    await engine.index("notes@1", documents({"n6": "saddle creaks"}))
-    copy = opener.directory.with_name("copy")
-    shutil.copytree(opener.directory, copy)  # as a killed process leaves its files
-    again = EdgeEngine(copy)
-    assert (await again.state("notes@1")).documents == 6
-    assert await found(again, "notes@1", "saddle") == ["n6"]
-    await again.close()
-    await engine.close()
 
 
 async def test_the_ids_that_searches_keep_are_bounded(opener: EdgeOpener, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from services.chassis.errors import Unavailable
 from services.contracts.collections import CollectionDeclaration
 from services.storage.representation import Dense, MultiVector, SparseVector, Storage
 from services.vectorstore.store import VectorQuery
@@ -19,7 +18,7 @@ from services.vectorstore.store_edge import EdgeStore
 from tests.contract.token_vector_store import TokenVectorStoreSuite
 from tests.contract.vector_store import VectorStoreSuite
 from tests.support.approximate_search import assert_depth_changes_no_first_hit, found_share
-from tests.support.vectors import COSINE, SAMPLES, SPEC, Sample, axis, drawn, point, random_points, same, unit_rows
+from tests.support.vectors import COSINE, SAMPLES, SPEC, Sample, drawn, point, random_points, same, unit_rows
 
 WIDE = replace(SPEC, generation="wide@1", representation=Dense(384), declaration=CollectionDeclaration())
 
@@ -57,19 +56,6 @@ class TestTokensOnEdge(TokenVectorStoreSuite):
         return shared
 
 
-async def test_everything_is_there_after_closing_and_opening(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.create(SPEC)
-        await store.upsert("notes@1", [point("a", axis(1.0), {"year": 2019})])
-        await store.publish("notes@1", 5)
-        publication = await store.publication("notes@1")
-    async with opened(tmp_path) as store:
-        assert await store.spec("notes@1") == SPEC
-        assert await store.published() == {"notes": "notes@1"}
-        assert await store.publication("notes@1") == publication is not None
-        assert [hit.id for hit in await store.search("notes@1", VectorQuery(axis(1.0), top=10))] == ["a"]
-
-
 @pytest.mark.parametrize("sample", [*SAMPLES.values(), COSINE], ids=[*SAMPLES, "cosine"])
 async def test_every_representation_survives_finishing_and_opening_again(tmp_path: Path, sample: Sample) -> None:
     points, query = drawn(sample, 1_200), drawn(sample, 9)[8].vector
@@ -105,12 +91,6 @@ async def test_a_representation_of_a_later_release_is_set_aside_and_the_others_s
         unusable = await store.unusable()
         assert [one.generation for one in unusable] == ["notes@1"]
         assert "does not know its representation {'kind': 'tensor'}" in unusable[0].reason
-
-
-async def test_a_second_process_is_told_in_one_sentence(tmp_path: Path) -> None:
-    async with opened(tmp_path):
-        with pytest.raises(Unavailable):
-            EdgeStore(tmp_path)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -16,7 +15,6 @@ from evaluator.report.evaluation import evaluate, ingest_step
 from evaluator.report.report_page import report_blocks
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
-from evaluator.steps.ingest import IngestReport
 from gateway.app import build_app as build_gateway
 from gateway.settings import DEFAULT_BACKENDS, BackendAddress, GatewaySettings
 from services.dense.app import build_app as build_dense
@@ -36,15 +34,9 @@ QUERIES = 8
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class Loaded(NamedTuple):
-    """A client of a gateway that has the collection, and the report of loading it."""
-
-    client: GatewayClient
-    report: IngestReport
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def loaded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loaded]:
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayClient]:
+    """A client of a gateway that has the collection."""
     folder = tmp_path_factory.mktemp("demo")
     apps = {
         "lexical": build_lexical(LexicalSettings(directory=folder / "lexical")),
@@ -63,12 +55,8 @@ async def loaded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Load
             await stack.enter_async_context(app.router.lifespan_context(app))
         client = await stack.enter_async_context(connected("http://gateway", FaultyTransport(front)))
         experiment = read_experiment(experiment_path("demo"), queries=QUERIES, recall_queries=3)
-        yield Loaded(client, await ingest_step(client, RunFolder.create(folder / "runs", experiment)))
-
-
-@pytest.fixture
-def gateway(loaded: Loaded) -> GatewayClient:
-    return loaded.client
+        await ingest_step(client, RunFolder.create(folder / "runs", experiment))
+        yield client
 
 
 @pytest.fixture
@@ -98,27 +86,6 @@ async def test_the_demo_ends_in_a_valid_report_of_every_pipeline(
     assert report.vector_recall["dense"].vectors == report.counts.documents
     assert report.ingest is not None
     assert report.ingest.documents == report.counts.documents
-
-
-async def test_loading_the_demo_again_encodes_nothing(loaded: Loaded, planned: Planned, tmp_path: Path) -> None:
-    again = await ingest_step(loaded.client, RunFolder.create(tmp_path / "runs", planned()))
-    for report, encoded in ((loaded.report, 301), (again, 0)):
-        assert (report.documents, report.generation) == (301, "demo@1")
-        assert report.backends["dense"].encoded == encoded
-
-
-async def test_another_preset_is_asked_for_without_loading_anew(
-    gateway: GatewayClient, planned: Planned, tmp_path: Path
-) -> None:
-    reports = [
-        await evaluate(
-            gateway, RunFolder.create(tmp_path / "runs", planned(pipelines=["bm25"], preset=preset, metrics=["MAP"]))
-        )
-        for preset in ("beir", "anserini-flat")
-    ]
-    assert [report.pipelines["bm25"].preset for report in reports] == ["beir", "anserini-flat"]
-    assert {report.generation for report in reports} == {"demo@1"}
-    assert reports[0].pipelines["bm25"].quality["MAP"] != reports[1].pipelines["bm25"].quality["MAP"]
 
 
 async def test_the_same_pipeline_run_twice_is_the_same(

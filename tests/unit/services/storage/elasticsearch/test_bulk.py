@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from services.chassis.deadlines import Deadline
-from services.chassis.errors import Overloaded
 from services.storage.elasticsearch.answers import BulkItem, Cause
 from services.storage.elasticsearch.bulk import ATTEMPTS, Operation, bulk
 from tests.support.virtual_time import in_virtual_time
@@ -46,10 +43,3 @@ async def test_retries_end_with_the_deadline() -> None:
     send = Scripted(a=[FULL], b=[DONE], c=[FULL])
     assert await bulk(OPERATIONS, send, Deadline.after_ms(0)) == [FULL, DONE, FULL]
     assert send.sent == ["abc"]
-
-
-def test_a_batch_that_is_rejected_as_a_whole_raises_overloaded() -> None:
-    send = Scripted(a=[FULL], b=[FULL], c=[FULL])
-    with pytest.raises(Overloaded):
-        in_virtual_time(bulk(OPERATIONS, send, Deadline.after_ms(60_000)))
-    assert len(send.sent) == ATTEMPTS
