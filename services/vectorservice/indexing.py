@@ -4,19 +4,19 @@ Of a document without a vector, two hashes decide. Equal content hash: it is unc
 encoder reads: its vector is copied, from this generation or from another one of the same stamp.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from services.chassis.deadlines import Deadline
 from services.chassis.errors import BadInput, UnknownCollection
 from services.chassis.requests.telemetry import timed
-from services.contracts.collections import CollectionDeclaration
 from services.contracts.documents import DeleteReport, Document, DocumentWithVectors, IndexReport, ItemError
 from services.contracts.generations import name_of, number_of
 from services.inference.read_tokens import TextTokens, collected, summed
-from services.storage.fields import FieldValue, fields_of
+from services.storage.fields import fields_of
 from services.storage.generation_checks import refuse_other_build
 from services.storage.representation import DenseVector, SparseVector, Vector
 from services.storage.write_order import Write, WriteOrder, WriteTurn, overtaken
@@ -27,6 +27,9 @@ from services.vectorstore.store import GenerationSpec, Point, StoredPoint, Vecto
 
 # Most documents and characters that are encoded and stored together: a retry after a deadline begins at the next chunk.
 CHUNK, CHUNK_CHARACTERS = 64, 400_000
+
+D = TypeVar("D", bound=Document)
+T = TypeVar("T")
 
 
 async def index(
@@ -42,11 +45,11 @@ async def index(
     Encoding is slow and does not hold the write order: newer writes of the same ids are detected when storing.
     """
     spec = await require_own(store, encoder, write.generation)
-    given, wrong = _given_vectors(documents, spec)
-    refused = {error.id for error in wrong}
-    fitting = [document for document in documents if document.id not in refused]
+    vectors_given, wrong = _each(documents, lambda document: given_vector(document, spec))
+    fitting = [document for document in documents if document.id in vectors_given]
+    given = {identity: vector for identity, vector in vectors_given.items() if vector is not None}
     compared = await _compare(store, order, write, fitting, given)
-    fields, errors = _checked_fields(compared.changed, spec.declaration)
+    fields, errors = _each(compared.changed, lambda one: fields_of(one.metadata, spec.declaration.metadata))
     accepted = [document for document in compared.changed if document.id in fields]
     late = dict(compared.overtaken)
     encoded = indexed = 0
@@ -181,35 +184,16 @@ async def delete(store: VectorStore, order: WriteOrder, write: Write, ids: Seque
     return await order.write(write, ids, work)
 
 
-def _given_vectors(
-    documents: Sequence[DocumentWithVectors], spec: GenerationSpec
-) -> tuple[dict[str, DenseVector], list[ItemError]]:
-    """Returns the vectors that documents came with, by id, and the errors of those that do not fit."""
-    vectors: dict[str, DenseVector] = {}
+def _each(documents: Sequence[D], read: Callable[[D], T]) -> tuple[dict[str, T], list[ItemError]]:
+    """Returns what is read of each valid document by id, and the errors of the others, which raise BadInput."""
+    found: dict[str, T] = {}
     errors: list[ItemError] = []
     for document in documents:
         try:
-            vector = given_vector(document, spec)
+            found[document.id] = read(document)
         except BadInput as error:
             errors.append(ItemError(id=document.id, reason=error.detail))
-        else:
-            if vector is not None:
-                vectors[document.id] = vector
-    return vectors, errors
-
-
-def _checked_fields(
-    documents: Sequence[Document], declaration: CollectionDeclaration
-) -> tuple[dict[str, Mapping[str, FieldValue]], list[ItemError]]:
-    """Returns the declared fields of each valid document by id, and the errors of the others."""
-    fields: dict[str, Mapping[str, FieldValue]] = {}
-    errors: list[ItemError] = []
-    for document in documents:
-        try:
-            fields[document.id] = fields_of(document.metadata, declaration.metadata)
-        except BadInput as error:
-            errors.append(ItemError(id=document.id, reason=error.detail))
-    return fields, errors
+    return found, errors
 
 
 async def _stored_vectors(
