@@ -74,8 +74,6 @@ class _ReplayedQuery:
                 if needs_least_scores(stage) and None in map(self._least_score, stage.inputs):
                     raise NotCollected("a least score")
                 return fused(stage, self._aligned[stage.inputs])
-            case _:
-                assert_never(stage)
 
     def _least_score(self, stage: SourceStage) -> float | None:
         if isinstance(stage, Retrieve):

@@ -108,8 +108,6 @@ def _source_in_words(stage: SourceStage) -> str:
             how = f"rrf k={stage.k}" if stage.method == "rrf" else stage.normalisation
             weights = "" if stage.weights is None else " " + "/".join(f"{weight:g}" for weight in stage.weights)
             return f"{how}{weights} of " + " + ".join(map(_input_in_words, stage.inputs))
-        case _:
-            assert_never(stage)
 
 
 def _input_in_words(stage: SourceStage) -> str:

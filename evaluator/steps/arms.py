@@ -1,7 +1,6 @@
 """Resolves an experiment's arms (its pipelines, with the chosen lexical preset), and builds their requests."""
 
 from dataclasses import dataclass
-from typing import assert_never
 
 from pydantic import ValidationError
 
@@ -68,8 +67,6 @@ def with_preset(pipeline: Pipeline, preset: str, lexical: frozenset[str]) -> Pip
                 return stage.model_copy(update={"inputs": tuple(changed(source) for source in stage.inputs)})
             case Retrieve():
                 return stage.model_copy(update={"preset": preset}) if stage.backend in lexical else stage
-            case _:
-                assert_never(stage)
 
     stages = tuple(changed(stage) if isinstance(stage, SourceStage) else stage for stage in pipeline.stages)
     return Pipeline(name=pipeline.name, description=pipeline.description, stages=stages)

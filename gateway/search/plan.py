@@ -6,7 +6,7 @@ Owns every decision that depends on the kind of a stage, made once, when a pipel
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
 from gateway.families import FAMILIES, STARTABLE, Family, family_names
 from gateway.search.reranking import rerank
@@ -126,8 +126,6 @@ def _source(
             least = fused_least_score(stage)
             retrieves = tuple(leg for source in inputs for leg in source.retrieves)
             return PlannedSource(identified.id, partial(fuse, identified.id, stage, inputs), least, retrieves, inputs)
-        case _:
-            assert_never(identified.stage)
 
 
 def _later(identified: IdentifiedStage[LaterStage], backends: Addresses) -> PlannedStage:
@@ -137,8 +135,6 @@ def _later(identified: IdentifiedStage[LaterStage], backends: Addresses) -> Plan
             return PlannedStage(identified.id, partial(rerank, identified.id, stage), RERANKING)
         case Cut() as stage:
             return PlannedStage(identified.id, partial(_cut, stage))
-        case _:
-            assert_never(identified.stage)
 
 
 def _texts_reader(top: int, stage: LaterStage, backends: Addresses) -> str | None:

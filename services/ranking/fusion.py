@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, repeat
 from operator import add, gt, itemgetter, mul
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple
 
 from services.contracts.scored import Ranking, Scored, in_rank_order, paired
 
@@ -145,8 +145,6 @@ def _normalised(leg: Leg, normalisation: Normalisation) -> Sequence[float]:
             if leg.floor is None:
                 raise ValueError("theoretical-min needs the least score that each leg can give")
             return _from_floor(scores, leg.floor)
-        case _:
-            assert_never(normalisation)
 
 
 def _from_floor(scores: Sequence[float], floor: float) -> list[float]:

@@ -5,7 +5,7 @@ edge_vectors and qdrant_models convert them to the engines' types.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,8 +167,6 @@ def checked_vector(vector: Vector, representation: Representation) -> Vector:
             return _sparse(vector)
         case MultiVector():
             return _multi_vector(vector, representation)
-        case _:
-            assert_never(representation)
 
 
 def _dense(vector: Vector, dense: Dense) -> DenseVector:

@@ -91,13 +91,11 @@ def _token_params(multi: MultiVector) -> edge.EdgeVectorParams:
 
 def points_to_index(record: GenerationRecord) -> int:
     """Returns the number of points from which an optimisation may build an index; 1 where only Edge knows the size."""
-    match representation := representation_of(record):
+    match representation_of(record):
         case Dense(dimension=dimension):
             return -(-INDEXING_THRESHOLD_KB * 1_000 // (dimension * 4))
         case Sparse() | MultiVector():
             return 1
-        case _:
-            assert_never(representation)
 
 
 def edge_vector(vector: Vector, representation: Representation) -> "edge.Vector":  # exists in the type stubs only
