@@ -65,7 +65,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> None:
     files = {
         **{f"figures/{name}.svg": figure.svg for name, figure in figures.items()},
         "analysis.json": analysis.model_dump_json(indent=2) + "\n",
-        "analysis.md": render_analysis(analysis, tables, figures),
+        "analysis.md": "\n\n".join(_parts(analysis, tables, figures)) + "\n",
     }
     for name, text in files.items():
         path = folder / name
@@ -73,12 +73,8 @@ def write_analysis(analysis: Analysis, folder: Path) -> None:
         write_whole(path, text, newline="")
 
 
-def render_analysis(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[str, PaperFigure]) -> str:
-    """Renders analysis.md. `figures` by file name without its ending, in `figures/`."""
-    return "\n\n".join(_parts(analysis, tables, figures)) + "\n"
-
-
 def _parts(analysis: Analysis, tables: Sequence[FigureTable], figures: Mapping[str, PaperFigure]) -> Iterator[str]:
+    """Yields the parts of analysis.md. `figures` by file name without its ending, in `figures/`."""
     yield f"# Analysis of {_counted(len(analysis.pipelines), 'pipeline')} on {_counted(len(analysis.sets), 'set')}"
     yield (
         f"Baseline: {analysis.baseline}. The tables and figures have the numbers of the BEIR paper (Thakur et al. "

@@ -131,7 +131,6 @@ class JudgingSession:
         return self._judge_next.order({pair.pair: pair.majority for pair in self.graded()})
 
     def holds(self, pair: PooledPair) -> bool:
-        """Returns whether a pair is in the pool."""
         return pair in self._places
 
     def shown(self, pair: PooledPair) -> ShownPair:

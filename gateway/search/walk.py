@@ -54,7 +54,8 @@ async def walk(context: WalkContext, plan: WalkPlan) -> Walked:
             held.overloaded = True
             raise
         refused = any(failure.reason == "overloaded" for failure in sourced.failures.values())
-        held.overloaded = refused or _queued_s(sourced) > QUEUED_SHARE * within_s
+        queued_ms = max((parts.get(WAIT, 0.0) for parts in sourced.parts_ms.values()), default=0.0)
+        held.overloaded = refused or queued_ms / 1000 > QUEUED_SHARE * within_s
         held.tells = held.overloaded or not sourced.failures
     walked = _after_source(context, plan, sourced)
     if counted is not None:
@@ -77,11 +78,6 @@ def _page(walked: Walked, request: SearchRequest) -> Walked:
     end = min(request.offset + request.top, DEEPEST)
     page = SearchPage(offset=request.offset, candidates=len(walked.ranking), more=len(whole[:DEEPEST]) > end)
     return replace(walked, ranking=whole[request.offset : end], page=page)
-
-
-def _queued_s(sourced: Sourced) -> float:
-    """Returns the longest time that a retrieve waited for a slot of its service, in seconds."""
-    return max((parts.get(WAIT, 0.0) for parts in sourced.parts_ms.values()), default=0.0) / 1000
 
 
 async def include(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walked:

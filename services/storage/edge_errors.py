@@ -23,16 +23,11 @@ def edge_errors() -> Iterator[None]:
         is_panic = type(error).__module__ == "pyo3_runtime"
         if type(error) is not Exception and not isinstance(error, OSError) and not is_panic:
             raise
-        if is_disk_full(error):
+        if getattr(error, "errno", None) in DISK_FULL or reports_full_disk(str(error)):
             raise InsufficientStorage(
                 f"The disk is full: {one_line(error)}. Free some of it; searches go on."
             ) from error
         raise UpstreamFailed(f"The embedded engine failed: {one_line(error)}") from error
-
-
-def is_disk_full(error: BaseException) -> bool:
-    """Returns whether an error means that the disk, or this user's quota, is full."""
-    return getattr(error, "errno", None) in DISK_FULL or reports_full_disk(str(error))
 
 
 def reports_full_disk(text: str) -> bool:
