@@ -31,7 +31,6 @@ class Stack:
         return DATA / (f"up-{self.name}" if self.name else "up")
 
     def command(self, target: str) -> str:
-        """Returns the `make` command for this stack."""
         return f"make {target} STACK={self.name}" if self.name else f"make {target}"
 
 

@@ -58,7 +58,6 @@ def configuration(choices: Choices) -> str:
 
 
 def log_file(directory: Path, process: str) -> Path:
-    """Returns the log file of a process."""
     return directory / "logs" / f"{process}.log"
 
 

@@ -53,7 +53,6 @@ class DocumentNames:
     written: dict[str, str] = field(default_factory=dict)  # a title as its first document has it
 
     def add(self, document: Document) -> None:
-        """Adds a document."""
         self.ids.add(document.id)
         if title := _plain(document.title):
             self.titles.setdefault(title, []).append(document.id)

@@ -31,7 +31,6 @@ class Gpu(Wire):
 
     @property
     def in_words(self) -> str:
-        """Name and memory."""
         return self.name if self.memory_mib is None else f"{self.name} ({self.memory_mib} MiB)"
 
 

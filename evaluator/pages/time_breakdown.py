@@ -25,7 +25,6 @@ class StackedTimes:
 
     @property
     def label(self) -> str:
-        """The name with the group."""
         return f"{self.group} at {self.name}" if self.group else self.name
 
     @property

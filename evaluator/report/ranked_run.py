@@ -153,7 +153,6 @@ def _family(
 def _statistics_of_arms(
     figures: Mapping[str, PerQuery], baseline: str, pairs: Sequence[ScoredPair], family: RunFamily | None, seed: int
 ) -> dict[str, ArmStatistics]:
-    """Returns the statistics of each arm."""
     against = {
         pair.second: (compared, sorted_differences(tuple(pair.differences.values())))
         for pair, compared in zip(pairs, family.pairs if family else (), strict=True)

@@ -76,7 +76,6 @@ def read_outcomes(path: Path) -> Iterator[AnswerOutcome]:
 
 
 def records_of(records: Iterable[AnswerRecord], phase: Phase) -> dict[str, AnswerRecord]:
-    """Returns the records of a phase by query."""
     return {record.query: record for record in records if record.phase == phase}
 
 

@@ -226,7 +226,6 @@ class Jobs:
         return "" if step == "ingest" else f"; `{self.command(step, '--run', str(folder.path))}` goes on"
 
     def folder(self, run: str) -> RunFolder:
-        """Returns the folder of a run."""
         return RunFolder(self._runs / run)
 
     def report(self, run: str) -> Report | None:

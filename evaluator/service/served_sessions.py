@@ -52,7 +52,6 @@ class ServedSessions:
         return [path.parent.name for path in sorted(named, key=_made_at, reverse=True)]
 
     def listed(self, names: Sequence[str]) -> list[ListedSession]:
-        """Returns sessions for the list."""
         return [self._listed(name) for name in names]
 
     def create(self, words: Sequence[str], top: int, seed: int) -> str:

@@ -41,8 +41,6 @@ class VectorRecall(Wire):
 
 
 class RecallReport(Wire):
-    """Recall by vector backend."""
-
     backends: dict[str, VectorRecall]
 
 

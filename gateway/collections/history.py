@@ -27,7 +27,6 @@ class History:
 
     @property
     def states(self) -> list[CollectionState]:
-        """The states of all backends in one list."""
         return [state for states in self.by_backend.values() for state in states]
 
     @property
@@ -96,7 +95,6 @@ class History:
         return frozenset(backends)
 
     def held_by(self, backend: str, generation: str) -> bool:
-        """Returns whether this backend has the generation."""
         return any(state.generation == generation for state in self.by_backend.get(backend, ()))
 
     def held_by_all(self, generation: str) -> bool:

@@ -67,11 +67,9 @@ class HostedEncoder:
         return await asyncio.to_thread(lambda: [cut_words(*document, passages) for document in documents])
 
     async def lengths(self, texts: Sequence[str], role: Role, deadline: Deadline) -> tuple[int, ...]:
-        """Counts the words of each text."""
         return await asyncio.to_thread(lambda: tuple(map(count_words, texts)))
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._api.close()
 
     async def _encode(self, texts: Sequence[str], role: Role, deadline: Deadline) -> Vectors:

@@ -114,7 +114,6 @@ class HostedApi:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._http.aclose()
 
     def _numbers(self, content: bytes) -> Numbers:

@@ -25,7 +25,6 @@ def word_offsets(text: str, most: int | None = None) -> list[tuple[int, int]]:
 
 
 def count_words(text: str) -> int:
-    """Counts the words of a text."""
     return sum(1 for _ in _WORD.finditer(text))
 
 

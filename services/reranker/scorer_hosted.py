@@ -59,7 +59,6 @@ class HostedScorer:
         return await asyncio.to_thread(lambda: tuple(count_words(f"{query} {passage}") for passage in passages))
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._api.close()
 
     async def _scored(

@@ -40,7 +40,6 @@ class HashingTermEncoder:
         return await matches_of_all(query_vector, vectors, words.__getitem__)
 
     async def lengths(self, texts: Sequence[str], deadline: Deadline) -> tuple[int, ...]:
-        """Counts the words of each text."""
         return await asyncio.to_thread(lambda: tuple(map(count_words, texts)))
 
     async def close(self) -> None:

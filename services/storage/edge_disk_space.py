@@ -69,7 +69,6 @@ class DiskSize:
         self._counted: tuple[float, int] | None = None
 
     async def bytes(self) -> int:
-        """Returns the bytes."""
         if self._counted is None or time.monotonic() - self._counted[0] > COUNTED_S:
             self._counted = time.monotonic(), await asyncio.to_thread(disk_usage, self._folder, LOG)
         return self._counted[1]

@@ -83,7 +83,6 @@ class LoadPointReport(Wire):
 
     @property
     def traffic_in_words(self) -> str:
-        """The traffic in words."""
         if self.in_flight is not None:
             return f"{self.in_flight} in flight (capacity)"
         if self.rate is None:

@@ -77,7 +77,6 @@ class CallerCheck:
         return refusal
 
     def handling(self, scope: Scope) -> Handling:
-        """Returns the handling of a request."""
         return self._handling.of_request(scope)
 
     def _check(self, scope: Scope) -> None:

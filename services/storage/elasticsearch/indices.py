@@ -137,7 +137,6 @@ class GenerationIndices(Generic[Meta]):
         return self._version
 
     def index(self, generation: str) -> str:
-        """Returns the index of a generation."""
         return f"{self.prefix}{generation}"
 
     def writing(self, generation: str) -> str:
@@ -200,7 +199,6 @@ class GenerationIndices(Generic[Meta]):
         return ours[generation]
 
     async def all(self) -> dict[str, HeldGeneration[Meta]]:
-        """Reads every generation of ours."""
         return self._ours(await self._read(f"{self.prefix}*@*"))
 
     async def sizes(self, pattern: str) -> dict[str, IndexSize]:
