@@ -188,6 +188,7 @@ def _remarks(run: RankedRun, pipelines: Mapping[str, PipelineReport]) -> Iterato
     """Yields what leaves a run valid, a warm-up without answers for example."""
     if run.manifest.counts.left_out:
         yield run.manifest.counts.left_out
+    yield from run.ingested.unread() if run.ingested is not None else ()
     if run.quality.added_judgments is not None:
         yield from (file.sentence for file in run.quality.added_judgments.files)
     yield from warmup_remarks(run.records)

@@ -74,8 +74,7 @@ class PublishJobs:
         return tuple(job.shown() for job, _ in self._jobs.values() if name_of(job.generation) == name)
 
     def forget(self, name: str) -> None:
-        """Forgets the publications of a removed collection, and makes those that run fail: one of its name may be begun
-        again, under the same numbers and builds, and is another."""
+        """Makes the publications of a removed collection fail: what is begun under the same names is another."""
         for key in [key for key in self._jobs if name_of(key[0]) == name]:
             job, _ = self._jobs.pop(key)
             job.error = job.error or Conflict(f"Collection '{name}' was removed while {key[0]} was being published.")

@@ -143,14 +143,15 @@ class EdgeStore:
 
     async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
         """Changes payloads alone."""
+        opened = self._held.held(generation)
 
         def write(shard: edge.EdgeShard, _: ContentDigest) -> None:
             older, _newer = _older_contents(shard, list(contents), version)
             same = [identity for identity, content in older if content == contents[identity]]
-            points: list[edge.PointId] = [point_id(identity) for identity in same]
-            shard.update(edge.UpdateOperation.set_payload(points, {"version": version}))
+            shard.update(edge.UpdateOperation.set_payload([*map(point_id, same)], {"version": version}))
 
-        await self._held.held(generation).write(write)
+        await opened.write(write)
+        opened.deleted(len(contents))  # Edge changes nothing in a merged segment: it copies points, with their vectors
 
     async def delete(
         self, generation: str, ids: Sequence[str], version: int | None = None

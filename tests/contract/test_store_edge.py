@@ -120,7 +120,7 @@ async def test_finish_indexes_what_is_large_enough(wide: EdgeStore) -> None:
     assert await wide.search("wide@1", query) == ranking  # exact
 
 
-async def test_few_changes_of_a_published_generation_do_not_build_its_index_again(wide: EdgeStore) -> None:
+async def test_few_changes_build_no_published_index_again_and_repeated_ones_add_nothing(wide: EdgeStore) -> None:
     await wide.finish("wide@1")
     await wide.publish("wide@1")
     drawn = random_points(1_500, 384)
@@ -133,6 +133,9 @@ async def test_few_changes_of_a_published_generation_do_not_build_its_index_agai
     many = await wide.counts("wide@1")
     assert (few.documents, few.indexed, best.id) == (801, 800, drawn[800].id)
     assert (many.documents, many.indexed) == (1_500, 1_500)
+    await wide.raise_versions("wide@1", {one.id: one.content_hash for one in drawn}, 2)
+    await wide.finish("wide@1")
+    assert ((await wide.counts("wide@1")).bytes or 0) < 1.2 * (many.bytes or 0)
 
 
 async def test_searches_and_the_event_loop_go_on_while_the_index_is_built(wide: EdgeStore) -> None:
