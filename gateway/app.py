@@ -17,6 +17,7 @@ from gateway.collections.indexing import Indexing
 from gateway.collections.publish_jobs import PublishJobs
 from gateway.collections.publishing import Publishing
 from gateway.collections.write_order import CollectionLocks, WriteClock, WritePauses
+from gateway.online.journal import Journal
 from gateway.routes import collection_routes, pipeline_routes, search_routes
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog
@@ -92,7 +93,10 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
     `endpoints_for` returns how each backend is reached; tests pass whole services (ASGI) or faults.
     """
     reached_by = endpoints_for or socket_endpoints_of(settings)
-    catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
+    journal = None if settings.journal is None else Journal(settings.journal)
+    catalog = Catalog(
+        settings.pipelines, settings.backends, inline=settings.inline_pipelines, journal=journal is not None
+    )
     instruments = Instruments()
     files = page_files(settings.evaluator_url) if settings.page else None
     admission = Admission(settings.max_in_flight, settings.max_waiting, instruments, settings.rerank_share)
@@ -115,7 +119,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             publications = PublishJobs(supervisor)
             publishing = Publishing(backends, generations, locks, pauses, publications, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
-            executor = Executor(backends, generations, catalog, admission, instruments)
+            executor = Executor(backends, generations, catalog, admission, instruments, journal)
             pages = () if files is None else (page_routes(executor, catalog, generations, files),)
             routes = (
                 *pages,
