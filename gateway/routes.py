@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from gateway.collections.collections import Collections
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
+from gateway.online.journal import Journal
 from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
 from gateway.search.long_answers import LongAnswers, Reading
@@ -34,7 +35,7 @@ from services.contracts.collections import (
     PublishRequest,
 )
 from services.contracts.documents import Document, DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
-from services.contracts.online import UnitId
+from services.contracts.online import EventsRequest, UnitId
 from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
@@ -83,6 +84,21 @@ def search_routes(executor: Executor, long_answers: LongAnswers) -> APIRouter:
             body = answer.model_dump_json(exclude_none=True)
             reading.length = len(body)
         return Response(body, media_type="application/json")
+
+    return routes
+
+
+def event_routes(journal: Journal | None) -> APIRouter:
+    """Returns the route for what users did with answers."""
+    routes = router()
+
+    @routes.post("/v1/events", status_code=204, tags=["events"])
+    @handled(scope="events")
+    async def record_events(request: EventsRequest) -> None:
+        """Keeps events (clicks, orders) for the verdict of online experiments."""
+        if journal is None:
+            raise NotFound("This gateway keeps no events; set GATEWAY_JOURNAL to a folder.")
+        await journal.record(request.events)
 
     return routes
 

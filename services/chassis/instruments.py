@@ -33,6 +33,11 @@ class Instruments:
             "Searches of an experiment that its first arm answered outside of it",
             ("experiment",),
         )
+        self.journal_lines = counter(
+            "journal_lines_total",
+            "Exposures and events of the journal, by whether they were written",
+            ("kind", "outcome"),
+        )
         self.in_flight = gauge("http_requests_in_flight", "Requests that are worked on or wait for it")
         self.rejected = counter("http_requests_rejected_total", "Requests refused with 429", ("lane",))
         self.denied = counter("http_requests_denied_total", "Requests refused for their caller or Host", ("reason",))
