@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.search.catalog import PipelineError
+from gateway.search.plan import PipelineError
 from services.contracts.online import Exposure
 from tests.support.backends import Stack, opened_stack
 
@@ -23,13 +23,12 @@ OF_BM25, OF_DENSE = "user-1", "user-2"
 
 
 @asynccontextmanager
-async def shop(tmp_path: Path, experiment: str = SPLIT, **settings: object) -> AsyncIterator[Stack]:
+async def shop(tmp_path: Path, experiment: str = SPLIT, *, journal: bool = True) -> AsyncIterator[Stack]:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     for name, text in (("bm25", BM25_ONLY), ("dense", DENSE_ONLY), ("shop", experiment)):
         (pipelines / f"{name}.yaml").write_text(text)
-    (tmp_path / "journal").mkdir()
-    async with opened_stack(**{"pipelines": pipelines, "journal": tmp_path / "journal", **settings}) as stack:
+    async with opened_stack(pipelines=pipelines, journal=tmp_path / "journal" if journal else None) as stack:
         yield stack
 
 
@@ -141,7 +140,7 @@ async def test_a_file_that_is_no_experiment_stops_the_gateway(tmp_path: Path, ex
 
 async def test_an_experiment_needs_a_journal(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="GATEWAY_JOURNAL"):
-        async with shop(tmp_path, journal=None):
+        async with shop(tmp_path, journal=False):
             pass
 
 
