@@ -1,6 +1,7 @@
 """Experiments as pipelines: who is answered by what, what replaces a failing arm, and what the journal keeps of it."""
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -62,6 +63,25 @@ async def test_a_unit_is_answered_by_its_arm_and_the_journal_keeps_what_it_saw(t
         "demo",
         False,
     )
+
+
+async def test_logs_and_metrics_name_experiment_and_arm_and_what_callers_make_up_is_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "services.chassis.request_path")
+    made_up = {"name": "made-up", "stages": [{"kind": "retrieve", "backend": "lexical"}]}
+    async with shop(tmp_path) as stack:
+        caplog.clear()
+        await search(stack, OF_DENSE)
+        await search(stack, OF_DENSE, pipeline=made_up)
+        metrics = (await stack.client.get("/metrics")).text
+    logged = [vars(record) for record in caplog.records if getattr(record, "route", "").endswith("{collection}/search")]
+    names = [tuple(line[label] for label in ("pipeline", "collection", "experiment", "arm")) for line in logged]
+    assert names == [("dense", "demo", "shop", "dense"), ("other", "demo", "", "")]
+    for pipeline, collection, experiment, arm in names:
+        labels = f'arm="{arm}",collection="{collection}",experiment="{experiment}",pipeline="{pipeline}"'
+        assert f"search_seconds_count{{{labels}}} 1.0" in metrics
+    assert "made-up" not in metrics
 
 
 async def test_without_a_unit_or_after_the_end_the_first_arm_answers_outside_and_is_counted(tmp_path: Path) -> None:
