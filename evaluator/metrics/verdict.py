@@ -111,10 +111,11 @@ def _compared(pair: ScoredPair, calibrated: Calibrated, metric: str, margin: flo
 def _outcome(calibrated: Calibrated, margin: float) -> Outcome:
     if calibrated.shown:
         return "better" if calibrated.mean > 0 else "worse"
-    return "same" if _within(calibrated.interval, margin) else "cannot tell"
+    return "same" if within(calibrated.interval, margin) else "cannot tell"
 
 
-def _within(interval: tuple[float, float] | None, margin: float) -> bool:
+def within(interval: tuple[float, float] | None, margin: float) -> bool:
+    """Returns whether the difference is shown to be smaller than the margin in both directions."""
     return interval is not None and -margin < interval[0] and interval[1] < margin
 
 
@@ -137,7 +138,7 @@ def _words(compared: PairedComparison) -> str:
     first, second = compared.first, compared.second
     match compared.outcome:
         case "better" | "worse" as word:
-            small = f", by less than {compared.margin:g}" if _within(compared.interval, compared.margin) else ""
+            small = f", by less than {compared.margin:g}" if within(compared.interval, compared.margin) else ""
             return f"{second} is {word} than {first}{small}"
         case "same":
             equal = compared.ties == compared.queries
