@@ -141,8 +141,7 @@ class SimulatedExperiment:
 
     def _values(self, sizes: NDArray[np.int64], treated: NDArray[np.int64], random: np.random.Generator) -> Numbers:
         """Returns the mean worth of each user's searches."""
-        queries, variants, _ = self.gains.shape
-        asked = random.integers(queries, size=sizes.sum())
+        asked, variants = random.integers(len(self.gains), size=sizes.sum()), self.gains.shape[1]
         seen = np.repeat(treated, sizes) if self.mode == "split" else random.integers(variants, size=len(asked))
         clicks = clicked(self.model, self.gains[asked, seen], random) * self.worth[asked, seen]
         worth = clicks.max(axis=1) if self.mode == "split" else clicks.sum(axis=1)
