@@ -219,7 +219,7 @@ def render_simulation(simulated: Simulation) -> str:
         medians[mode] = searches[places[0]]
         counts = [*(users[place] for place in places), medians[mode]]
         shares = [f"{cases / len(decisions):.1%}" for cases in (right, wrong)]
-        rows.append([mode, *shares, *(f"{count:,}" if count < math.inf else "no verdict" for count in counts)])
+        rows.append([mode, *shares, *(f"{count}" if count < math.inf else "no verdict" for count in counts)])
     words = f"Expected {simulated.metric} of {simulated.model} users: {second} {simulated.difference:+z.4f} to {first}."
     if len(medians) > 1 and max(medians.values()) < math.inf:
         words += f" Interleaving needs {medians['split'] / medians['interleave']:.1f} times fewer searches (medians)."

@@ -136,7 +136,7 @@ def test_the_table_counts_verdicts_and_compares_the_modes() -> None:
     )
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()[2:4]]
     assert cells == [
-        ["split", "95.0%", "5.0%", "1,000", "1,000", "2,000"],
+        ["split", "95.0%", "5.0%", "1000", "1000", "2000"],
         ["interleave", "50.0%", "0.0%", "200", "no verdict", "400"],
     ]
     assert "dense +0.0500 to bm25" in page
