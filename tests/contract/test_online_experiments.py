@@ -11,8 +11,10 @@ import httpx
 import pytest
 
 from gateway.search.plan import PipelineError
-from services.contracts.online import Exposure
+from retrieval_client import RetrievalError
+from services.contracts.online import Event, EventPosition, Exposure
 from tests.support.backends import Stack, opened_stack
+from tests.support.client_subjects import ClientKind, subject
 
 PIPELINES = Path(__file__).parents[2] / "gateway" / "pipelines"
 BM25_ONLY = "{name: bm25, stages: [{kind: retrieve, id: bm25, backend: lexical}]}"
@@ -175,3 +177,36 @@ async def test_lists_and_views_tell_pipelines_from_experiments(tmp_path: Path) -
         refused = await search(stack, "two words")
         assert refused.status_code == 422
         assert json.dumps(refused.json()).count("X-Unit-Id") > 0
+
+
+@pytest.mark.parametrize("kind", ["blocking", "awaiting"])
+async def test_the_client_searches_for_a_unit_and_sends_what_it_did_once_more_where_nothing_was_heard(
+    tmp_path: Path, kind: ClientKind
+) -> None:
+    async with shop(tmp_path) as stack:
+        transport = LosesAnswers(stack.app)
+        async with subject(kind, transport) as client:
+            answer = await client.call("search", "demo", "fruit", pipeline="shop", unit=OF_DENSE)
+            click = {"query_id": answer.request_id, "client_id": OF_DENSE, "action_name": "click", "position": 1}
+            transport.loses = 1
+            await client.call("send_events", [{**click, "object_id": answer.hits[0].id}])
+            with pytest.raises(RetrievalError, match="no blanks"):
+                await client.call("search", "demo", "fruit", pipeline="shop", unit="two words")
+    assert (answer.experiment.name, answer.experiment.arm) == ("shop", "dense")
+    lines = [line for file in (tmp_path / "journal").glob("ubi_events*") for line in file.read_bytes().splitlines()]
+    first, again = (Event.model_validate_json(line) for line in lines)
+    assert first.event_attributes == again.event_attributes
+    assert first.event_attributes.position == EventPosition(ordinal=1)
+
+
+class LosesAnswers(httpx.ASGITransport):
+    """Loses the answers of the next requests."""
+
+    loses = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await super().handle_async_request(request)
+        if self.loses:
+            self.loses -= 1
+            raise httpx.ReadError("lost", request=request)
+        return answer
