@@ -5,7 +5,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI
@@ -17,7 +17,8 @@ from gateway.collections.indexing import Indexing
 from gateway.collections.publish_jobs import PublishJobs
 from gateway.collections.publishing import Publishing
 from gateway.collections.write_order import CollectionLocks, WriteClock, WritePauses
-from gateway.routes import collection_routes, pipeline_routes, search_routes
+from gateway.online.journal import Journal
+from gateway.routes import collection_routes, event_routes, pipeline_routes, search_routes
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
@@ -92,8 +93,10 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
     `endpoints_for` returns how each backend is reached; tests pass whole services (ASGI) or faults.
     """
     reached_by = endpoints_for or socket_endpoints_of(settings)
-    catalog = Catalog(settings.pipelines, settings.backends, inline=settings.inline_pipelines)
     instruments = Instruments()
+    journal = None if settings.journal is None else Journal(settings.journal, instruments)
+    inline = settings.inline_pipelines
+    catalog = Catalog(settings.pipelines, settings.backends, inline=inline, journal=journal is not None)
     files = page_files(settings.evaluator_url) if settings.page else None
     admission = Admission(settings.max_in_flight, settings.max_waiting, instruments, settings.rerank_share)
     long_answers = LongAnswers(lambda: admission.ordinary.begun)
@@ -105,6 +108,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             open_backends(
                 settings.backends, reached_by, settings.connect_s, supervisor, instruments, settings.sent_token
             ) as backends,
+            nullcontext() if journal is None else aclosing(journal),
         ):
             generations = Generations(backends)
             await generations.refresh(POLL_TIMEOUT_S)
@@ -115,11 +119,12 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             publications = PublishJobs(supervisor)
             publishing = Publishing(backends, generations, locks, pauses, publications, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
-            executor = Executor(backends, generations, catalog, admission, instruments)
+            executor = Executor(backends, generations, catalog, admission, instruments, journal)
             pages = () if files is None else (page_routes(executor, catalog, generations, files),)
             routes = (
                 *pages,
                 search_routes(executor, long_answers),
+                event_routes(journal),
                 pipeline_routes(catalog),
                 collection_routes(
                     Collections(backends, generations, locks, publications),

@@ -4,11 +4,12 @@ from contextlib import nullcontext
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from gateway.collections.collections import Collections
 from gateway.collections.indexing import Indexing
 from gateway.collections.publishing import Publishing
+from gateway.online.journal import Journal
 from gateway.search.catalog import Catalog
 from gateway.search.execute import Executor
 from gateway.search.long_answers import LongAnswers, Reading
@@ -34,6 +35,7 @@ from services.contracts.collections import (
     PublishRequest,
 )
 from services.contracts.documents import Document, DocumentsAnswer, DocumentsPage, FanOutReport, IdsRequest
+from services.contracts.online import EventsRequest, UnitId
 from services.contracts.pipelines import PipelineChanges, PipelineList, PipelineView
 from services.contracts.query import SearchAnswer, SearchRequest
 
@@ -46,6 +48,10 @@ After = Annotated[
 OneId = Annotated[DocumentId, Path(description="The id of a document; it may hold slashes.", examples=["kettle"])]
 Most = Annotated[int, Query(ge=1, le=1_000, description="How many documents at most; large ones are fewer a page.")]
 WithVectors = Annotated[bool, Query(description="Also the dense vectors of the documents, by backend.")]
+Unit = Annotated[
+    UnitId | None,
+    Header(alias="X-Unit-Id", description="The user or session whose search it is, for an online experiment."),
+]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.", examples=["hybrid"])]
 
 
@@ -63,7 +69,9 @@ def search_routes(executor: Executor, long_answers: LongAnswers) -> APIRouter:
 
     @routes.post("/v1/collections/{collection}/search", response_model=SearchAnswer, tags=["search"])
     @handled("own", scope="search", default_ms=SEARCH_MS)
-    async def search(collection: CollectionName, request: SearchRequest, received: Request) -> Response:
+    async def search(
+        collection: CollectionName, request: SearchRequest, received: Request, unit: Unit = None
+    ) -> Response:
         """Returns the best documents for a query, by a pipeline."""
         client = client_of(received.scope)
         within_s = WAITING_SHARE * current_deadline().remaining_s
@@ -71,11 +79,26 @@ def search_routes(executor: Executor, long_answers: LongAnswers) -> APIRouter:
         async with (
             long_answers.reading(client, within_s, searches=True) if reads else nullcontext(Reading()) as reading
         ):
-            answer = await executor.search(collection, request, client)
+            answer = await executor.search(collection, request, client, unit)
             # Serialised here: FastAPI would validate every hit a second time. Parts not asked for are left out.
             body = answer.model_dump_json(exclude_none=True)
             reading.length = len(body)
         return Response(body, media_type="application/json")
+
+    return routes
+
+
+def event_routes(journal: Journal | None) -> APIRouter:
+    """Returns the route for what users did with answers."""
+    routes = router()
+
+    @routes.post("/v1/events", status_code=204, tags=["events"])
+    @handled(scope="events")
+    async def record_events(request: EventsRequest) -> None:
+        """Keeps events (clicks, orders) for the verdict of online experiments."""
+        if journal is None:
+            raise NotFound("This gateway keeps no events; set GATEWAY_JOURNAL to a folder.")
+        await journal.record(request.events)
 
     return routes
 

@@ -72,6 +72,9 @@ class GatewaySettings(CallerSettings, KeyedSettings):
         le=1.0,
         description="Most of the time left, as a share, for a re-ranking of texts that may be skipped.",
     )
+    journal: Path | None = Field(
+        None, description="Directory of the journal of online experiments and events. Not set: neither is served."
+    )
     cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/*\s]+)$")], ...] = Field(
         (), description='Origins whose pages may call from a browser, as JSON: ["https://shop.example"]; ["*"] is all.'
     )

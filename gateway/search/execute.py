@@ -1,6 +1,5 @@
 """Answers searches: resolves the generation, walks the pipeline, and renders the result."""
 
-import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -8,20 +7,21 @@ from contextlib import suppress
 from gateway.backends.budget import Budget
 from gateway.backends.wire import Backends
 from gateway.collections.generations import Generations
-from gateway.collections.history import History
-from gateway.families import least_score
+from gateway.online.journal import Journal
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog
-from gateway.search.explaining import explain, places_of
-from gateway.search.plan import WalkPlan, refuse_missing_bounds
+from gateway.search.experiments import Assigned, Shown, is_failure
+from gateway.search.explaining import places_of
+from gateway.search.fitting import expect_to_fit, unbounded_backends
+from gateway.search.plan import WalkPlan
 from gateway.search.sources import GenerationMovedError
-from gateway.search.walk import include, walk
-from gateway.search.walked import WalkContext, Walked
+from gateway.search.walk import walk
+from gateway.search.walked import WalkContext, Walked, elapsed_ms
 from services.chassis.admission.limits import WAIT
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BadInput, Unavailable, UnknownPipeline
+from services.chassis.errors import BadInput, ProblemError, Unavailable, UnknownPipeline
 from services.chassis.instruments import Instruments
-from services.chassis.requests.telemetry import record_ms, recorded_ms, request_id
+from services.chassis.requests.telemetry import note, record_ms, recorded_ms, request_id
 from services.contracts.generations import name_of
 from services.contracts.pipelines import GATEWAY_WAIT, Pipeline, Retrieve
 from services.contracts.query import SearchAnswer, SearchRequest, StageCandidates
@@ -40,31 +40,53 @@ class Executor:
         catalog: Catalog,
         admission: Admission,
         instruments: Instruments,
+        journal: Journal | None = None,
     ) -> None:
+        """`journal`: keeps what is shown in experiments, which a catalog without one does not have."""
         self._backends = backends
         self._generations = generations
         self._catalog = catalog
         self._admission = admission
         self._instruments = instruments
+        self._journal = journal
 
-    async def search(self, collection: str, request: SearchRequest, client: str = "") -> SearchAnswer:
-        """Returns the answer within the deadline of the current request. Clients take turns where searches wait."""
+    async def search(
+        self, collection: str, request: SearchRequest, client: str = "", unit: str | None = None
+    ) -> SearchAnswer:
+        """Returns the answer within the deadline of the current request. Clients take turns where searches wait.
+
+        `unit`: whose search it is, if the pipeline is an experiment.
+        """
         started = time.perf_counter()
-        identity = request_id()
-        plan = self._catalog.browsing()
-        if request.query:
-            plan = self._catalog.resolve(request.pipeline or self.default(collection))
-        walked = await self._walk(collection, plan, request, client, Budget.within(current_deadline()))
-        self._record(walked, plan, named=not isinstance(request.pipeline, Pipeline))
+        plan, assigned = self._asked(collection, request, unit)
+        try:
+            shown = await self._shown(collection, request, client, plan, assigned)
+        except ProblemError as problem:
+            if assigned is not None and self._journal is not None and is_failure(problem):
+                failed = assigned.exposure(collection, request, elapsed_ms(started), None, problem.kind)
+                self._journal.expose(failed)
+            raise
         waited_ms = recorded_ms(WAIT)
-        total_ms = (time.perf_counter() - started) * 1000 - waited_ms
-        timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": total_ms}
+        ms = elapsed_ms(started) - waited_ms
+        if assigned is not None and self._journal is not None:
+            self._journal.expose(assigned.exposure(collection, request, ms, shown))
+        walked, plan = shown.walked, shown.plan
+        name, fingerprint = plan.pipeline.name, plan.fingerprint
+        if assigned is not None and shown.teams is not None:
+            name, fingerprint = assigned.experiment.pipeline.name, assigned.experiment.fingerprint
+        self._record(
+            walked, plan, ms / 1000, collection, name, assigned, named=not isinstance(request.pipeline, Pipeline)
+        )
+        timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": ms}
         return SearchAnswer.model_validate(
             {
                 "collection": walked.generation,
-                "pipeline": {"name": plan.pipeline.name, "fingerprint": plan.fingerprint},
-                "request_id": identity,
-                "hits": _hits(request, walked),
+                "pipeline": {"name": name, "fingerprint": fingerprint},
+                "experiment": None
+                if assigned is None
+                else {"name": assigned.experiment.pipeline.name, "arm": assigned.arm},
+                "request_id": request_id(),
+                "hits": _hits(request, shown),
                 "page": walked.page,
                 "matches": walked.counts,
                 "candidates": self._candidates(plan, walked) if request.explain == "candidates" else None,
@@ -74,17 +96,29 @@ class Executor:
             }
         )
 
-    async def _walk(
-        self, collection: str, plan: WalkPlan, request: SearchRequest, client: str, budget: Budget
-    ) -> Walked:
+    def _asked(self, collection: str, request: SearchRequest, unit: str | None) -> tuple[WalkPlan, Assigned | None]:
+        """Returns the plan that a request asks for, and the part of its unit where it belongs to an experiment."""
+        if not request.query:
+            return self._catalog.browsing(), None
+        asked = self._catalog.resolve(request.pipeline or self.default(collection))
+        if isinstance(asked, WalkPlan):
+            return asked, None
+        assigned = asked.assign(unit, request)
+        if assigned is None:
+            self._instruments.outside_experiments.labels(asked.pipeline.name).inc()
+        return asked.control, assigned
+
+    async def _shown(
+        self, collection: str, request: SearchRequest, client: str, plan: WalkPlan, assigned: Assigned | None
+    ) -> Shown:
+        budget = Budget.within(current_deadline())
         for may_move in (True, False):
             generation = await self._generations.searchable(collection, budget.share_s(1.0, 1.0))
             context = WalkContext(
                 self._backends, self._generations, self._admission, client, request, generation, budget, may_move
             )
-            self._expect_to_fit(generation, plan)
             try:
-                return await include(context, plan, await explain(context, plan, await walk(context, plan)))
+                return Shown(await walk(context, plan), plan) if assigned is None else await assigned.show(context)
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)
@@ -108,40 +142,14 @@ class Executor:
             return
         for name in names:
             with suppress(BadInput, UnknownPipeline):
-                self._expect_to_fit(live, self._catalog.resolve(name))
+                asked = self._catalog.resolve(name)
+                for plan in (asked,) if isinstance(asked, WalkPlan) else asked.plans.values():
+                    expect_to_fit(self._backends, self._generations.history(name_of(live)), live, plan)
                 yield name
-
-    def _expect_to_fit(self, generation: str, plan: WalkPlan) -> None:
-        """Raises BadInput if the generation does not live on a storing backend of the pipeline, does not declare one of
-        its presets, or has no least score there that a fuse needs."""
-        history = self._generations.history(name_of(generation))
-        backends = history.backends(generation)
-        elsewhere = {backend.name for backend in self._backends.storing}.difference(backends)
-        if missing := [name for name in plan.pipeline.backends if name in elsewhere]:
-            wanted = json.dumps(sorted({*backends, *missing}))
-            raise BadInput(
-                f"collection '{history.name}' does not live on '{missing[0]}'; PUT /v1/collections/{history.name} with "
-                f'"backends": {wanted} begins a generation that does; then publish its build with "fill": true.'
-            )
-        presets = [preset for state in history.holders(generation)[:1] for preset in state.declaration.presets]
-        declared = [preset if isinstance(preset, str) else preset.name for preset in presets]
-        for preset in [leg.stage.preset for leg in plan.source.retrieves if leg.stage.preset not in (None, *declared)]:
-            known = ", ".join(declared)
-            raise BadInput(f"preset: {preset} is not declared for this collection; declared are: {known}.")
-        refuse_missing_bounds(plan, generation, self._unbounded(history, generation))
-
-    def _unbounded(self, history: History, generation: str) -> set[str]:
-        """Returns the backends whose scores over this generation have no least one."""
-        return {
-            backend
-            for backend, states in history.by_backend.items()
-            for state in states
-            if state.generation == generation and least_score(self._backends[backend].family, state.stamp) is None
-        }
 
     def _candidates(self, plan: WalkPlan, walked: Walked) -> dict[str, StageCandidates]:
         history = self._generations.history(name_of(walked.generation))
-        unbounded = self._unbounded(history, walked.generation)
+        unbounded = unbounded_backends(self._backends, history, walked.generation)
         stages = {step.id: step.stage for step in plan.pipeline.identified}
         without = {name for name, stage in stages.items() if isinstance(stage, Retrieve) and stage.backend in unbounded}
         return {
@@ -154,13 +162,30 @@ class Executor:
             for stage, output in walked.outputs.items()
         }
 
-    def _record(self, walked: Walked, plan: WalkPlan, *, named: bool) -> None:
+    def _record(
+        self,
+        walked: Walked,
+        plan: WalkPlan,
+        seconds: float,
+        collection: str,
+        name: str,
+        assigned: Assigned | None,
+        *,
+        named: bool,
+    ) -> None:
+        """Records the times, the degradations and whose search it was.
+
+        These become labels of metrics: ids and names that callers choose would give them unbounded values.
+        """
         kinds = {} if named else {step.id: step.stage.kind for step in plan.pipeline.identified}
         for stage, ms in walked.timings_ms.items():
-            # These become labels of metrics: ids that callers choose would give them unbounded values.
             record_ms(kinds.get(stage, stage), ms)
         for degraded in walked.degraded:
             self._instruments.degraded.labels(degraded.kind, degraded.degradation.reason).inc()
+        experiment, arm = ("", "") if assigned is None else (assigned.experiment.pipeline.name, assigned.arm or "")
+        pipeline = name if named else "other"
+        self._instruments.observe_search(seconds, pipeline, collection, experiment, arm)
+        note(pipeline=pipeline, collection=collection, experiment=experiment, arm=arm)
 
 
 def _stages_and_parts(walked: Walked) -> dict[str, float]:
@@ -174,8 +199,9 @@ def _stages_and_parts(walked: Walked) -> dict[str, float]:
     return shown
 
 
-def _hits(request: SearchRequest, walked: Walked) -> list[dict[str, object]]:
+def _hits(request: SearchRequest, shown: Shown) -> list[dict[str, object]]:
     """Returns the fields of each SearchHit: the answer makes all of them at once, in a third of the time."""
+    walked, teams = shown.walked, shown.teams or {}
     places = places_of(walked) if request.explain else {}
     hits: list[dict[str, object]] = []
     for rank, ranked in enumerate(walked.ranking, start=1 + (request.offset or 0)):
@@ -186,5 +212,7 @@ def _hits(request: SearchRequest, walked: Walked) -> list[dict[str, object]]:
             hit["highlights"] = highlights
         if (stages := places.get(ranked.id)) is not None:
             hit["stages"] = stages
+        if (team := teams.get(ranked.id)) is not None:
+            hit["team"] = team
         hits.append(hit)
     return hits

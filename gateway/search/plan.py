@@ -3,7 +3,7 @@
 Owns every decision that depends on the kind of a stage, made once, when a pipeline is read. Runs nothing.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from gateway.search.reranking import rerank
 from gateway.search.sources import PlannedRetrieve, PlannedSource, fuse, retrieve
 from gateway.search.walked import RERANKING, WalkContext, Walked
 from gateway.settings import BackendAddress
-from services.chassis.errors import BadInput
 from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.base import DEEPEST
 from services.contracts.pipelines import Cut, Fuse, IdentifiedStage, LaterStage, Pipeline, Rerank, Retrieve, SourceStage
@@ -183,23 +182,12 @@ def _check_fuse(identity: str, stage: Fuse, inputs: tuple[PlannedSource, ...]) -
         for source, planned in zip(stage.inputs, inputs, strict=True):
             if planned.least_score is None:
                 what = "z-scores have" if isinstance(source, Fuse) else f"backend '{source.backend}' has"
-                raise PipelineError(f"{_needing(identity)}; {what} none")
+                raise PipelineError(f"{needing_bounds(identity)}; {what} none")
 
 
-def _needing(identity: str) -> str:
+def needing_bounds(identity: str) -> str:
+    """Returns the words that begin the refusal of a fuse whose inputs have no least score."""
     return f"stage '{identity}': theoretical-min needs inputs with a least score"
-
-
-def refuse_missing_bounds(plan: WalkPlan, generation: str, unbounded: Collection[str]) -> None:
-    """Raises BadInput if a fuse needs the least score of a backend that has none for this generation."""
-    for step in plan.pipeline.identified:
-        if isinstance(step.stage, Fuse) and needs_least_scores(step.stage):
-            for source in step.stage.inputs:
-                if isinstance(source, Retrieve) and source.backend in unbounded:
-                    raise BadInput(
-                        f"{_needing(step.id)}; backend '{source.backend}' has none for {generation}, whose vectors are "
-                        "not normalised: take min-max or z-score."
-                    )
 
 
 def _check_rerank(identity: str, stage: Rerank, backends: Addresses) -> None:

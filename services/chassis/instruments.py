@@ -11,7 +11,7 @@ REFUSAL_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0)
 
 
 class Instruments:
-    """The counters, gauges and histograms. Labels have few values: never ids, queries or collections."""
+    """The counters, gauges and histograms. Labels have few values: never ids or queries."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -22,6 +22,22 @@ class Instruments:
         self.request_seconds = histogram("http_request_seconds", "Time to answer", ("method", "route"), buckets=SECONDS)
         self.refusal_seconds = histogram("http_refusal_seconds", "Time to answer 429", buckets=REFUSAL_SECONDS)
         self.stage_seconds = histogram("stage_seconds", "Time spent in a stage", ("stage",), buckets=SECONDS)
+        self.search_seconds = histogram(
+            "search_seconds",
+            "Time of an answered search; inline pipelines are `other`",
+            ("pipeline", "collection", "experiment", "arm"),
+            buckets=SECONDS,
+        )
+        self.outside_experiments = counter(
+            "searches_outside_experiments_total",
+            "Searches of an experiment that its first arm answered outside of it",
+            ("experiment",),
+        )
+        self.journal_lines = counter(
+            "journal_lines_total",
+            "Exposures and events of the journal, by whether they were written",
+            ("kind", "outcome"),
+        )
         self.in_flight = gauge("http_requests_in_flight", "Requests that are worked on or wait for it")
         self.rejected = counter("http_requests_rejected_total", "Requests refused with 429", ("lane",))
         self.denied = counter("http_requests_denied_total", "Requests refused for their caller or Host", ("reason",))
@@ -52,6 +68,7 @@ class Instruments:
             )
         )
         self._of_stage = cache(self.stage_seconds.labels)
+        self._of_search = cache(self.search_seconds.labels)
 
     def observe(self, method: str, route: str, status: int, seconds: float, timings_ms: Mapping[str, float]) -> None:
         """Records one answered request."""
@@ -62,6 +79,10 @@ class Instruments:
             self.refusal_seconds.observe(seconds)
         for stage, ms in timings_ms.items():
             self._of_stage(stage).observe(ms / 1000)
+
+    def observe_search(self, seconds: float, pipeline: str, collection: str, experiment: str, arm: str) -> None:
+        """Records one answered search."""
+        self._of_search(pipeline, collection, experiment, arm).observe(seconds)
 
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

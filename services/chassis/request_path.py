@@ -36,9 +36,11 @@ from services.chassis.requests.telemetry import (
     PAUSES,
     PROBES,
     REQUEST_ID_HEADER,
+    UNIT_HEADER,
     WRONG_KEY,
     assign_request_id,
     begin_lookups,
+    begin_notes,
     begin_stages,
     headers_of,
     lookups_header,
@@ -57,6 +59,7 @@ class Answer:
     started: float
     timings: Mapping[str, float]
     lookups: Mapping[str, tuple[int, int]]
+    notes: Mapping[str, str]
     instruments: Instruments
     forward: Send
     status: int = 0
@@ -91,7 +94,14 @@ class CrossOrigin(CORSMiddleware):
             app,
             allow_origins=origins,
             allow_methods=("GET", "HEAD", "POST", "PUT", "DELETE"),
-            allow_headers=("authorization", "content-type", "cache-control", DEADLINE_HEADER, REQUEST_ID_HEADER),
+            allow_headers=(
+                "authorization",
+                "content-type",
+                "cache-control",
+                DEADLINE_HEADER,
+                REQUEST_ID_HEADER,
+                UNIT_HEADER,
+            ),
             expose_headers=("retry-after", "server-timing", CACHED_HEADER, REQUEST_ID_HEADER),
         )
 
@@ -170,7 +180,7 @@ class RequestPath:
         handling, headers = self._callers.handling(scope), headers_of(scope)
         identity = assign_request_id(headers.get(REQUEST_ID_HEADER, ""))
         lookups = begin_lookups(headers.get("cache-control", ""))
-        answer = Answer(identity, received_at(scope), begin_stages(), lookups, self._instruments, send)
+        answer = Answer(identity, received_at(scope), begin_stages(), lookups, begin_notes(), self._instruments, send)
         try:
             await self._admit(scope, handling, receive, answer)
         except Exception as error:
@@ -270,6 +280,7 @@ class RequestPath:
                     "status": answer.status,
                     "ms": round(seconds * 1000, 2),
                     "stages_ms": {name: round(ms, 2) for name, ms in answer.timings.items()},
+                    **answer.notes,
                 },
             )
 

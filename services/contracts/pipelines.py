@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from services.contracts.base import Depth, Name, Number, Weight, Wire
 from services.contracts.lists import Items
+from services.contracts.online import ExperimentPipeline
 from services.contracts.passages import Passages
 from services.contracts.retrieval import Beam
 
@@ -230,9 +231,10 @@ class PipelineView(Wire):
 
 
 class PipelineList(Wire):
-    """The pipelines that a search can name."""
+    """The pipelines and experiments that a search can name."""
 
     pipelines: tuple[PipelineView, ...]
+    experiments: tuple[ExperimentPipeline, ...] = ()
 
 
 class PipelineChanges(Wire):

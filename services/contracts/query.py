@@ -11,6 +11,7 @@ from services.contracts.filters import Filter
 from services.contracts.highlights import Fragments, Highlights
 from services.contracts.lists import Items
 from services.contracts.matches import Facets, Matches
+from services.contracts.online import ExperimentRef
 from services.contracts.pipelines import Pipeline, Retrieve
 from services.contracts.retrieval import ExcludedIds, Sort, WireRanking
 
@@ -118,6 +119,7 @@ class SearchHit(Wire):
     metadata: dict[str, MetadataValue] | None = None
     highlights: Highlights | None = None
     stages: dict[str, StagePlace] | None = None
+    team: Name | None = None
 
 
 class StageCandidates(Wire):
@@ -180,3 +182,4 @@ class SearchAnswer(Wire):
     # By stage id, plus `include`, `matches`, `total`, `gateway.wait` (before `total`) and `<stage>.<part>`, which
     # services report.
     timings_ms: dict[str, FiniteFloat]
+    experiment: ExperimentRef | None = None  # where the pipeline that was asked for is one

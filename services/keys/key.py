@@ -10,12 +10,13 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-# What a key may do: `search` reads; `index` writes, publishes and judges; `admin` removes, reloads, runs experiments.
-KeyScope = Literal["search", "index", "admin"]
+# What a key may do: `search` reads; `index` writes, publishes and judges; `admin` removes, reloads, runs experiments;
+# `events` sends events.
+KeyScope = Literal["search", "index", "admin", "events"]
 KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 
 # What a route needs. `open`: nothing. `internal`: the token of our own processes, which no key replaces.
-Scope = Literal["open", "search", "index", "admin", "internal"]
+Scope = Literal["open", "search", "index", "admin", "events", "internal"]
 
 _KEY = re.compile(r"rsk_([0-9a-f]{12})_([0-9a-f]{48})")
 # Compared with where no key has the id, so that an unknown id takes as long as a wrong secret.

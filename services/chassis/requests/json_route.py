@@ -30,6 +30,7 @@ from starlette.types import Receive, Scope
 
 from services.chassis.errors import BadInput, Malformed, ProblemError
 from services.chassis.requests.body import UNCOUNTED_BYTES
+from services.chassis.requests.telemetry import headers_of
 from services.contracts.problem import FieldError, Problem
 from services.contracts.validation_messages import known_fields
 
@@ -107,11 +108,11 @@ class JsonRoute(APIRoute):
         self.is_direct = self._is_direct()
 
     def _is_direct(self) -> bool:
-        """Returns whether `answer` can serve this route: its endpoint takes at most parameters of the path, one model
-        and the request, and returns a Response."""
+        """Returns whether `answer` can serve this route: its endpoint takes at most parameters of the path, optional
+        headers, one model and the request, and returns a Response."""
         takes = self.dependant
         others = (
-            *(takes.dependencies, takes.query_params, takes.header_params, takes.cookie_params, takes.body_params[1:]),
+            *(takes.dependencies, takes.query_params, takes.cookie_params, takes.body_params[1:]),
             *(takes.response_param_name, takes.background_tasks_param_name, takes.http_connection_param_name),
         )
         returned = inspect.signature(self.endpoint).return_annotation
@@ -127,6 +128,10 @@ class JsonRoute(APIRoute):
         for field in self.dependant.path_params:
             values[field.name], faults = field.validate(parameters[field.alias], values, loc=("path", field.alias))
             errors += faults or ()
+        for field in self.dependant.header_params:
+            if (header := headers_of(scope).get(field.alias.lower())) is not None:
+                values[field.name], faults = field.validate(header, values, loc=("header", field.alias))
+                errors += faults or ()
         if self._body is not None:
             if body:
                 values[self._body.name], faults = self._body.validate(await _parsed(body), values, loc=("body",))

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from starlette.types import Scope
 
 REQUEST_ID_HEADER = "x-request-id"
+UNIT_HEADER = "x-unit-id"
 # Key of the scope: when the head of the request was read (time.monotonic). A task of a busy event loop begins later.
 RECEIVED_AT = "received_at"
 # Keys of the scope: whether to pause reading the connection after the answer, and whether the key sent is wrong.
@@ -24,6 +25,7 @@ _HEADERS = "headers_by_name"  # key of the scope
 _ACCEPTABLE_ID = re.compile(r"^[A-Za-z0-9_.-]{1,64}$")
 _request_id: ContextVar[str] = ContextVar("request_id", default="-")
 _timings_ms: ContextVar[dict[str, float] | None] = ContextVar("timings_ms", default=None)
+_notes: ContextVar[dict[str, str]] = ContextVar("notes")
 
 CACHED_HEADER = "x-cached-results"
 NO_STORE = "no-store"
@@ -105,6 +107,18 @@ def begin_stages() -> Mapping[str, float]:
     timings: dict[str, float] = {}
     _timings_ms.set(timings)
     return timings
+
+
+def begin_notes() -> Mapping[str, str]:
+    """Begins what the log line of a request has beside its route. Returns what will be noted."""
+    notes: dict[str, str] = {}
+    _notes.set(notes)
+    return notes
+
+
+def note(**fields: str) -> None:
+    """Adds fields to the log line of the current request. Their values are configured names, never a caller's."""
+    _notes.get().update(fields)
 
 
 def no_store_requested() -> bool:

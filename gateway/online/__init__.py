@@ -1,0 +1,1 @@
+"""What online experiments leave for their verdict."""
