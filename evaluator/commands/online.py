@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from evaluator.commands.comparison import WORSE
 from evaluator.commands.options import reporting_errors
 from evaluator.errors import EvaluationError
 from evaluator.online.journal import forget as forget_unit
@@ -12,9 +13,6 @@ from evaluator.online.online_page import online_page
 from evaluator.online.online_report import EFFECT, online_reports
 from evaluator.pages.markdown_page import render_markdown
 from evaluator.progress import show
-
-# Exit status of a worse arm. 1 to 3 are those of the steps.
-WORSE = 4
 
 online = typer.Typer(no_args_is_help=True, help="Verdicts on live experiments, by the journals of gateways.")
 

@@ -24,6 +24,7 @@ from services.contracts.online import Event, Exposure, ShownAttributes
 from services.files.regular_file import open_regular
 
 QUERIES, EVENTS = "ubi_queries", "ubi_events"  # names of UBI: beginnings of files, and indexes
+ADDRESS = ("http://", "https://")
 
 Line = TypeVar("Line", bound=Wire)
 
@@ -54,23 +55,18 @@ class Search(NamedTuple):
 
 @dataclass(slots=True)
 class ExperimentJournal:
-    """Searches by unit, in no order, of an experiment under one salt and mode. `newest`: its last exposure.
+    """Searches by unit, in no order, of an experiment under one salt and mode. `shown`: as its last exposure has it.
 
-    `others`: exposures under older salts or modes; `not_shown`: events of hits that their search had not shown;
-    `torn`: lines of all journals that cannot be read.
+    `others`: searches under older salts or modes; `not_shown`: events of hits that their search had not shown; `torn`:
+    lines of all journals that cannot be read.
     """
 
-    newest: Exposure
+    shown: ShownAttributes
+    last: datetime
     units: dict[str, list[Search]] = field(default_factory=dict)
-    exposures: int = 0
     others: int = 0
     not_shown: int = 0
     torn: int = 0
-
-    @property
-    def shown(self) -> ShownAttributes:
-        """What the newest exposure says of the experiment."""
-        return self.newest.query_attributes
 
 
 def read_journals(sources: Sequence[str], now: datetime, experiment: str | None = None) -> list[ExperimentJournal]:
@@ -85,19 +81,18 @@ def read_journals(sources: Sequence[str], now: datetime, experiment: str | None 
     read: set[str] = set()
     known: dict[tuple[tuple[str, float], ...], Mapping[str, float]] = {}  # shares, which are few
     for exposure in _lines(sources, QUERIES, Exposure, torn):
-        shown = exposure.query_attributes
-        if exposure.query_id in read or exposure.timestamp > now or experiment not in (None, shown.experiment):
+        shown, time = exposure.query_attributes, exposure.timestamp
+        if exposure.query_id in read or time > now or experiment not in (None, shown.experiment):
             continue
         read.add(exposure.query_id)
-        journal = journals.setdefault((shown.experiment, shown.salt, shown.mode), ExperimentJournal(exposure))
-        if exposure.timestamp > journal.newest.timestamp:
-            journal.newest = exposure
+        journal = journals.setdefault((shown.experiment, shown.salt, shown.mode), ExperimentJournal(shown, time))
+        if time > journal.last:
+            journal.shown, journal.last = shown, time
         received = sorted(events.pop(exposure.query_id, ()), key=attrgetter("at"))
         done = tuple(event for one in received if (event := _with_hit(one, exposure)) is not None)
-        journal.exposures += 1
         journal.not_shown += len(received) - len(done)
         search = Search(
-            at=exposure.timestamp.timestamp(),
+            at=time.timestamp(),
             arm=shown.arm and sys.intern(shown.arm),
             shares=known.setdefault(tuple(shown.shares.items()), shown.shares),
             ms=shown.ms,
@@ -108,9 +103,9 @@ def read_journals(sources: Sequence[str], now: datetime, experiment: str | None 
         )
         journal.units.setdefault(exposure.client_id, []).append(search)
     newest: dict[str, ExperimentJournal] = {}
-    for journal in sorted(journals.values(), key=lambda journal: journal.newest.timestamp, reverse=True):
+    for journal in sorted(journals.values(), key=attrgetter("last"), reverse=True):
         kept = newest.setdefault(journal.shown.experiment, journal)
-        kept.others += 0 if kept is journal else journal.exposures
+        kept.others += 0 if kept is journal else sum(map(len, journal.units.values()))
         kept.torn = torn.total()
     return list(newest.values())
 
@@ -153,7 +148,7 @@ def _lines(sources: Sequence[str], kind: str, model: type[Line], torn: Counter[s
 
 
 def _written(source: str, kind: str) -> Iterator[bytes | Mapping[str, object]]:
-    if _is_address(source):
+    if source.startswith(ADDRESS):
         notes = ReadingNotes()
         yield from (row for _, row in index_rows(f"{source}/{kind}", notes))
         notes.expect_nothing_wrong()
@@ -161,10 +156,6 @@ def _written(source: str, kind: str) -> Iterator[bytes | Mapping[str, object]]:
     for file in _files(source, kind):
         with open_regular(file) as lines:
             yield from (line for line in lines if not line.isspace())  # those of a unit that was forgotten
-
-
-def _is_address(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
 
 
 def _files(folder: str, kind: str) -> list[Path]:
@@ -177,7 +168,7 @@ def forget(unit: str, sources: Sequence[str]) -> int:
     """Removes the lines of a unit from journals, also torn ones. Returns how many. Raises EvaluationError."""
     return sum(
         delete_matching(f"{source}/{kind}", "client_id", unit)
-        if _is_address(source)
+        if source.startswith(ADDRESS)
         else sum(_blank(file, unit) for file in _files(source, kind))
         for source in sources
         for kind in (QUERIES, EVENTS)

@@ -20,8 +20,8 @@ def _blocks(report: OnlineReport) -> Iterator[Block]:
         f"{report.units:,} units since {report.began:%Y-%m-%d %H:%M}, as of {report.now:%Y-%m-%d %H:%M %Z} (salt "
         f"{report.salt}, {report.mode}). {report.open:,} are in their first 24 hours, and count after them."
     )
-    if report.ratio is not None:
-        yield Caution(report.ratio.sentence) if report.ratio.alarm else Sentence(report.ratio.sentence)
+    if report.ratio:
+        yield Caution(report.ratio) if report.alarm else Sentence(report.ratio)
     for verdict in report.verdicts:
         yield Verdict(verdict.sentence)
         yield Sentence(_how_long(verdict, report.effect))

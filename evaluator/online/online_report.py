@@ -34,16 +34,6 @@ DAY_S = 86_400.0
 PACE_DAYS = 7
 
 
-class RatioCheck(Wire):
-    """How many units came to each arm, and how many should have. After an `alarm` no figure can be believed."""
-
-    units: dict[str, Count]
-    expected: dict[str, FiniteFloat]
-    bayes_factor: FiniteFloat
-    alarm: bool
-    sentence: str
-
-
 class ArmVerdict(Wire):
     """An arm against the first one in the deciding metric. `needed`: units that show the effect; `days` until then."""
 
@@ -79,7 +69,7 @@ class Guardrails(Wire):
 
 
 class OnlineReport(Wire):
-    """An experiment as of a time. The first of `metrics` decides; `verdicts` are empty after an alarm."""
+    """An experiment as of a time. `metric` decides. After an `alarm` of the sample ratio there are no verdicts."""
 
     experiment: str
     salt: str
@@ -91,7 +81,8 @@ class OnlineReport(Wire):
     now: datetime
     units: Count
     open: Count  # units whose 24 hours are not over
-    ratio: RatioCheck | None  # null: an interleaving, in which every unit has both arms
+    alarm: bool
+    ratio: str  # a sentence on it; empty of an interleaving, in which every unit has both arms
     verdicts: tuple[ArmVerdict, ...]
     metrics: tuple[ArmMetric, ...]
     guardrails: tuple[Guardrails, ...]
@@ -162,9 +153,8 @@ def _report(journal: ExperimentJournal, now: datetime, effect: float) -> OnlineR
         for arm in arms:
             arm.add(unit)
     searches = [search for of_unit in journal.units.values() for search in of_unit]
-    check = _ratio_check(units) if shown.mode == "split" else None
-    trusted = check is None or not check.alarm
-    sequences = {arm.arm: arm.sequences for arm in arms} if trusted else {}
+    alarm, ratio = _sample_ratio(units) if shown.mode == "split" else (False, "")
+    sequences = {} if alarm else {arm.arm: arm.sequences for arm in arms}
     lost = {
         "units that met two arms within 24 hours": sum(unit.moved for unit in units),
         "searches that one arm alone answered": sum(search.failed for search in searches if search.arm is None),
@@ -183,8 +173,9 @@ def _report(journal: ExperimentJournal, now: datetime, effect: float) -> OnlineR
         now=now,
         units=len(units),
         open=sum(unit.at + WINDOW_S > time for unit in units),
-        ratio=check,
-        verdicts=tuple(arm.verdict(metrics[0], units, time, effect) for arm in arms if trusted),
+        alarm=alarm,
+        ratio=ratio,
+        verdicts=tuple(arm.verdict(metrics[0], units, time, effect) for arm in arms if not alarm),
         metrics=tuple(
             _arm_metric(metric, arm, units, sequences.get(arm, {}).get(metric))
             for metric in metrics
@@ -204,7 +195,7 @@ def _difference(sequence: DifferenceSequence | MeanSequence) -> float:
     return sequence.mean if isinstance(sequence, MeanSequence) else sequence.difference
 
 
-def _ratio_check(units: Sequence[UnitValues]) -> RatioCheck:
+def _sample_ratio(units: Sequence[UnitValues]) -> tuple[bool, str]:
     ratio, came, expected = SampleRatio(), Counter[str](), dict[str, float]()
     for unit in units:
         if unit.arm is not None:
@@ -213,14 +204,11 @@ def _ratio_check(units: Sequence[UnitValues]) -> RatioCheck:
         for other, share in unit.shares.items():
             expected[other] = expected.get(other, 0.0) + share
     counts = ", ".join(f"{arm} has {came[arm]:,} units of {count:,.0f} expected" for arm, count in expected.items())
+    sentence = f"{counts} (Bayes factor {ratio.bayes_factor:.3g}, alarm from 100 on)."
+    if not ratio.alarm:
+        return False, f"The sample ratio is in order: {sentence}"
     wrong = "No verdict: an arm loses units, or gets others'. Find out where before you believe any figure."
-    return RatioCheck(
-        units=came,
-        expected=expected,
-        bayes_factor=ratio.bayes_factor,
-        alarm=ratio.alarm,
-        sentence=f"The sample ratio is {f'wrong: {counts}. {wrong}' if ratio.alarm else f'in order: {counts}.'}",
-    )
+    return True, f"The sample ratio is wrong: {sentence} {wrong}"
 
 
 def _arm_metric(

@@ -67,7 +67,6 @@ def test_searches_and_events_that_are_there_twice_count_once_in_any_order_of_fil
     for number, line in enumerate(random.Random(7).sample([*lines, *lines], 2 * len(lines))):
         write_journal(tmp_path / f"gateway-{number % 2}", [line], f"g-{number % 5}")
     other = read(tmp_path / "gateway-0", tmp_path / "gateway-1")
-    assert other.exposures == one.exposures == 9
     assert {unit: sorted(own) for unit, own in other.units.items()} == one.units
 
 
@@ -77,7 +76,7 @@ def test_a_torn_line_is_left_out_and_counted(tmp_path: Path) -> None:
     (queries,) = tmp_path.glob("ubi_queries-*")
     whole = queries.read_bytes()
     queries.write_bytes(whole + whole[:100])
-    assert (read(tmp_path).exposures, read(tmp_path).torn) == (1, 1)
+    assert (len(read(tmp_path).units["u"]), read(tmp_path).torn) == (1, 1)
 
 
 def test_only_the_newest_salt_counts_and_nothing_of_the_future(tmp_path: Path) -> None:
