@@ -11,9 +11,9 @@ import numpy as np
 from evaluator.metrics.sequential import DifferenceSequence, MeanSequence, SampleRatio, outcome
 from tests.soak.outcome import Bar, Outcome
 
-EXPERIMENTS, UNITS, STEP, PROCESSES = 500, 30_000, 30, 2
+EXPERIMENTS, UNITS, STEP, PROCESSES = 500, 12_000, 12, 2
 WINNERS, ALARMS, FOUND = 35, 11, 0.95  # of 500: 5 % and 1 % with their Monte Carlo error
-IMBALANCE = 0.52
+LIMIT, IMBALANCE = 30_000, 0.52
 Draw = Callable[[np.random.Generator], "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"]
 
 
@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[float | None, Draw]] = {
 SAYS = (
     f"Experiments of {UNITS:,} units between equal arms, with a look every {STEP} units: winners are those that any "
     "look calls better or worse, alarms those of the sample ratio, checked at every unit. With an imbalance, units "
-    f"arrive 52:48 where 50:50 is declared, as many at most."
+    f"arrive 52:48 where 50:50 is declared, {LIMIT:,} at most."
 )
 
 
@@ -98,7 +98,7 @@ def experiment(job: tuple[str, list[int]]) -> tuple[bool, bool]:
 def until_alarm(seed: list[int]) -> int | None:
     """Returns the units until an imbalance is found."""
     ratio, shares = SampleRatio(), {"control": 0.5, "treated": 0.5}
-    for at, is_control in enumerate((np.random.default_rng(seed).random(UNITS) < IMBALANCE).tolist(), 1):
+    for at, is_control in enumerate((np.random.default_rng(seed).random(LIMIT) < IMBALANCE).tolist(), 1):
         ratio.add("control" if is_control else "treated", shares)
         if ratio.alarm:
             return at
