@@ -60,7 +60,10 @@ async def run(seed: int, size: int = EXPERIMENTS) -> Outcome:
         says=SAYS,
         seed=seed,
         columns=("experiments between equal arms", "winners", "alarms"),
-        rows=tuple((kind, f"{winners[kind]} of {size}", f"{alarms[kind]} of {size}") for kind in KINDS),
+        rows=tuple(
+            (kind, f"{winners[kind]} of {size}", "–" if share is None else f"{alarms[kind]} of {size}")
+            for kind, (share, _) in KINDS.items()
+        ),
         bars=(
             Bar(f"at most {most_winners} winners of a kind", str(max(winners.values())), _most(winners, most_winners)),
             Bar(f"at most {most_alarms} alarms of a kind", str(max(alarms.values())), _most(alarms, most_alarms)),
