@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import agreement, faults, hostile, keys, kills, looks, overload, verdicts
+from tests.soak import agreement, events, faults, hostile, keys, kills, looks, overload, verdicts
 from tests.support.go_programs import ProgramMissingError
 from tests.support.times import repeated_when_late, timed
 
@@ -23,6 +23,10 @@ async def test_faults_are_flagged_in_time_and_forgotten_when_they_are_over() -> 
 
 async def test_what_was_acknowledged_outlives_kills() -> None:
     (await kills.run(SEED, 2)).demand()
+
+
+async def test_acknowledged_events_outlive_kills_of_the_gateway() -> None:
+    (await events.run(SEED, 2)).demand()
 
 
 async def test_no_sentence_of_a_run_contradicts_another() -> None:
