@@ -38,7 +38,7 @@ UNREAD = {"SearchHit": {"stages"}, "SearchAnswer": {"candidates"}, "CollectionSt
 UNREAD |= {report: {"latest_version"} for report in ("IndexReport", "DeleteReport")}
 NAMES = {"DocumentWithVectors": "Document"}
 # Answers have these as dictionaries, which can be sent again.
-DICTIONARIES = ("Pipeline", "Expansions", "LexicalPreset")
+DICTIONARIES = ("Pipeline", "Expansions", "LexicalPreset", "ExperimentPipeline")
 METADATA_VALUE = "bool | int | float | str | tuple[str, ...]"
 HEADER = (
     '''\

@@ -18,6 +18,8 @@ class UnfitPipeline(BadInput):
 def expect_to_fit(backends: Backends, history: History, generation: str, plan: WalkPlan) -> None:
     """Raises UnfitPipeline if the generation does not live on a storing backend of the pipeline, does not declare one
     of its presets, or has no least score there that a fuse needs."""
+    if (generation, plan.fingerprint) in history.fitting:
+        return
     held = history.backends(generation)
     elsewhere = {backend.name for backend in backends.storing}.difference(held)
     if missing := [name for name in plan.pipeline.backends if name in elsewhere]:
@@ -40,6 +42,7 @@ def expect_to_fit(backends: Backends, history: History, generation: str, plan: W
                         f"{needing_bounds(step.id)}; backend '{source.backend}' has none for {generation}, whose "
                         "vectors are not normalised: take min-max or z-score."
                     )
+    history.fitting.add((generation, plan.fingerprint))
 
 
 def unbounded_backends(backends: Backends, history: History, generation: str) -> set[str]:

@@ -28,6 +28,7 @@ from services.contracts.collections import (
     PublishRequest,
 )
 from services.contracts.documents import Document, IdsRequest
+from services.contracts.online import EventsRequest
 from services.contracts.query import SearchRequest
 from workshop.client_wire import GENERATED, generated_models
 
@@ -49,6 +50,7 @@ FACETS: list[answers.Facet] = [
 SORT: answers.Sort = {"field": "year", "order": "desc"}
 DOCUMENT = {"id": "a", "title": "t", "text": "x", "metadata": {"year": 2020}}
 PRESET = LexicalPreset(name="mine", match="most_fields", k1=0.9, b=0.4, language="german", boosts=Boosts(title=2.0))
+EVENT = {"query_id": "q", "client_id": "u", "action_name": "click", "event_id": "e", "object_id": "a", "position": 1}
 # Every call with all its arguments, and the models of its body.
 SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
     (
@@ -98,6 +100,7 @@ SENT: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
 ALONE: tuple[tuple[Any, Mapping[str, Any], tuple[type[Wire], ...]], ...] = (
     (calls.collections, {}, ()),
     (calls.pipelines, {}, ()),
+    (calls.send_events, {"events": [EVENT]}, (EventsRequest,)),
 )
 # What an application needs no call for: HTTP, the gateway's own commands and another call do it.
 NOT_CALLED = {

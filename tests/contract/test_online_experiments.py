@@ -1,6 +1,7 @@
 """Experiments as pipelines: who is answered by what, what replaces a failing arm, and what the journal keeps of it."""
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -9,9 +10,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.search.catalog import PipelineError
-from services.contracts.online import Exposure
+from gateway.search.plan import PipelineError
+from retrieval_client import RetrievalError
+from services.contracts.online import Event, EventPosition, Exposure
 from tests.support.backends import Stack, opened_stack
+from tests.support.client_subjects import ClientKind, subject
 
 PIPELINES = Path(__file__).parents[2] / "gateway" / "pipelines"
 BM25_ONLY = "{name: bm25, stages: [{kind: retrieve, id: bm25, backend: lexical}]}"
@@ -23,13 +26,12 @@ OF_BM25, OF_DENSE = "user-1", "user-2"
 
 
 @asynccontextmanager
-async def shop(tmp_path: Path, experiment: str = SPLIT, **settings: object) -> AsyncIterator[Stack]:
+async def shop(tmp_path: Path, experiment: str = SPLIT, *, journal: bool = True) -> AsyncIterator[Stack]:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     for name, text in (("bm25", BM25_ONLY), ("dense", DENSE_ONLY), ("shop", experiment)):
         (pipelines / f"{name}.yaml").write_text(text)
-    (tmp_path / "journal").mkdir()
-    async with opened_stack(**{"pipelines": pipelines, "journal": tmp_path / "journal", **settings}) as stack:
+    async with opened_stack(pipelines=pipelines, journal=tmp_path / "journal" if journal else None) as stack:
         yield stack
 
 
@@ -63,6 +65,25 @@ async def test_a_unit_is_answered_by_its_arm_and_the_journal_keeps_what_it_saw(t
         "demo",
         False,
     )
+
+
+async def test_logs_and_metrics_name_experiment_and_arm_and_what_callers_make_up_is_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "services.chassis.request_path")
+    made_up = {"name": "made-up", "stages": [{"kind": "retrieve", "backend": "lexical"}]}
+    async with shop(tmp_path) as stack:
+        caplog.clear()
+        await search(stack, OF_DENSE)
+        await search(stack, OF_DENSE, pipeline=made_up)
+        metrics = (await stack.client.get("/metrics")).text
+    logged = [vars(record) for record in caplog.records if getattr(record, "route", "").endswith("{collection}/search")]
+    names = [tuple(line[label] for label in ("pipeline", "collection", "experiment", "arm")) for line in logged]
+    assert names == [("dense", "demo", "shop", "dense"), ("other", "demo", "", "")]
+    for pipeline, collection, experiment, arm in names:
+        labels = f'arm="{arm}",collection="{collection}",experiment="{experiment}",pipeline="{pipeline}"'
+        assert f"search_seconds_count{{{labels}}} 1.0" in metrics
+    assert "made-up" not in metrics
 
 
 async def test_without_a_unit_or_after_the_end_the_first_arm_answers_outside_and_is_counted(tmp_path: Path) -> None:
@@ -141,7 +162,7 @@ async def test_a_file_that_is_no_experiment_stops_the_gateway(tmp_path: Path, ex
 
 async def test_an_experiment_needs_a_journal(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="GATEWAY_JOURNAL"):
-        async with shop(tmp_path, journal=None):
+        async with shop(tmp_path, journal=False):
             pass
 
 
@@ -156,3 +177,36 @@ async def test_lists_and_views_tell_pipelines_from_experiments(tmp_path: Path) -
         refused = await search(stack, "two words")
         assert refused.status_code == 422
         assert json.dumps(refused.json()).count("X-Unit-Id") > 0
+
+
+@pytest.mark.parametrize("kind", ["blocking", "awaiting"])
+async def test_the_client_searches_for_a_unit_and_sends_what_it_did_once_more_where_nothing_was_heard(
+    tmp_path: Path, kind: ClientKind
+) -> None:
+    async with shop(tmp_path) as stack:
+        transport = LosesAnswers(stack.app)
+        async with subject(kind, transport) as client:
+            answer = await client.call("search", "demo", "fruit", pipeline="shop", unit=OF_DENSE)
+            click = {"query_id": answer.request_id, "client_id": OF_DENSE, "action_name": "click", "position": 1}
+            transport.loses = 1
+            await client.call("send_events", [{**click, "object_id": answer.hits[0].id}])
+            with pytest.raises(RetrievalError, match="no blanks"):
+                await client.call("search", "demo", "fruit", pipeline="shop", unit="two words")
+    assert (answer.experiment.name, answer.experiment.arm) == ("shop", "dense")
+    lines = [line for file in (tmp_path / "journal").glob("ubi_events*") for line in file.read_bytes().splitlines()]
+    first, again = (Event.model_validate_json(line) for line in lines)
+    assert first.event_attributes == again.event_attributes
+    assert first.event_attributes.position == EventPosition(ordinal=1)
+
+
+class LosesAnswers(httpx.ASGITransport):
+    """Loses the answers of the next requests."""
+
+    loses = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await super().handle_async_request(request)
+        if self.loses:
+            self.loses -= 1
+            raise httpx.ReadError("lost", request=request)
+        return answer

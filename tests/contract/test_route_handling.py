@@ -95,6 +95,7 @@ EXPECTED = {
         ("POST", "/v1/collections/c/rollback", WRITE),
         ("GET", "/v1/pipelines", CONTROL),
         ("GET", "/v1/pipelines/bm25", CONTROL),
+        ("POST", "/v1/events", WORK),
         ("POST", "/v1/pipelines/reload", CONTROL),
         ("GET", "/", Handling("own")),
         ("GET", "/docs", CONTROL),

@@ -35,9 +35,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "route-keys.md"
 STATES = ("no key", "wrong", "expired", "revoked", "wrong scope", "right")
 # One key less than the scope that a route needs: of all others.
 OTHERS: Mapping[str, tuple[KeyScope, ...]] = {
-    "search": ("index", "admin"),
-    "index": ("search", "admin"),
-    "admin": ("search", "index"),
+    "search": ("index", "admin", "events"),
+    "index": ("search", "admin", "events"),
+    "admin": ("search", "index", "events"),
+    "events": ("search", "index", "admin"),
 }
 NOT_OURS = "rsk_0123456789ab_" + "0" * 48
 SERVED = "served"

@@ -58,6 +58,7 @@ class SearchHit(Answer):
     text: str | None = None
     metadata: dict[str, MetadataValue] | None = None
     highlights: Highlights | None = None
+    team: str | None = None
 class SearchPage(Answer):
     """Where the hits of an answer lie: behind `offset` others."""
     offset: int
@@ -88,6 +89,10 @@ class Degradation(Answer):
     detail: str
     done: int
     of: int
+class ExperimentRef(Answer):
+    """The experiment behind an answer, and the arm of its unit; an interleaving has no arm."""
+    name: str
+    arm: str | None = None
 class SearchAnswer(Answer):
     """Ranked documents, and the generation, pipeline and models behind them. `collection` is a generation (`c@2`)."""
     collection: str
@@ -99,6 +104,7 @@ class SearchAnswer(Answer):
     degraded: tuple[Degradation, ...] = ()
     models: dict[str, str] = {}
     timings_ms: dict[str, float]
+    experiment: ExperimentRef | None = None
 class Document(Answer):
     """A document under the caller's own id. Control characters are stripped from its text and counted (`stripped`)."""
     id: str
@@ -233,6 +239,7 @@ class PipelineView(Answer):
     fingerprint: str
     pipeline: dict[str, Any]
 class PipelineList(Answer):
-    """The pipelines that a search can name."""
+    """The pipelines and experiments that a search can name."""
     pipelines: tuple[PipelineView, ...]
+    experiments: tuple[dict[str, Any], ...] = ()
 Preset = str | LexicalPreset

@@ -1,6 +1,8 @@
 """Builds requests of the gateway and the re-ranker: paths, bodies, answers. Each call takes the seconds it may last."""
 
+import re
 import secrets
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -43,6 +45,7 @@ def search(
     highlight: int | None = None,
     facets: Sequence[wire.Facet] | None = None,
     total: bool | None = None,
+    unit: str | None = None,
 ) -> Steps[wire.SearchAnswer]:
     """Returns the best documents for a query, by a pipeline: its name, or its stages; by `sort` its candidates in that
     order, those of a `min_score`. Without a query it lists what passes the filter, by `sort` or by id.
@@ -50,7 +53,10 @@ def search(
     `top`: how many (10). With an `offset` the answer has a `page`. `include`: parts of the documents to return.
     `highlight`: how many fragments of each text to return that hold words of the query. `facets` and `total` add
     `matches`: counts, whose `relation` tells of what: "all" documents that match, or the pipeline's "candidates".
+    `unit`: the user or session whose search it is, where the pipeline is an experiment.
     """
+    if unit is not None and not re.fullmatch("[!-~]{1,128}", unit):
+        raise RetrievalError("bad-input", f"unit {unit!r}: it has 1 to 128 visible ASCII characters, no blanks")
     body = _body(
         query=query,
         pipeline=pipeline,
@@ -65,7 +71,17 @@ def search(
         facets=facets,
         total=total,
     )
-    return ask(wire.SearchAnswer.model_validate_json, "POST", f"{_of(collection)}/search", within_s, body)
+    return ask(wire.SearchAnswer.model_validate_json, "POST", f"{_of(collection)}/search", within_s, body, unit=unit)
+
+
+def send_events(within_s: float, events: Iterable[Mapping[str, Any]]) -> Steps[None]:
+    """Keeps what units did with answers, at most 1,000 events: `query_id` (an answer's `request_id`), `client_id` (its
+    unit), `action_name` ("click"), and where they apply `object_id`, `position` and `value`.
+
+    An event counts once, however often it is sent with the same `event_id`; one without gets an id here.
+    """
+    body = _body(events=[{"event_id": uuid.uuid4().hex, **event} for event in events])
+    return ask(lambda _: None, "POST", "/v1/events", within_s, body, repeated=UNFINISHED)
 
 
 def pipelines(within_s: float) -> Steps[wire.PipelineList]:

@@ -53,6 +53,8 @@ def _arguments(request: Request, left_s: float) -> dict[str, Any]:
         headers["content-type"] = "application/json"
     if request.no_store:
         headers["cache-control"] = "no-store"
+    if request.unit is not None:
+        headers["x-unit-id"] = request.unit
     return {
         "method": request.method,
         "url": request.path,
@@ -239,6 +241,7 @@ class GatewayCalls:
     """The calls that both clients of a gateway have."""
 
     search = method(calls.search, SEARCH_MS)
+    send_events = method(calls.send_events)
     pipelines = method(calls.pipelines)
     collections = method(calls.collections)
     collection = method(calls.collection)

@@ -62,7 +62,7 @@ class RetrievalError(Exception):
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request, to be sent after a pause. `timeout_s`: how long it may take, with the wait for a connection.
-    `error`: why it is repeated. `no_store`: take nothing from a cache."""
+    `error`: why it is repeated. `no_store`: take nothing from a cache. `unit`: whose search it is."""
 
     method: str
     path: str
@@ -71,6 +71,7 @@ class Request:
     after_s: float = 0.0
     error: RetrievalError | None = None
     no_store: bool = False
+    unit: str | None = None
 
 
 Steps: TypeAlias = Generator[Request, Outcome, A]
@@ -164,6 +165,7 @@ def ask(
     call_s: float = MOST_CALL_S,
     repeated: Collection[int] = BUSY,
     done: int | None = None,
+    unit: str | None = None,
 ) -> Steps[A]:
     """Sends a request, and again where its status is one to repeat, until the time is over; `call_s`: of each time.
 
@@ -173,7 +175,7 @@ def ask(
     while True:
         timeout_s = min(call_s, repetition.left_s(after_s))
         try:
-            return (yield from attempt(parse, Request(method, path, body, timeout_s, after_s, last)))
+            return (yield from attempt(parse, Request(method, path, body, timeout_s, after_s, last, unit=unit)))
         except RetrievalError as error:
             if last is not None and error.status == done:
                 return parse(b"")

@@ -17,6 +17,7 @@ from gateway.search_page.sides import (
     shown_times,
 )
 from services.chassis.errors import BadInput
+from services.contracts.pipelines import Pipeline
 from services.contracts.query import SearchHit
 
 OFFERED = Offered(("demo", "other"), ("bm25", "dense", "hybrid"))
@@ -113,6 +114,7 @@ def test_stages_show_what_their_file_gives_them() -> None:
         "{name: x, stages: [{kind: fuse, k: 20, inputs: [{kind: retrieve, id: bm25, backend: lexical, top: 200}, "
         "{kind: retrieve, backend: dense}]}, {kind: cut, top: 5}]}"
     )
+    assert isinstance(pipeline, Pipeline)
     assert shown_stages(pipeline) == (
         ShownStage("bm25", "retrieve", "backend lexical, top 200"),
         ShownStage("retrieve-1.2", "retrieve", "backend dense"),
