@@ -53,6 +53,7 @@ async def run(seed: int, size: int = EXPERIMENTS) -> Outcome:
     winners = {kind: sum(winner for winner, _ in found) for kind, found in by_kind.items()}
     alarms = {kind: sum(alarm for _, alarm in found) for kind, found in by_kind.items()}
     most_winners, most_alarms = (math.ceil(most * size / EXPERIMENTS) for most in (WINNERS, ALARMS))
+    winning, alarming = max(winners.values()), max(alarms.values())
     found = [units for units in times if units is not None]
     after = f", half of them within {median(found):,.0f} units" if found else ""
     return Outcome(
@@ -60,18 +61,17 @@ async def run(seed: int, size: int = EXPERIMENTS) -> Outcome:
         says=SAYS,
         seed=seed,
         columns=("experiments between equal arms", "winners", "alarms"),
-        rows=tuple((kind, f"{winners[kind]} of {size}", f"{alarms[kind]} of {size}") for kind in KINDS),
+        rows=tuple(
+            (kind, f"{winners[kind]} of {size}", "–" if share is None else f"{alarms[kind]} of {size}")
+            for kind, (share, _) in KINDS.items()
+        ),
         bars=(
-            Bar(f"at most {most_winners} winners of a kind", str(max(winners.values())), _most(winners, most_winners)),
-            Bar(f"at most {most_alarms} alarms of a kind", str(max(alarms.values())), _most(alarms, most_alarms)),
+            Bar(f"at most {most_winners} winners of a kind", str(winning), winning <= most_winners),
+            Bar(f"at most {most_alarms} alarms of a kind", str(alarming), alarming <= most_alarms),
             Bar("95 % of the imbalances found", f"{len(found)} of {size}{after}", len(found) >= FOUND * size),
         ),
         broken=(),
     )
-
-
-def _most(counts: dict[str, int], most: int) -> bool:
-    return max(counts.values()) <= most
 
 
 def experiment(job: tuple[str, list[int]]) -> tuple[bool, bool]:

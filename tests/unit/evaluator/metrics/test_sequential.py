@@ -31,8 +31,7 @@ def ratio(arms: list[str], shares: dict[str, float]) -> SampleRatio:
 
 def drawn(seed: int, share: float, rates: tuple[float, float], count: int) -> list[Unit]:
     dice = random.Random(seed)
-    treated = [dice.random() < share for _ in range(count)]
-    return [(side, share, float(dice.random() < rates[side])) for side in treated]
+    return [(side := dice.random() < share, share, float(dice.random() < rates[side])) for _ in range(count)]
 
 
 @pytest.mark.parametrize("case", GOLDEN["differences"])
