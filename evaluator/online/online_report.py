@@ -206,7 +206,7 @@ def _sample_ratio(units: Sequence[UnitValues]) -> tuple[bool, str]:
     counts = ", ".join(
         f"{arm} has {came[arm]:,} units of {count:,.0f} expected" for arm, count in sorted(expected.items())
     )
-    sentence = f"{counts} (Bayes factor {ratio.bayes_factor:.3g} now; once at 100, wrong for good)."
+    sentence = f"{counts} (Bayes factor {ratio.bayes_factor:.3g} now; 100 at any time is an alarm)."
     if not ratio.alarm:
         return False, f"The sample ratio is in order: {sentence}"
     wrong = "No verdict: an arm loses units, or gets others'. Find out where before you believe any figure."
