@@ -103,6 +103,7 @@ class ShownAttributes(Wire):
     salt: Name
     mode: Mode
     metric: OnlineMetric
+    control: Name  # shippers of logs sort the keys of `shares`
     arm: Name | None = None
     shares: dict[Name, float]
     collection: str
