@@ -45,7 +45,7 @@ class OnlineExperiment(Wire):
         if self.mode == "interleave":
             if len(self.arms) != 2 or len(set(self.arms.values())) != 1:
                 raise ValueError("mode: interleave shows two arms to every unit; give two, with equal shares")
-            if "metric" in self.model_fields_set:
+            if self.metric != OnlineExperiment.model_fields["metric"].default:  # which answers carry
                 raise ValueError(
                     "metric: an interleaving is decided by the clicks on each arm's hits; leave metric out"
                 )
