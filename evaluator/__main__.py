@@ -14,6 +14,7 @@ try:
     from evaluator.commands.expand import expand
     from evaluator.commands.judging import judge
     from evaluator.commands.load import load
+    from evaluator.commands.online import online
     from evaluator.commands.parity import parity
     from evaluator.commands.steps import demo, ingest, quality, rank, report, run
     from evaluator.errors import command_line
@@ -36,6 +37,7 @@ app.command("import")(import_)
 app.add_typer(datasets, name="datasets")
 app.add_typer(expand, name="expand")
 app.add_typer(judge, name="judge")
+app.add_typer(online, name="online")
 
 
 @app.command()

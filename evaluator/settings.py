@@ -42,6 +42,9 @@ class EvaluatorSettings(AccessSettings, KeyedSettings):
         (Path(".datasets"), Path("../shared/datasets"), Path("evaluator/collections")),
         description="The folders beneath which datasets lie that requests may name; `[]`: none.",
     )
+    journal: str | None = Field(
+        None, description="The journal of online experiments: a folder, or the address of an Elasticsearch."
+    )
 
     @property
     def access(self) -> GatewayAccess:

@@ -170,12 +170,15 @@ async def connected(
 
 
 @contextmanager
-def loading_errors(command: str) -> Iterator[None]:
-    """Raises the errors of a `loader` as EvaluationError, most as GatewayError; `command`: to run again."""
+def loading_errors(command: str, scope: str = "index") -> Iterator[None]:
+    """Raises the errors of a `loader` as EvaluationError, most as GatewayError; `command`: to run again.
+
+    `scope`: what its key has to allow.
+    """
     try:
         yield
     except RetrievalError as error:
-        failure = _gateway_error(error, "index")
+        failure = _gateway_error(error, scope)
         if error.status in UNFINISHED and failure.kind != "untrusted":
             raise EvaluationError(f"given up: {failure} (run {command} again to go on)") from error
         raise failure from error

@@ -111,10 +111,11 @@ def _compared(pair: ScoredPair, calibrated: Calibrated, metric: str, margin: flo
 def _outcome(calibrated: Calibrated, margin: float) -> Outcome:
     if calibrated.shown:
         return "better" if calibrated.mean > 0 else "worse"
-    return "same" if _within(calibrated.interval, margin) else "cannot tell"
+    return "same" if within(calibrated.interval, margin) else "cannot tell"
 
 
-def _within(interval: tuple[float, float] | None, margin: float) -> bool:
+def within(interval: tuple[float, float] | None, margin: float) -> bool:
+    """Returns whether the difference is shown to be smaller than the margin in both directions."""
     return interval is not None and -margin < interval[0] and interval[1] < margin
 
 
@@ -134,16 +135,24 @@ def _figures(compared: PairedComparison) -> str:
 
 
 def _words(compared: PairedComparison) -> str:
-    first, second = compared.first, compared.second
-    match compared.outcome:
+    words = outcome_words(
+        compared.first, compared.second, compared.outcome, compared.interval, compared.margin, "This collection"
+    )
+    return words.removesuffix(f" within {compared.margin:g}") if compared.ties == compared.queries else words
+
+
+def outcome_words(
+    first: str, second: str, outcome: Outcome, interval: tuple[float, float] | None, margin: float, judge: str
+) -> str:
+    """Returns an outcome in words. `interval`: of the difference; `judge`: what cannot tell."""
+    match outcome:
         case "better" | "worse" as word:
-            small = f", by less than {compared.margin:g}" if _within(compared.interval, compared.margin) else ""
+            small = f", by less than {margin:g}" if within(interval, margin) else ""
             return f"{second} is {word} than {first}{small}"
         case "same":
-            equal = compared.ties == compared.queries
-            return f"{second} is the same as {first}{'' if equal else f' within {compared.margin:g}'}"
+            return f"{second} is the same as {first} within {margin:g}"
         case "cannot tell":
-            return f"This collection cannot tell {second} from {first}"
+            return f"{judge} cannot tell {second} from {first}"
 
 
 def _queries(compared: PairedComparison) -> str:

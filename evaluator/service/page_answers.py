@@ -23,12 +23,15 @@ P = ParamSpec("P")
 
 
 class PageAnswers:
-    """Renders pages from templates. `paths` shortens those in messages; `search_page`: where pages link to, if any."""
+    """Renders pages from templates. `paths` shortens those in messages.
 
-    def __init__(self, paths: MessagePaths, search_page: str | None = None) -> None:
+    `search_page`: where pages link to, if any; `online`: whether they link to the page of online experiments.
+    """
+
+    def __init__(self, paths: MessagePaths, search_page: str | None = None, online: bool = False) -> None:
         self._environment = page_environment()
         self._paths = paths
-        self._search_page = search_page
+        self._links = {"search_page": search_page, "online": online}
 
     def page(self, template: str, here: str = "", *, code: int = 200, refresh: str = "", **values: object) -> Response:
         """Returns a page. `here`: its address, where the bar above every page has it; `code`: the HTTP status.
@@ -36,7 +39,7 @@ class PageAnswers:
         `refresh`: the header by which a page loads itself again. What UTF-8 cannot encode, as of names of files,
         becomes `?`.
         """
-        html = self._environment.get_template(template).render(here=here, search_page=self._search_page, **values)
+        html = self._environment.get_template(template).render(here=here, **self._links, **values)
         headers = PAGE_HEADERS | ({"refresh": refresh} if refresh else {})
         return Response(html.encode(errors="replace"), code, headers, media_type="text/html; charset=utf-8")
 

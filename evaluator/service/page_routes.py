@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.comparison.compared_rankings import NoPair
@@ -15,11 +17,14 @@ from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment, bundled_directory, read_experiment, selected_pipelines
 from evaluator.experiments.suite import Suite, read_plan
 from evaluator.metrics.metric_table import DEFAULT_METRICS
+from evaluator.online.online_page import online_page
+from evaluator.online.online_report import OnlineReport, online_reports
 from evaluator.pages.html_page import PAGE_FILES, page_file, page_sections, style_sheet
 from evaluator.pages.step_page import ShownStep
 from evaluator.replay.tuning_page import REPLAY_STEP
 from evaluator.report.report_page import report_page
 from evaluator.runs.run_folder import WRITTEN_BY
+from evaluator.service.background_work import BackgroundWork
 from evaluator.service.comparisons import Comparisons, compared_choice, compared_sections, ordered_words
 from evaluator.service.jobs import COMPARED_RUN, Jobs
 from evaluator.service.page_answers import (
@@ -174,6 +179,30 @@ def page_routes(
         if name not in PAGE_FILES:
             raise NotFound(f"No file {name} of a page here.")
         return Response(page_file(name), media_type=PAGE_FILES[name], headers=PAGE_HEADERS)
+
+    return routes
+
+
+def online_routes(
+    journal: str | None, reading: BackgroundWork[datetime, list[OnlineReport]], answers: PageAnswers
+) -> APIRouter:
+    """Builds the route of online experiments, whose page is as of a time; without one it is sent on to the present."""
+    routes = router()
+
+    @routes.get("/online", include_in_schema=False)
+    @handled(scope="search", page=True)
+    @answers.reporting
+    async def online(now: AwareDatetime | None = None) -> Response:
+        if journal is None:
+            raise NotFound("There is no journal of online experiments here; EVALUATOR_JOURNAL names one.")
+        if now is None:
+            return see_other(f"/online?now={datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+        if not reading.holds(now):
+            reading.start(now, partial(online_reports, [journal], now))
+        reports = await reading.result(now)
+        if reports is None:
+            return answers.waiting("Reading", "A journal of a million searches takes a minute.")
+        return answers.page("step.html", "/online", run="", page=online_page(reports))
 
     return routes
 

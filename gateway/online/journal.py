@@ -82,15 +82,15 @@ class Journal:
         self._lines = instruments.journal_lines
         self._thread = ThreadPoolExecutor(1, "journal")
         self._waiting: list[Exposure] = []
-        self._unwritten = 0
+        self._exposed, self._done = 0, 0  # counted by the event loop, and by the thread
         self._failing = False
 
     def expose(self, exposure: Exposure) -> None:
         """Keeps what a search showed. Neither blocks nor raises: what is lost is counted."""
-        if self._unwritten >= MOST_UNWRITTEN:
+        if self._exposed - self._done >= MOST_UNWRITTEN:
             self._lines.labels("exposure", "lost").inc()
             return
-        self._unwritten += 1
+        self._exposed += 1
         self._waiting.append(exposure)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
@@ -131,4 +131,4 @@ class Journal:
         else:
             outcome, self._failing = "written", False
         self._lines.labels("exposure", outcome).inc(len(batch))
-        self._unwritten -= len(batch)
+        self._done += len(batch)

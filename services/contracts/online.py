@@ -23,6 +23,7 @@ ActionName = Annotated[str, Field(pattern=r"^[a-z0-9_.-]{1,64}$")]
 OnlineMetric = Annotated[
     str, Field(pattern=r"^(click@[1-9][0-9]{0,2}|reciprocal_rank|abandonment|value:[a-z0-9_.-]+)$")
 ]
+DEFAULT_METRIC = "click@10"
 Share = Annotated[float, Field(gt=0.0, le=1e6)]
 MOST_ARMS = 8
 MOST_EVENTS = 1_000
@@ -37,7 +38,7 @@ class OnlineExperiment(Wire):
     arms: Annotated[dict[Name, Share], Field(min_length=2, max_length=MOST_ARMS)]
     salt: Name
     mode: Mode = "split"
-    metric: OnlineMetric = "click@10"
+    metric: OnlineMetric = DEFAULT_METRIC
     ends: date | None = None
 
     @model_validator(mode="after")
@@ -45,7 +46,7 @@ class OnlineExperiment(Wire):
         if self.mode == "interleave":
             if len(self.arms) != 2 or len(set(self.arms.values())) != 1:
                 raise ValueError("mode: interleave shows two arms to every unit; give two, with equal shares")
-            if "metric" in self.model_fields_set:
+            if self.metric != DEFAULT_METRIC:  # an experiment that is serialised in full must parse again
                 raise ValueError(
                     "metric: an interleaving is decided by the clicks on each arm's hits; leave metric out"
                 )
@@ -102,6 +103,7 @@ class ShownAttributes(Wire):
     salt: Name
     mode: Mode
     metric: OnlineMetric
+    control: Name  # shippers of logs sort the keys of `shares`
     arm: Name | None = None
     shares: dict[Name, float]
     collection: str

@@ -28,7 +28,15 @@ def events(*names: str) -> tuple[SentEvent, ...]:
 
 
 def exposure(query_id: str) -> Exposure:
-    attributes = {"experiment": "e", "salt": "s", "mode": "split", "metric": "click@10", "shares": {}, "ms": 1.0}
+    attributes = {
+        "experiment": "e",
+        "salt": "s",
+        "mode": "split",
+        "metric": "click@10",
+        "control": "a",
+        "shares": {},
+        "ms": 1.0,
+    }
     seen = {"query_response_hit_ids": ["apple"], "query_attributes": {**attributes, "collection": "demo"}}
     return Exposure.model_validate(
         {"query_id": query_id, "client_id": "u", "timestamp": datetime.now(UTC).isoformat(), **seen}

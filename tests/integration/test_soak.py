@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak import agreement, events, faults, hostile, keys, kills, overload, verdicts
+from tests.soak import agreement, events, faults, hostile, keys, kills, looks, overload, verdicts
 from tests.support.go_programs import ProgramMissingError
 from tests.support.times import repeated_when_late, timed
 
@@ -31,6 +31,10 @@ async def test_acknowledged_events_outlive_kills_of_the_gateway() -> None:
 
 async def test_no_sentence_of_a_run_contradicts_another() -> None:
     (await verdicts.run(SEED, 20)).demand()
+
+
+async def test_many_looks_at_equal_arms_have_few_winners_and_an_imbalance_is_found() -> None:
+    (await looks.run(SEED, 10)).demand()
 
 
 async def test_wrong_keys_are_refused_beside_searches_with_a_right_one() -> None:

@@ -48,12 +48,13 @@ _NO_COUNTED = bytes(set(range(256)) - set(b"[{,"))
 _NO_QUOTES = bytes(set(range(256)) - set(b'"'))
 
 
-def release_frames(error: BaseException | None) -> None:
+def release_frames(error: object) -> None:
     """Drops the tracebacks of an error and of its causes, whose frames hold the error itself and the request's body.
 
-    Such a cycle stays until the next garbage collection, and `serve` makes those rare.
+    Such a cycle stays until the next garbage collection, and `serve` makes those rare. Of a date that cannot be read,
+    pydantic's `error` is text.
     """
-    while error is not None:
+    while isinstance(error, BaseException):
         error.__traceback__ = None
         error = error.__cause__
 

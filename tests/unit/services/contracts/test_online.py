@@ -45,12 +45,18 @@ def test_an_arm_is_the_same_in_every_release() -> None:
         ({"metric": "clicks"}, "pattern"),
         ({"mode": "interleave", "arms": {"a": 90, "b": 10}}, "equal shares"),
         ({"mode": "interleave", "arms": {"a": 1, "b": 1, "c": 1}}, "two arms"),
-        ({"mode": "interleave", "metric": "click@10"}, "leave metric out"),
+        ({"mode": "interleave", "metric": "abandonment"}, "leave metric out"),
     ],
 )
 def test_a_declaration_that_decides_nothing_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         OnlineExperiment.model_validate({"arms": {"a": 1, "b": 1}, "salt": "s", **change})
+
+
+def test_what_a_gateway_lists_parses_again() -> None:
+    for mode in ("split", "interleave"):
+        declared = OnlineExperiment.model_validate({"arms": {"a": 1, "b": 1}, "salt": "s", "mode": mode})
+        assert OnlineExperiment.model_validate_json(declared.model_dump_json()) == declared
 
 
 @pytest.mark.parametrize("change", [{"position": 0}, {"client_id": "two words"}, {"value": math.inf}, {"event_id": ""}])

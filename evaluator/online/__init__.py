@@ -1,0 +1,1 @@
+"""Online experiments: journals of gateways, the values of units, the report, and simulated users."""
