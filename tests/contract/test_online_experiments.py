@@ -145,6 +145,17 @@ async def test_an_interleaving_without_one_arm_answers_by_the_other_flagged(tmp_
     assert none.error is not None
 
 
+@pytest.mark.parametrize("experiment", [SPLIT, INTERLEAVED])
+async def test_an_arm_that_hangs_leaves_time_for_the_first_one_and_for_texts(tmp_path: Path, experiment: str) -> None:
+    async with shop(tmp_path, experiment) as stack:
+        stack.wires["dense"].fault = "hung"
+        answer = await search(stack, OF_DENSE, include=["text"])
+    assert answer.status_code == 200, answer.text
+    assert [flag["stage"] for flag in answer.json()["degraded"]] == ["experiment"]
+    assert all(hit["text"] for hit in answer.json()["hits"])
+    assert exposures(tmp_path)[0].query_attributes.failed == {"dense": "unavailable"}
+
+
 @pytest.mark.parametrize(
     ("experiment", "message"),
     [
