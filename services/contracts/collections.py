@@ -73,7 +73,6 @@ Preset = Annotated[
     Discriminator(lambda value: "name" if isinstance(value, str) else "own"),
 ]
 
-
 BackendNames = Annotated[tuple[Name, ...], Items(1, 32)]
 
 
