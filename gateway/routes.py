@@ -96,7 +96,7 @@ def event_routes(journal: Journal | None) -> APIRouter:
     async def record_events(request: EventsRequest) -> None:
         """Keeps events (clicks, orders) for the verdict of online experiments."""
         if journal is None:
-            raise NotFound("This gateway keeps no events; set GATEWAY_JOURNAL to a folder.")
+            raise BadInput("This gateway keeps no events; set GATEWAY_JOURNAL to a folder.")
         await journal.record(request.events)
 
     return routes

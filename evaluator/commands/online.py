@@ -1,13 +1,23 @@
-"""Commands of online experiments: verdicts by the journals of gateways, removal of a unit, simulated users."""
+"""Commands of online experiments: the verdict by the journals of gateways, the removal of a unit, simulated users."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
 
-from evaluator.commands import options
 from evaluator.commands.comparison import WORSE
-from evaluator.commands.options import RUNS, Gateway, Run, Runs, Wait, reporting_errors
+from evaluator.commands.options import (
+    RUNS,
+    Gateway,
+    Run,
+    Runs,
+    Wait,
+    collection_directory,
+    expect_only,
+    reporting_errors,
+    split_list,
+    with_gateway,
+)
 from evaluator.errors import GATEWAY, EvaluationError, WrongOption
 from evaluator.online.journal import forget as forget_unit
 from evaluator.online.online_page import online_page
@@ -21,6 +31,7 @@ online = typer.Typer(no_args_is_help=True, help="Verdicts on live experiments, b
 
 _OF_RUN = {"arms", "mode", "metric", "repeat", "most"}
 _OF_GATEWAY = {"gateway", "experiment", "collection", "dataset", "users", "wait"}
+
 Journals = Annotated[
     list[str], typer.Option("--journal", help="Folder of a journal, or URL of an Elasticsearch; may be repeated.")
 ]
@@ -95,17 +106,15 @@ def simulate(
     with reporting_errors():
         common = {"run", "runs", "model", "seed"}
         if run is not None:
-            options.expect_only(context, common | _OF_RUN, "--run sends nothing to a gateway")
-            if len(named := options.split_list(arms or "")) != 2:
+            expect_only(context, common | _OF_RUN, "--run sends nothing to a gateway")
+            if len(named := split_list(arms or "")) != 2:
                 raise WrongOption("--arms: name two pipelines of the run, the control first: bm25,hybrid")
             modes: tuple[Mode, ...] = (mode,) if mode else ("split", "interleave")
             pair = (named[0], named[1])
             show(render_simulation(simulate_run(RunFolder.open(run), pair, modes, model, metric, repeat, most, seed)))
             return
-        options.expect_only(context, common | _OF_GATEWAY, "only --run repeats an experiment over stored rankings")
+        expect_only(context, common | _OF_GATEWAY, "only --run repeats an experiment over stored rankings")
         if not (experiment and collection and dataset):
             raise WrongOption("--experiment, --collection and --dataset are needed, or --run")
-        place, name, searched = options.collection_directory(dataset), experiment, collection
-        options.with_gateway(
-            gateway, wait, lambda client: send_users(client, searched, name, place, users, model, seed)
-        )
+        place, name, searched = collection_directory(dataset), experiment, collection
+        with_gateway(gateway, wait, lambda client: send_users(client, searched, name, place, users, model, seed))

@@ -150,7 +150,7 @@ def _lines(sources: Sequence[str], kind: str, model: type[Line], torn: Counter[s
 def _written(source: str, kind: str) -> Iterator[bytes | Mapping[str, object]]:
     if source.startswith(ADDRESS):
         notes = ReadingNotes()
-        yield from (row for _, row in index_rows(f"{source}/{kind}", notes))
+        yield from (row for _, row in index_rows(f"{source}/{kind}*", notes))
         notes.expect_nothing_wrong()
         return
     for file in _files(source, kind):
@@ -167,7 +167,7 @@ def _files(folder: str, kind: str) -> list[Path]:
 def forget(unit: str, sources: Sequence[str]) -> int:
     """Removes the lines of a unit from journals, also torn ones. Returns how many. Raises EvaluationError."""
     return sum(
-        delete_matching(f"{source}/{kind}", "client_id", unit)
+        delete_matching(f"{source}/{kind}*", "client_id", unit)
         if source.startswith(ADDRESS)
         else sum(_blank(file, unit) for file in _files(source, kind))
         for source in sources

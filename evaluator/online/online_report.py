@@ -146,7 +146,7 @@ def online_reports(
 
 def _report(journal: ExperimentJournal, now: datetime, effect: float) -> OnlineReport:
     shown, metrics, time = journal.shown, shown_metrics(journal), now.timestamp()
-    control, *others = shown.shares
+    control, others = shown.control, [arm for arm in shown.shares if arm != shown.control]
     arms = [_Arm(arm, control, metrics, shown.mode) for arm in others]
     units = list(unit_values(journal, metrics, time))
     for unit in units:
@@ -179,7 +179,7 @@ def _report(journal: ExperimentJournal, now: datetime, effect: float) -> OnlineR
         metrics=tuple(
             _arm_metric(metric, arm, units, sequences.get(arm, {}).get(metric))
             for metric in metrics
-            for arm in (shown.shares if shown.mode == "split" else others)
+            for arm in ((control, *others) if shown.mode == "split" else others)
         ),
         guardrails=_guardrails(searches),
         left_out={what: count for what, count in lost.items() if count},
@@ -203,8 +203,10 @@ def _sample_ratio(units: Sequence[UnitValues]) -> tuple[bool, str]:
             came[unit.arm] += 1
         for other, share in unit.shares.items():
             expected[other] = expected.get(other, 0.0) + share
-    counts = ", ".join(f"{arm} has {came[arm]:,} units of {count:,.0f} expected" for arm, count in expected.items())
-    sentence = f"{counts} (Bayes factor {ratio.bayes_factor:.3g}, alarm from 100 on)."
+    counts = ", ".join(
+        f"{arm} has {came[arm]:,} units of {count:,.0f} expected" for arm, count in sorted(expected.items())
+    )
+    sentence = f"{counts} (Bayes factor {ratio.bayes_factor:.3g} now; 100 at any time is an alarm)."
     if not ratio.alarm:
         return False, f"The sample ratio is in order: {sentence}"
     wrong = "No verdict: an arm loses units, or gets others'. Find out where before you believe any figure."

@@ -22,7 +22,7 @@ class UnitValues:
     """A unit: when it came (seconds since 1970), its arm and the shares then, and its values by metric.
 
     No `values` before its 24 hours are over, where it met two arms within them (`moved`: a share has changed), and in
-    an interleaving where only one arm answered its searches.
+    an interleaving where no search was answered by both.
     """
 
     at: float
@@ -44,7 +44,6 @@ def shown_metrics(journal: ExperimentJournal) -> tuple[str, ...]:
 
 def unit_values(journal: ExperimentJournal, metrics: Sequence[str], now: float) -> Iterator[UnitValues]:
     """Yields every unit, in the order in which they came and their 24 hours end."""
-    treated = list(journal.shown.shares)[-1]
     searches_of = {unit: sorted(searches, key=attrgetter("at")) for unit, searches in journal.units.items()}
     for unit in sorted(searches_of, key=lambda unit: (searches_of[unit][0].at, unit)):
         first = searches_of[unit][0]
@@ -54,15 +53,17 @@ def unit_values(journal: ExperimentJournal, metrics: Sequence[str], now: float) 
         done = [
             [event for event in search.events if event.at < end]
             for search in within
-            if search.arm is not None or not search.failed
+            if search.arm is not None or not (search.failed or search.error)
         ]
         values = None
         if end <= now and done and not moved:
-            values = {metric: mean([_value(metric, events, treated) for events in done]) for metric in metrics}
+            values = {
+                metric: mean([_value(metric, events, journal.shown.control) for events in done]) for metric in metrics
+            }
         yield UnitValues(first.at, first.arm, first.shares, moved, values)
 
 
-def _value(metric: str, events: Sequence[UnitEvent], treated: str) -> float:
+def _value(metric: str, events: Sequence[UnitEvent], control: str) -> float:
     """Returns the value of a search by what its unit did, in this order."""
     name, _, of = metric.replace("@", ":").partition(":")
     if name == "value":
@@ -76,4 +77,4 @@ def _value(metric: str, events: Sequence[UnitEvent], treated: str) -> float:
         case "abandonment":
             return float(not clicked)
         case _:
-            return float(sum(1 if team == treated else -1 for team in clicked.values() if team is not None))
+            return float(sum(-1 if team == control else 1 for team in clicked.values() if team is not None))

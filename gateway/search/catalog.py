@@ -153,23 +153,23 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> P
     for path in sorted(directory.glob("*.yaml")):
         try:
             pipeline = parse_pipeline(text_of(read_regular(path, MOST_BYTES)))
+            if isinstance(pipeline, Pipeline):
+                absent = absent_backends(pipeline, backends)
+                assumed = {name: BackendAddress(family=STARTABLE[name], url="http://absent") for name in absent}
+                planned = plan_pipeline(pipeline, {**backends, **assumed})
             if pipeline.name != path.stem:
                 raise PipelineError(
                     f"name '{pipeline.name}' differs from the file's: write `name: {path.stem}`, or rename the file"
                 )
-            if isinstance(pipeline, ExperimentPipeline):
-                declared[path.stem] = pipeline
-                continue
-            absent = absent_backends(pipeline, backends)
-            assumed = {name: BackendAddress(family=STARTABLE[name], url="http://absent") for name in absent}
-            planned = plan_pipeline(pipeline, {**backends, **assumed})
         except OSError as error:
             raise PipelineError(f"{path}: it cannot be read: {error.strerror}") from error
         except NotUtf8 as error:
             raise PipelineError(f"{path}: it is {error}") from error
         except PipelineError as error:
             raise PipelineError(f"{path}: {error}") from error
-        if absent:
+        if isinstance(pipeline, ExperimentPipeline):
+            declared[pipeline.name] = pipeline
+        elif absent:
             unserved[pipeline.name] = absent
         else:
             plans[pipeline.name] = planned

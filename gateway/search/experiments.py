@@ -131,6 +131,7 @@ class Assigned:
                     "salt": pipeline.experiment.salt,
                     "mode": pipeline.experiment.mode,
                     "metric": pipeline.experiment.metric,
+                    "control": pipeline.experiment.control,
                     "arm": self.arm,
                     "shares": pipeline.experiment.shares,
                     "collection": collection,

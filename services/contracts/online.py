@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, Field, FiniteFloat, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, FiniteFloat, model_validator
 
 from services.contracts.base import Count, DocumentId, Name, Number, Wire
 from services.contracts.lists import Items
@@ -103,6 +103,7 @@ class ShownAttributes(Wire):
     salt: Name
     mode: Mode
     metric: OnlineMetric
+    control: Name  # shippers of logs sort the keys of `shares`
     arm: Name | None = None
     shares: dict[Name, float]
     collection: str
@@ -141,6 +142,10 @@ class SentEvent(Wire):
 
 class EventsRequest(Wire):
     """Events of any experiments."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"events": [
+        {"query_id": "r1", "client_id": "user-17", "action_name": "click", "event_id": "e1", "object_id": "kettle"}
+    ]}]})  # fmt: skip
 
     events: Annotated[tuple[SentEvent, ...], Items(1, MOST_EVENTS, fail_fast=True)]
 

@@ -28,7 +28,15 @@ def events(*names: str) -> tuple[SentEvent, ...]:
 
 
 def exposure(query_id: str) -> Exposure:
-    attributes = {"experiment": "e", "salt": "s", "mode": "split", "metric": "click@10", "shares": {}, "ms": 1.0}
+    attributes = {
+        "experiment": "e",
+        "salt": "s",
+        "mode": "split",
+        "metric": "click@10",
+        "control": "a",
+        "shares": {},
+        "ms": 1.0,
+    }
     seen = {"query_response_hit_ids": ["apple"], "query_attributes": {**attributes, "collection": "demo"}}
     return Exposure.model_validate(
         {"query_id": query_id, "client_id": "u", "timestamp": datetime.now(UTC).isoformat(), **seen}
@@ -140,7 +148,7 @@ async def test_events_within_the_bounds_are_kept_and_others_refused_whole(
 async def test_without_a_journal_events_are_not_found_in_a_sentence() -> None:
     async with opened_stack(ingested=False) as stack:
         answer = await stack.client.post("/v1/events", json={"events": [{**CLICK, "event_id": "e"}]})
-    assert answer.status_code == 404
+    assert answer.status_code == 422
     assert "GATEWAY_JOURNAL" in answer.json()["detail"]
 
 

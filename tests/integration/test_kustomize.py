@@ -403,6 +403,16 @@ def test_a_component_turns_a_service_on_and_changes_nothing_else(tmp_path: Path,
     assert "replicas" not in changed[0]["spec"]
 
 
+@pytest.mark.parametrize("overlay", ["dev", "prod"])
+def test_all_gateways_keep_their_journals_in_one_folder_by_a_component(tmp_path: Path, overlay: str) -> None:
+    objects = with_component(tmp_path, overlay, "journal")
+    (gateway,) = (pods for pods in pods_of(objects) if pods.name == "gateway")
+    assert config(objects, gateway)["GATEWAY_JOURNAL"] == "/data/journal"
+    assert gateway.claims == {"journal"}
+    (claim,) = (item for item in of_kind(objects, "PersistentVolumeClaim") if item["metadata"]["name"] == "journal")
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
 def test_dense_vectors_go_to_elasticsearch_by_a_component(tmp_path: Path) -> None:
     objects = with_component(tmp_path, "prod", "dense-elasticsearch")
     of_name = {pods.name: pods for pods in pods_of(objects)}

@@ -131,6 +131,32 @@ def test_the_cascade_of_the_rerankers_readme_works_as_it_is_written(clone: Clone
     assert (answer["degraded"], set(answer["models"])) == ([], {"wide", "narrow"})
 
 
+def test_the_page_of_online_experiments_leads_from_yaml_to_a_verdict(clone: Clone) -> None:
+    if secured.mode() is not None:
+        pytest.skip("the page's commands have no keys")
+    page = (ROOT / "docs/online.md").read_text().replace("http://127.0.0.1:8000", clone.gateway)
+    page = page.replace(".venv/bin/python", sys.executable)
+    declare, search, simulate, report = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    started = dict(re.findall(r"(GATEWAY_\w+)=(\S+)", declare))
+    (forget,) = re.findall(r"`([^`]+online forget [^`]+)`", page)
+    environment = {**os.environ, "GATEWAY_URL": clone.gateway}
+
+    def run(script: str) -> str:
+        done = subprocess.run(["bash", "-ec", script], cwd=clone.root, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run(declare.partition("make down")[0])
+    assert clone.local("up", **started).returncode == 0
+    try:
+        assert '"experiment":{"name":"shop"' in run(search)
+        run(simulate.replace("--users 3000", "--users 800"))
+        assert "hybrid-colbert is better than bm25: click@10" in run(report)
+        assert "2 lines removed" in run(forget)
+    finally:
+        clone.local("down")
+
+
 def test_a_second_stack_stands_beside_the_first_with_another_model_and_another_engine(
     clone: Clone, elasticsearch_url: str
 ) -> None:

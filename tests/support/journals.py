@@ -8,7 +8,7 @@ from typing import Any
 from services.contracts.online import Event, Exposure, SentEvent, event_lines
 
 START = datetime(2025, 12, 1, tzinfo=UTC)
-HALVES = {"a": 0.5, "b": 0.5}
+HALVES = {"b": 0.5, "a": 0.5}  # whatever the order, `a` is the control
 
 
 def hours(count: float) -> datetime:
@@ -18,14 +18,14 @@ def hours(count: float) -> datetime:
 
 def shown(unit: str, at: float = 0.0, arm: str | None = "a", hits: str = "xyz", **attributes: Any) -> Exposure:
     """Returns a search of a unit `at` hours after the beginning; each letter of `hits` is a document."""
-    base = {"experiment": "shop", "salt": "winter", "mode": "split", "metric": "click@10", "shares": HALVES}
+    base = {"experiment": "shop", "salt": "winter", "mode": "split", "metric": "click@10", "control": "a"}
     return Exposure.model_validate(
         {
             "query_id": f"{unit}-{at}",
             "client_id": unit,
             "timestamp": hours(at),
             "query_response_hit_ids": tuple(hits),
-            "query_attributes": {**base, "arm": arm, "collection": "c", "ms": 5.0, **attributes},
+            "query_attributes": {**base, "arm": arm, "shares": HALVES, "collection": "c", "ms": 5.0, **attributes},
         }
     )
 

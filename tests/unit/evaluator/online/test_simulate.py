@@ -6,7 +6,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from evaluator.__main__ import app
 from evaluator.client.client import GatewayError, connected
 from evaluator.errors import WrongOption
 from evaluator.online.simulate import (
@@ -194,3 +196,25 @@ def test_a_gateway_that_refuses_ends_the_simulation(tmp_path: Path) -> None:
 
     with pytest.raises(GatewayError):
         asyncio.run(send())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--run {run} --arms good,bad --users 3", "leave out --users"),
+        ("--run {run} --arms good", "--arms: name two"),
+        ("--repeat 3", "leave out --repeat"),
+        ("--experiment shop --collection demo", "--dataset are needed"),
+    ],
+)
+def test_the_command_refuses_options_of_the_other_way(folder: RunFolder, words: str, said: str) -> None:
+    done = CliRunner().invoke(app, ["online", "simulate", *words.format(run=folder.path).split()])
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+
+
+def test_the_command_prints_the_table_of_a_run(folder: RunFolder) -> None:
+    words = f"--run {folder.path} --arms bad,good --repeat 3 --mode interleave"
+    done = CliRunner().invoke(app, ["online", "simulate", *words.split()])
+    assert done.exit_code == 0, done.stderr
+    assert "| interleave | 100.0% | 0.0%" in done.stdout
