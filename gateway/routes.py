@@ -54,7 +54,6 @@ Unit = Annotated[
 ]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.", examples=["hybrid"])]
 
-
 STILL_PUBLISHING: dict[int | str, dict[str, Any]] = {
     202: {"model": PublishJob, "description": "It goes on; `publishing` at the address in Location has its state."}
 }
