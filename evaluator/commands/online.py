@@ -55,6 +55,8 @@ def report(
     May be read as often as you like. Exit status 4: an arm is worse.
     """
     with reporting_errors():
+        if not effect < float("inf"):
+            raise WrongOption(f"--effect {effect}: give a number")
         time = datetime.now(UTC) if now is None else now.replace(tzinfo=now.tzinfo or UTC)
         reports = online_reports(journal, time, name, effect)
         if not reports:

@@ -57,8 +57,8 @@ class Search(NamedTuple):
 class ExperimentJournal:
     """Searches by unit, in no order, of an experiment under one salt and mode. `shown`: as its last exposure has it.
 
-    `others`: searches under older salts or modes; `not_shown`: events of hits that their search had not shown; `torn`:
-    lines of all journals that cannot be read.
+    `others`: searches under older salts, modes or interleaved arms; `not_shown`: events of hits that their search had
+    not shown; `same_id`: searches with the id of another one; `torn`: lines of all journals that cannot be read.
     """
 
     shown: ShownAttributes
@@ -66,6 +66,7 @@ class ExperimentJournal:
     units: dict[str, list[Search]] = field(default_factory=dict)
     others: int = 0
     not_shown: int = 0
+    same_id: int = 0
     torn: int = 0
 
 
@@ -74,21 +75,24 @@ def read_journals(sources: Sequence[str], now: datetime, experiment: str | None 
 
     A search or event that is there twice, as a shipper of logs may leave it, counts once. Raises EvaluationError.
     """
-    torn: Counter[str] = Counter()
+    torn, same_id = Counter[str](), Counter[str]()
     # First, so that the hits of a search need not be kept until its events are known.
     events = _events(sources, now, torn)
     journals: dict[tuple[str, ...], ExperimentJournal] = {}
-    read: set[str] = set()
+    read: dict[str, datetime] = {}
     known: dict[tuple[tuple[str, float], ...], Mapping[str, float]] = {}  # shares, which are few
     for exposure in _lines(sources, QUERIES, Exposure, torn):
         shown, time = exposure.query_attributes, exposure.timestamp
-        if exposure.query_id in read or time > now or experiment not in (None, shown.experiment):
+        if time > now or experiment not in (None, shown.experiment) or read.get(exposure.query_id) == time:
             continue
-        read.add(exposure.query_id)
-        journal = journals.setdefault((shown.experiment, shown.salt, shown.mode), ExperimentJournal(shown, time))
+        interleaved = sorted(shown.shares) if shown.mode == "interleave" else ()
+        if read.setdefault(exposure.query_id, time) != time:
+            same_id[shown.experiment] += 1
+            continue
+        journal = journals.setdefault((shown.experiment, shown.salt, *interleaved), ExperimentJournal(shown, time))
         if time > journal.last:
             journal.shown, journal.last = shown, time
-        received = sorted(events.pop(exposure.query_id, ()), key=attrgetter("at"))
+        received = sorted(events.pop(exposure.query_id, {}).values(), key=attrgetter("at"))
         done = tuple(event for one in received if (event := _with_hit(one, exposure)) is not None)
         journal.not_shown += len(received) - len(done)
         search = Search(
@@ -106,22 +110,20 @@ def read_journals(sources: Sequence[str], now: datetime, experiment: str | None 
     for journal in sorted(journals.values(), key=attrgetter("last"), reverse=True):
         kept = newest.setdefault(journal.shown.experiment, journal)
         kept.others += 0 if kept is journal else sum(map(len, journal.units.values()))
-        kept.torn = torn.total()
+        kept.torn, kept.same_id = torn.total(), same_id[kept.shown.experiment]
     return list(newest.values())
 
 
-def _events(sources: Sequence[str], now: datetime, torn: Counter[str]) -> dict[str, list[UnitEvent]]:
-    """Returns what was received for each search, with the rank that the app sent."""
-    events: dict[str, list[UnitEvent]] = {}
-    read: set[str] = set()
+def _events(sources: Sequence[str], now: datetime, torn: Counter[str]) -> dict[str, dict[str, UnitEvent]]:
+    """Returns what was received for each search by the events' ids, with the rank that the app sent."""
+    events: dict[str, dict[str, UnitEvent]] = {}
     for event in _lines(sources, EVENTS, Event, torn):
         of, action = event.event_attributes, sys.intern(event.action_name)
-        if event.timestamp <= now and of.event_id not in read:
-            read.add(of.event_id)
+        if event.timestamp <= now:
             hit = None if of.object is None else of.object.object_id
             rank = None if of.position is None else of.position.ordinal
             received = UnitEvent(event.timestamp.timestamp(), action, hit, rank, of.value)
-            events.setdefault(event.query_id, []).append(received)
+            events.setdefault(event.query_id, {}).setdefault(of.event_id, received)
     return events
 
 
@@ -150,7 +152,7 @@ def _lines(sources: Sequence[str], kind: str, model: type[Line], torn: Counter[s
 def _written(source: str, kind: str) -> Iterator[bytes | Mapping[str, object]]:
     if source.startswith(ADDRESS):
         notes = ReadingNotes()
-        yield from (row for _, row in index_rows(f"{source}/{kind}*", notes))
+        yield from (row for _, row in index_rows(f"{source.rstrip('/')}/{kind}*", notes))
         notes.expect_nothing_wrong()
         return
     for file in _files(source, kind):
@@ -167,7 +169,7 @@ def _files(folder: str, kind: str) -> list[Path]:
 def forget(unit: str, sources: Sequence[str]) -> int:
     """Removes the lines of a unit from journals, also torn ones. Returns how many. Raises EvaluationError."""
     return sum(
-        delete_matching(f"{source}/{kind}*", "client_id", unit)
+        delete_matching(f"{source.rstrip('/')}/{kind}*", "client_id", unit)
         if source.startswith(ADDRESS)
         else sum(_blank(file, unit) for file in _files(source, kind))
         for source in sources

@@ -158,7 +158,8 @@ def _report(journal: ExperimentJournal, now: datetime, effect: float) -> OnlineR
     lost = {
         "units that met two arms within 24 hours": sum(unit.moved for unit in units),
         "searches that one arm alone answered": sum(search.failed for search in searches if search.arm is None),
-        "searches under older salts or modes": journal.others,
+        "searches under older salts, modes or interleaved arms": journal.others,
+        "searches with the X-Request-Id of an earlier one": journal.same_id,
         "events of hits that were not shown": journal.not_shown,
         "torn lines of the journals": journal.torn,
     }

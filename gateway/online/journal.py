@@ -21,8 +21,9 @@ logger = logging.getLogger(__name__)
 MOST_FILE_BYTES = 64 * 2**20
 # Exposures are written together: one by one, waking the thread took longer than the writing.
 FLUSH_S = 0.1
-# About 100 MB; a disk that stands still for longer than these loses the next ones.
+# About 100 MB of exposures with 10 hits; a disk that stands still for longer than these loses the next ones.
 MOST_UNWRITTEN = 50_000
+HITS = 20  # that take as much memory as the rest of an exposure
 
 
 class LineFile:
@@ -38,7 +39,9 @@ class LineFile:
 
     def append(self, lines: bytes) -> None:
         """Hands whole lines to the kernel. Raises OSError, and leaves no part of them."""
-        if self._descriptor is None or self._bytes >= MOST_FILE_BYTES:
+        # Into a file that was removed, lines would go unseen.
+        gone = self._descriptor is None or os.fstat(self._descriptor).st_nlink == 0
+        if gone or self._bytes >= MOST_FILE_BYTES:
             self._open_next()
         assert self._descriptor is not None
         written = 0
@@ -90,7 +93,7 @@ class Journal:
         if self._exposed - self._done >= MOST_UNWRITTEN:
             self._lines.labels("exposure", "lost").inc()
             return
-        self._exposed += 1
+        self._exposed += _weight(exposure)
         self._waiting.append(exposure)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
@@ -131,4 +134,8 @@ class Journal:
         else:
             outcome, self._failing = "written", False
         self._lines.labels("exposure", outcome).inc(len(batch))
-        self._done += len(batch)
+        self._done += sum(map(_weight, batch))
+
+
+def _weight(exposure: Exposure) -> int:
+    return 1 + len(exposure.query_response_hit_ids) // HITS

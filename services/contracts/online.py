@@ -24,7 +24,10 @@ OnlineMetric = Annotated[
     str, Field(pattern=r"^(click@[1-9][0-9]{0,2}|reciprocal_rank|abandonment|value:[a-z0-9_.-]+)$")
 ]
 DEFAULT_METRIC = "click@10"
-Share = Annotated[float, Field(gt=0.0, le=1e6)]
+Share = Annotated[float, Field(ge=1e-6, le=1e6)]  # so that one less a share is never 0
+# What reports can square and sum, and Elasticsearch can index.
+Value = Annotated[Number, Field(ge=-1e12, le=1e12)]
+Rank = Annotated[int, Field(strict=True, ge=1, lt=2**31)]
 MOST_ARMS = 8
 MOST_EVENTS = 1_000
 
@@ -128,7 +131,7 @@ class Exposure(Wire):
 class SentEvent(Wire):
     """What a unit did with an answer, as an app sends it. `query_id` is the answer's `request_id`.
 
-    `position` is the rank of the hit `object_id`. Events with the same `event_id` count once.
+    `position` is the rank of the hit `object_id`. Events of a search with the same `event_id` count once.
     """
 
     query_id: UnitId
@@ -136,8 +139,8 @@ class SentEvent(Wire):
     action_name: ActionName
     event_id: UnitId
     object_id: DocumentId | None = None
-    position: Annotated[int, Field(strict=True, ge=1)] | None = None
-    value: Number | None = None
+    position: Rank | None = None
+    value: Value | None = None
 
 
 class EventsRequest(Wire):
@@ -159,7 +162,7 @@ class EventObject(Wire):
 class EventPosition(Wire):
     """The rank of the document of an event, from 1."""
 
-    ordinal: int
+    ordinal: Rank
 
 
 class EventAttributes(Wire):
@@ -168,7 +171,7 @@ class EventAttributes(Wire):
     event_id: UnitId
     object: EventObject | None = None
     position: EventPosition | None = None
-    value: FiniteFloat | None = None
+    value: Value | None = None
 
 
 class Event(Wire):

@@ -122,6 +122,28 @@ async def test_a_folder_that_is_gone_refuses_events_in_a_sentence(tmp_path: Path
     assert event_ids(folder) == ["kept"]
 
 
+def remove_files(directory: Path) -> None:
+    for file in directory.iterdir():
+        file.unlink()
+
+
+async def test_a_file_that_is_removed_takes_no_more_lines(tmp_path: Path) -> None:
+    async with opened(tmp_path) as journal:
+        await journal.record(events("removed"))
+        remove_files(tmp_path)
+        await journal.record(events("kept"))
+    assert event_ids(tmp_path) == ["kept"]
+
+
+async def test_exposures_of_many_hits_fill_the_bound_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "MOST_UNWRITTEN", 100)
+    async with opened(tmp_path) as journal:
+        for number in range(5):
+            hits = {"query_response_hit_ids": ("apple",) * 1_000}
+            journal.expose(exposure(str(number)).model_copy(update=hits))
+    assert query_ids(tmp_path) == ["0", "1"]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -130,6 +152,9 @@ async def test_a_folder_that_is_gone_refuses_events_in_a_sentence(tmp_path: Path
         ([], 422),
         ([{**CLICK, "event_id": "e", "object_id": "apple", "position": 1, "value": 9.5}], 204),
         ([{**CLICK, "event_id": "e", "position": 0}], 422),
+        ([{**CLICK, "event_id": "e", "position": 2**31}], 422),  # Elasticsearch refuses what no integer holds
+        ([{**CLICK, "event_id": "e", "value": -1e12}], 204),
+        ([{**CLICK, "event_id": "e", "value": 1e200}], 422),  # its square is infinite
         ([{**CLICK, "event_id": "e", "seen": True}], 422),
         ([{**CLICK, "event_id": "two words"}], 422),
         ([{**CLICK, "event_id": "e", "action_name": "Click!"}], 422),

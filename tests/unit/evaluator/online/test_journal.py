@@ -70,6 +70,27 @@ def test_searches_and_events_that_are_there_twice_count_once_in_any_order_of_fil
     assert {unit: sorted(own) for unit, own in other.units.items()} == one.units
 
 
+def test_events_of_two_searches_may_have_one_id(tmp_path: Path) -> None:
+    searches = [shown(unit) for unit in "uv"]
+    click = did(searches[0], object_id="x")
+    clicks = [click.model_copy(update={"query_id": search.query_id}) for search in searches]
+    write_journal(tmp_path, [*searches, *clicks, *clicks])
+    assert [len(events_of(tmp_path, unit)) for unit in "uv"] == [1, 1]
+
+
+def test_searches_that_share_an_id_are_left_out_but_one_and_counted(tmp_path: Path) -> None:
+    searches = [shown(unit, at).model_copy(update={"query_id": "mine"}) for at, unit in enumerate("uvw")]
+    searches[2] = searches[2].model_copy(update={"query_attributes": shown("w", salt="spring").query_attributes})
+    journal = read(write_journal(tmp_path, [*searches, searches[0]]))
+    assert (list(journal.units), journal.same_id) == (["u"], 2)
+
+
+def test_an_interleaving_of_other_arms_is_another_one(tmp_path: Path) -> None:
+    old = shown("u", 0, None, mode="interleave", shares={"a": 0.5, "c": 0.5})
+    journal = read(write_journal(tmp_path, [old, shown("v", 1, None, mode="interleave")]))
+    assert (list(journal.units), journal.others) == (["v"], 1)
+
+
 def test_a_torn_line_is_left_out_and_counted(tmp_path: Path) -> None:
     search = shown("u")
     write_journal(tmp_path, [search, did(search, object_id="x")])

@@ -41,7 +41,8 @@ def test_an_arm_is_the_same_in_every_release() -> None:
     ("change", "message"),
     [
         ({"arms": {"a": 1}}, "at least 2"),
-        ({"arms": {"a": 1, "b": 0}}, "greater than 0"),
+        ({"arms": {"a": 1, "b": 0}}, "greater than"),
+        ({"arms": {"a": 1e6, "b": 1e-12}}, "greater than"),
         ({"metric": "clicks"}, "pattern"),
         ({"mode": "interleave", "arms": {"a": 90, "b": 10}}, "equal shares"),
         ({"mode": "interleave", "arms": {"a": 1, "b": 1, "c": 1}}, "two arms"),
