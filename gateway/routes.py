@@ -54,7 +54,6 @@ Unit = Annotated[
 ]
 PipelineName = Annotated[Name, Path(description="A pipeline: the name of its file.", examples=["hybrid"])]
 
-
 STILL_PUBLISHING: dict[int | str, dict[str, Any]] = {
     202: {"model": PublishJob, "description": "It goes on; `publishing` at the address in Location has its state."}
 }
@@ -97,7 +96,7 @@ def event_routes(journal: Journal | None) -> APIRouter:
     async def record_events(request: EventsRequest) -> None:
         """Keeps events (clicks, orders) for the verdict of online experiments."""
         if journal is None:
-            raise NotFound("This gateway keeps no events; set GATEWAY_JOURNAL to a folder.")
+            raise BadInput("This gateway keeps no events; set GATEWAY_JOURNAL to a folder.")
         await journal.record(request.events)
 
     return routes

@@ -99,17 +99,7 @@ def configure(
     lines = (f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
     write_whole(places.config / "elasticsearch.yml", "".join(lines))
     write_whole(places.config / "log4j2.properties", _LOGGING)
-    write_whole(places.config / "jvm.options", _jvm_options(places))
-    if certificate is not None:
-        # Elasticsearch reads files only below its configuration.
-        (places.config / CERTIFICATES).mkdir()
-        shutil.copyfile(certificate / KEYSTORE, places.config / CERTIFICATES / KEYSTORE)
-        shutil.copyfile(places.asked / AUTHORITY, places.config / CERTIFICATES / AUTHORITY)
-    make_private_directory(places.config, installation.account)
-
-
-def _jvm_options(places: ServerDirectories) -> str:
-    """Returns the distribution's options and ours, without its GC log, whose folder is read only."""
+    # Without the distribution's GC log, whose folder is read only.
     theirs = (places.config / "jvm.options").read_text(encoding="utf-8").splitlines()
     ours = [
         f"-Xms{_HEAP}",
@@ -117,4 +107,11 @@ def _jvm_options(places: ServerDirectories) -> str:
         "-XX:-HeapDumpOnOutOfMemoryError",
         f"-XX:ErrorFile={places.logs}/hs_err_pid%p.log",
     ]
-    return "\n".join([*(line for line in theirs if not line.startswith("-Xlog:")), *ours]) + "\n"
+    options = [*(line for line in theirs if not line.startswith("-Xlog:")), *ours]
+    write_whole(places.config / "jvm.options", "\n".join(options) + "\n")
+    if certificate is not None:
+        # Elasticsearch reads files only below its configuration.
+        (places.config / CERTIFICATES).mkdir()
+        shutil.copyfile(certificate / KEYSTORE, places.config / CERTIFICATES / KEYSTORE)
+        shutil.copyfile(places.asked / AUTHORITY, places.config / CERTIFICATES / AUTHORITY)
+    make_private_directory(places.config, installation.account)

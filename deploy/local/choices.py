@@ -135,7 +135,10 @@ def choose(environment: Mapping[str, str], directory: Path, *, own_ports: bool, 
         environment = {**environment, **secure.variables}
     encrypted = {process for process in DEFAULT_PORTS if environment.get(f"{process.upper()}_TLS_CERT_FILE")}
     for variable in ("ELASTICSEARCH_URL", "QDRANT_URL"):
-        _expect_address(environment, variable)
+        try:
+            server_address(environment.get(variable) or "http://unset")
+        except ValueError as error:
+            raise StackProblem(f"{variable}: {error}.") from error
     engine = _one_of(environment, "ENGINE", ("embedded", "server"), "embedded")
     servers = engine == "server"
     lexical = _engine(environment, "LEXICAL", "LEXICAL_ENGINE", ("edge", "elasticsearch"), servers)
@@ -231,13 +234,6 @@ def _backends(environment: Mapping[str, str], systems: Sequence[str]) -> dict[st
         if name in systems or name not in SYSTEMS
     }
     return {name: backend for name, backend in given.items() if usual.get(name) != backend.url}
-
-
-def _expect_address(environment: Mapping[str, str], variable: str) -> None:
-    try:
-        server_address(environment.get(variable) or "http://unset")
-    except ValueError as error:
-        raise StackProblem(f"{variable}: {error}.") from error
 
 
 def _one_of(environment: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:

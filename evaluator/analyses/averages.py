@@ -91,20 +91,17 @@ def _summary(rows: Sequence[SetRow], common: Sequence[SetRow], pipeline: str, ba
         differences[row.name] = figure - base
         if base:  # a percentage of 0 is undefined
             changes[row.name] = 100 * (figure - base) / base
+    changed = [row for row in own if row.name in changes]
+    mean, base_mean = (mean_of(changed, name, ndcg_at_10) for name in (pipeline, baseline))
     return PipelineSummary(
         pipeline=pipeline,
         mean=mean_of(own, pipeline, ndcg_at_10),
         mean_of=tuple(row.name for row in own),
         common_mean=mean_of(common, pipeline, ndcg_at_10),
-        percent_of_means=_percent_of_means([row for row in own if row.name in changes], pipeline, baseline),
+        percent_of_means=None if mean is None or base_mean is None else 100 * (mean - base_mean) / base_mean,
         mean_percent=fmean(changes.values()) if changes else None,
         percent_of=tuple(changes),
         better=tuple(name for name, difference in differences.items() if difference > 0),
         worse=tuple(name for name, difference in differences.items() if difference < 0),
         equal=tuple(name for name, difference in differences.items() if difference == 0),
     )
-
-
-def _percent_of_means(rows: Sequence[SetRow], pipeline: str, baseline: str) -> float | None:
-    mean, base = mean_of(rows, pipeline, ndcg_at_10), mean_of(rows, baseline, ndcg_at_10)
-    return None if mean is None or base is None else 100 * (mean - base) / base

@@ -36,16 +36,23 @@ def attribution_blocks(report: AttributionReport, charts: Collection[str]) -> li
 
     `charts`: paths of those that are there, within the run's folder.
     """
-    blocks: list[Block] = [Caution(line) for line in _warnings(report)]
+    arms = report.arms.items()
+    steps = [(name, step) for name, arm in arms for step in arm.waterfall]
+    waterfall = [[name, step.stage, f"{step.added:+z.4f}", f"{step.ndcg:.4f}"] for name, step in steps]
+    legs = [[name, leg, f"{ndcg:.4f}"] for name, arm in arms for leg, ndcg in arm.legs.items()]
     return [
-        *blocks,
+        *map(Caution, _warnings(report)),
         *map(Sentence, report.judgments.sentences()),
         Prose(FATES_SAY),
         Table("fates", f"Fates of the relevant documents, first {report.top} hits", fate_rows(report)),
         *([ChartImage(FATES_CHART, "Fates of relevant documents")] if FATES_CHART in charts else []),
         Prose(WATERFALL_SAYS),
-        Table("waterfall", f"{report.metric} after each stage", waterfall_rows(report)),
-        Table("legs", f"{report.metric} of every leg alone", leg_rows(report)),
+        Table(
+            "waterfall",
+            f"{report.metric} after each stage",
+            [["pipeline", "stage", "added", report.metric], *waterfall],
+        ),
+        Table("legs", f"{report.metric} of every leg alone", [["pipeline", "leg", report.metric], *legs]),
         Prose("attribution/<pipeline>.jsonl lists every document with its fate and ranks."),
     ]
 
@@ -82,22 +89,6 @@ def fate_rows(report: AttributionReport) -> list[list[str]]:
             for fate in shown
         ]
         rows.append([name, str(arm.relevant), *cells])
-    return rows
-
-
-def waterfall_rows(report: AttributionReport) -> list[list[str]]:
-    """Returns the steps of every pipeline, a step a row."""
-    rows = [["pipeline", "stage", "added", report.metric]]
-    for name, arm in report.arms.items():
-        rows += [[name, step.stage, f"{step.added:+z.4f}", f"{step.ndcg:.4f}"] for step in arm.waterfall]
-    return rows
-
-
-def leg_rows(report: AttributionReport) -> list[list[str]]:
-    """Returns the figures of legs alone."""
-    rows = [["pipeline", "leg", report.metric]]
-    for name, arm in report.arms.items():
-        rows += [[name, leg, f"{ndcg:.4f}"] for leg, ndcg in arm.legs.items()]
     return rows
 
 

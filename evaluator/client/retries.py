@@ -16,26 +16,24 @@ T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 
 
-async def with_retries(
-    call: Callable[[], Awaitable[T]], command: str, sleep: Sleep = asyncio.sleep, *, attempts: int = ATTEMPTS
-) -> T:
+async def with_retries(call: Callable[[], Awaitable[T]], command: str, sleep: Sleep = asyncio.sleep) -> T:
     """Retries with exponential backoff on 429, 502, 503, 504 and missing answers; other errors pass.
 
-    Raises EvaluationError after `attempts`, naming the `command` to run again.
+    Raises EvaluationError after ATTEMPTS, naming the `command` to run again.
     """
     pause = FIRST_PAUSE_S
-    for attempt in range(1, attempts + 1):
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             return await call()
         except GatewayError as error:
             if error.status not in UNFINISHED or error.kind in ("bad_answer", "untrusted"):
                 raise
-            if attempt == attempts:
+            if attempt == ATTEMPTS:
                 raise EvaluationError(
-                    f"given up after {attempts} attempts: {error} (run {command} again to go on)"
+                    f"given up after {ATTEMPTS} attempts: {error} (run {command} again to go on)"
                 ) from error
             wait = max(pause, min(error.retry_after_s, LONGEST_PAUSE_S))
-            say(f"{error} - attempt {attempt} of {attempts}, next in {wait:.1f} s")
+            say(f"{error} - attempt {attempt} of {ATTEMPTS}, next in {wait:.1f} s")
             await sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")

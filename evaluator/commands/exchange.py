@@ -9,17 +9,7 @@ from typing import Annotated
 
 import typer
 
-from evaluator.commands.options import (
-    RUNS,
-    SKIP_UNSENDABLE,
-    AddedFiles,
-    Metrics,
-    Run,
-    Runs,
-    collection_directory,
-    metric_names,
-    reporting_errors,
-)
+from evaluator.commands import options
 from evaluator.commands.steps import print_outcome
 from evaluator.datasets.ids import ENCODED, encoded_id
 from evaluator.errors import EvaluationError
@@ -99,14 +89,14 @@ def import_(
     depth: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Hits per query. Default: those of the shallowest file.")
     ] = None,
-    metrics: Metrics = None,
-    skip_unsendable: Annotated[bool, SKIP_UNSENDABLE] = False,
-    runs: Runs = RUNS,
+    metrics: options.Metrics = None,
+    skip_unsendable: Annotated[bool, options.SKIP_UNSENDABLE] = False,
+    runs: options.Runs = options.RUNS,
 ) -> None:
     """Turns another system's run files into a run, measures it and writes its report. Exit status as of `run`."""
-    with reporting_errors():
-        chosen = metric_names(metrics)
-        directory = collection_directory(dataset)
+    with options.reporting_errors():
+        chosen = options.metric_names(metrics)
+        directory = options.collection_directory(dataset)
         folder = import_runs(
             runs,
             named_files(files),
@@ -125,13 +115,13 @@ def import_(
 
 
 def export(
-    runs: Runs = RUNS,
-    run: Run = None,
+    runs: options.Runs = options.RUNS,
+    run: options.Run = None,
     to: Annotated[Path | None, typer.Option(help="Folder to write. Default: `export` in the run folder.")] = None,
-    judgments: AddedFiles = None,
+    judgments: options.AddedFiles = None,
 ) -> None:
     """Writes rankings and judgments of a run for trec_eval (default: the latest run)."""
-    with reporting_errors():
+    with options.reporting_errors():
         folder = RunFolder.open(run or runs / LATEST)
         done = export_run(folder, to or folder.path / "export", judgments or ())
         for path in done.runs:

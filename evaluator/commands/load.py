@@ -10,22 +10,8 @@ from typing import Annotated
 import typer
 
 from evaluator.client.client import GatewayClient, connected
+from evaluator.commands import options
 from evaluator.commands.load_plan_options import planned_experiment, with_plan_options
-from evaluator.commands.options import (
-    RUNS,
-    AllExperimentOverrides,
-    Gateway,
-    Processes,
-    Run,
-    Runs,
-    Wait,
-    address,
-    expect_only,
-    reporting_errors,
-    wait_until_ready,
-    with_gateway,
-    with_options,
-)
 from evaluator.commands.steps import end_status, print_load
 from evaluator.errors import GATEWAY, EvaluationError, WrongOption
 from evaluator.load.against_report import AgainstReport, render_against
@@ -58,7 +44,7 @@ NOT_EXPORTED = (
 
 
 @with_plan_options
-@with_options(AllExperimentOverrides)
+@options.with_options(options.AllExperimentOverrides)
 def load(
     context: typer.Context,
     experiment: Annotated[str | None, typer.Argument(help="A bundled experiment or a YAML file.")] = None,
@@ -69,9 +55,10 @@ def load(
         Path | None,
         typer.Option(metavar="DIR", help="Send no traffic; write it as targets and k6 scripts to this folder."),
     ] = None,
-    run: Run = None,
+    run: options.Run = None,
     against: Annotated[
-        str | None, typer.Option(callback=address, help="URL of a second gateway to compare with; slices alternate.")
+        str | None,
+        typer.Option(callback=options.address, help="URL of a second gateway to compare with; slices alternate."),
     ] = None,
     margin: Annotated[
         float | None,
@@ -79,11 +66,11 @@ def load(
             min=0.0, help=f"--against: exit status 4 if a percentile is slower by more than this share ({MARGIN})."
         ),
     ] = None,
-    gateway: Gateway = GATEWAY,
-    runs: Runs = RUNS,
-    wait: Wait = 120.0,
-    processes: Processes = "",
-    **options: object,
+    gateway: options.Gateway = GATEWAY,
+    runs: options.Runs = options.RUNS,
+    wait: options.Wait = 120.0,
+    processes: options.Processes = "",
+    **given: object,
 ) -> None:
     """Sends traffic to a loaded collection and prints latency and quality of the same answers, by pipeline and rate.
 
@@ -93,27 +80,27 @@ def load(
     are not valid, or the capacity or --against stays undecided. 4: a gate does not hold, or --against finds a slowdown.
     Where both apply, 4 wins; but with times that are not valid, a gate without a value gives 3.
     """
-    with reporting_errors():
+    with options.reporting_errors():
         known = parse_processes(processes)
         if known and (against is not None or export is not None):
             raise WrongOption("--processes: neither --against nor --export measures a process; leave it out")
         if export is not None:
             allowed = context.params.keys() - set(NOT_EXPORTED)
-            expect_only(context, allowed, "--export writes the requests of --rate for another tool")
+            options.expect_only(context, allowed, "--export writes the requests of --rate for another tool")
         if margin is not None and against is None:
             raise WrongOption("--margin is an option of --against; give it")
-        if against is not None and (between is not None or options["best_under_ms"] is not None):
+        if against is not None and (between is not None or given["best_under_ms"] is not None):
             raise WrongOption(
                 "--against sends every slice once and names no best pipeline: leave out --between and --best-under"
             )
         if (experiment is None) == (run is None):
             raise WrongOption("name either an experiment or, with --run, the folder of a run")
         if run is not None:
-            expect_only(context, WITH_RUN, "--run sends the load of that run's experiment")
+            options.expect_only(context, WITH_RUN, "--run sends the load of that run's experiment")
             planned, lock_folder = RunFolder.open(run).experiment, RunFolder.open(run).runs
         else:
             defaults = {} if against is None else {"slice_seconds": SLICE_SECONDS}
-            planned, lock_folder = planned_experiment(str(experiment), options, defaults), runs
+            planned, lock_folder = planned_experiment(str(experiment), given, defaults), runs
         if planned.load is not None:
             if between is not None and planned.load.repeat == 1:
                 raise WrongOption("--between runs before each repeat but the first: give --repeat, 2 or more")
@@ -123,7 +110,7 @@ def load(
         if export is not None:
             with measuring(lock_folder) as lock:
                 lock.name(f"export of {planned.name}")
-                exported = with_gateway(gateway, wait, lambda client: planned_export(client, planned))
+                exported = options.with_gateway(gateway, wait, lambda client: planned_export(client, planned))
             if planned.load is not None and planned.load.arrivals != "constant":
                 say(f"These scripts send at a constant rate; `load` itself plans {planned.load.arrivals} arrivals.")
             if planned.load is not None and (fields := unexported_fields(planned.load)):
@@ -143,7 +130,7 @@ def load(
                 await expect_processes(known)
                 return await load_step(client, folder, _before(between, client, wait), known)
 
-            report = with_gateway(gateway, wait, work)
+            report = options.with_gateway(gateway, wait, work)
         print_load(folder, report)
         print(f"\nReport: {folder.path / LOAD_PAGE} (and {LOAD}, load/ beside it)")
         doubts = [] if report.timing_valid else ["times are not valid"]
@@ -155,10 +142,10 @@ def _take_turns(folder: RunFolder, gateway: str, against: str, margin: float, wa
 
     async def work(client: GatewayClient) -> AgainstReport:
         async with connected(against) as baseline:
-            await wait_until_ready(baseline, wait)
+            await options.wait_until_ready(baseline, wait)
             return await against_step(client, baseline, folder, margin)
 
-    report = with_gateway(gateway, wait, work)
+    report = options.with_gateway(gateway, wait, work)
     print(f"\n{render_against(report)}\n\nFigures: {folder.path / AGAINST} (and load/ beside it)")
     doubts = [] if report.decided else ["the comparison cannot tell"]
     end_status(doubts, (), slower=report.slower)
@@ -173,6 +160,6 @@ def _before(command: str | None, client: GatewayClient, wait: float) -> Callable
         process = await asyncio.create_subprocess_shell(command, stdout=sys.stderr)
         if await process.wait() != 0:
             raise EvaluationError(f"--between {command}: ended with status {process.returncode}")
-        await wait_until_ready(client, wait)
+        await options.wait_until_ready(client, wait)
 
     return restart

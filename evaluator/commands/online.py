@@ -120,3 +120,4 @@ def simulate(
             raise WrongOption("--experiment, --collection and --dataset are needed, or --run")
         place, name, searched = collection_directory(dataset), experiment, collection
         with_gateway(gateway, wait, lambda client: send_users(client, searched, name, place, users, model, seed))
+        show(f"Next: .venv/bin/python -m evaluator online report {name} --journal ...")

@@ -24,7 +24,6 @@ from evaluator.metrics.metric_table import parse_metric
 from evaluator.progress import in_thread, say
 from services.chassis.settings.addresses import server_address
 from services.chassis.settings.trust import scheme_fault
-from services.contracts.query import AskedPipeline
 from services.contracts.validation_messages import validation_message
 from services.files.disk_writes import OUTPUT
 
@@ -193,8 +192,10 @@ def overridden_plan(name: str, **given: object) -> Experiment | Suite:
     if "pipelines" in overrides:
         whole = experiments_of(read_plan(experiment_path(name), dataset=overrides.get("dataset")))[0]
         selected = selected_pipelines(whole, split_list(str(overrides["pipelines"])))
+        # No name of a pipeline has a dot.
         overrides["pipelines"] = [
-            _of_file(pipeline) if isinstance(pipeline, str) else pipeline for pipeline in selected
+            read_pipeline(Path(given)) if isinstance(given, str) and given.endswith((".yaml", ".yml")) else given
+            for given in selected
         ]
     try:
         plan = read_plan(experiment_path(name), **overrides)
@@ -207,11 +208,6 @@ def overridden_plan(name: str, **given: object) -> Experiment | Suite:
     for experiment in experiments_of(plan):
         expect_files(experiment.directory, experiment.split)  # before the gateway is waited for
     return plan
-
-
-def _of_file(name: str) -> AskedPipeline:
-    """Returns the pipeline of a path to a YAML file; any other name stays one. No name of a pipeline has a dot."""
-    return read_pipeline(Path(name)) if Path(name).suffix in (".yaml", ".yml") else name
 
 
 def option_message(fault: Mapping[str, Any]) -> str:

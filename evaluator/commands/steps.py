@@ -8,28 +8,7 @@ from typing import Annotated, NoReturn, Unpack
 
 import typer
 
-from evaluator.commands.options import (
-    RUNS,
-    AddedFiles,
-    AllExperimentOverrides,
-    Baseline,
-    ExperimentOverrides,
-    Gateway,
-    Metrics,
-    Name,
-    Prefer,
-    Processes,
-    Run,
-    Runs,
-    Wait,
-    metric_names,
-    overridden_experiment,
-    overridden_plan,
-    preferred,
-    reporting_errors,
-    with_gateway,
-    with_options,
-)
+from evaluator.commands import options
 from evaluator.errors import GATEWAY, WrongOption, command_line
 from evaluator.experiments.experiment import Experiment
 from evaluator.experiments.gates import GateOutcome
@@ -67,99 +46,113 @@ INVALID_RUN = 3
 MISSED_GATE = 4
 
 
-@with_options(AllExperimentOverrides)
+@options.with_options(options.AllExperimentOverrides)
 def run(
-    experiment: Name,
-    gateway: Gateway = GATEWAY,
-    runs: Runs = RUNS,
-    wait: Wait = 120.0,
-    processes: Processes = "",
+    experiment: options.Name,
+    gateway: options.Gateway = GATEWAY,
+    runs: options.Runs = options.RUNS,
+    wait: options.Wait = 120.0,
+    processes: options.Processes = "",
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs to make.")] = 1,
-    **overrides: Unpack[AllExperimentOverrides],
+    **overrides: Unpack[options.AllExperimentOverrides],
 ) -> None:
     """Runs all steps: ingest, rank, quality, report. Exit status 3 when queries were lost or answers degraded."""
-    with reporting_errors():
+    with options.reporting_errors():
         known = parse_processes(processes)
-        plan = overridden_plan(experiment, **overrides)
+        plan = options.overridden_plan(experiment, **overrides)
         if repeat > 1:
-            chosen = overridden_experiment(experiment, **overrides)
+            chosen = options.overridden_experiment(experiment, **overrides)
             with measuring(runs) as lock:
                 folder = RunFolder.create(runs, chosen)
                 lock.name(folder.path.name)
-                done = with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat, known))
+                done = options.with_gateway(gateway, wait, lambda client: evaluate_again(client, folder, repeat, known))
             _print_repeats(done[-1][0], repeats_step(done))
             _end_reports([report for _, report in done])
             return
         _run_all(plan, runs, gateway, wait, known)
 
 
-@with_options(ExperimentOverrides)
+@options.with_options(options.ExperimentOverrides)
 def demo(
-    gateway: Gateway = GATEWAY,
-    runs: Runs = RUNS,
-    wait: Wait = 120.0,
-    processes: Processes = "",
-    **overrides: Unpack[ExperimentOverrides],
+    gateway: options.Gateway = GATEWAY,
+    runs: options.Runs = options.RUNS,
+    wait: options.Wait = 120.0,
+    processes: options.Processes = "",
+    **overrides: Unpack[options.ExperimentOverrides],
 ) -> None:
     """Runs our own or any BEIR collection through every pipeline and prints a table. Exit status as of `run`."""
-    with reporting_errors():
+    with options.reporting_errors():
         known = parse_processes(processes)
-        _run_all(overridden_plan("demo", **overrides), runs, gateway, wait, known)
+        _run_all(options.overridden_plan("demo", **overrides), runs, gateway, wait, known)
 
 
-@with_options(AllExperimentOverrides)
+@options.with_options(options.AllExperimentOverrides)
 def ingest(
-    experiment: Name = "demo",
-    gateway: Gateway = GATEWAY,
-    runs: Runs = RUNS,
-    wait: Wait = 120.0,
-    processes: Processes = "",
-    **overrides: Unpack[AllExperimentOverrides],
+    experiment: options.Name = "demo",
+    gateway: options.Gateway = GATEWAY,
+    runs: options.Runs = options.RUNS,
+    wait: options.Wait = 120.0,
+    processes: options.Processes = "",
+    **overrides: Unpack[options.AllExperimentOverrides],
 ) -> None:
     """Creates a run folder and loads the collection. A second call completes an interrupted load."""
-    with reporting_errors():
-        plan, known = overridden_plan(experiment, **overrides), parse_processes(processes)
+    with options.reporting_errors():
+        plan, known = options.overridden_plan(experiment, **overrides), parse_processes(processes)
         with measuring(runs) as lock:
             path = create_runs(runs, plan)
             lock.name(f"ingest of {path.name}")
             for folder in runs_of(path):
-                with_gateway(gateway, wait, partial(ingest_step, folder=folder, processes=known))
+                options.with_gateway(gateway, wait, partial(ingest_step, folder=folder, processes=known))
         print_next_step("rank", path, gateway)
 
 
 def rank(
-    gateway: Gateway = GATEWAY, runs: Runs = RUNS, run: Run = None, wait: Wait = 120.0, processes: Processes = ""
+    gateway: options.Gateway = GATEWAY,
+    runs: options.Runs = options.RUNS,
+    run: options.Run = None,
+    wait: options.Wait = 120.0,
+    processes: options.Processes = "",
 ) -> None:
     """Sends every query through every pipeline of a run (default: the newest run).
 
     Starts from the first query. Of several datasets, it ranks those not ranked yet, or all if each one is.
     """
-    with reporting_errors():
+    with options.reporting_errors():
         path, known = run or RunFolder.newest(runs), parse_processes(processes)
         for folder in runs_to_rank(path):
             expect_own_run(folder)  # before the wait for a gateway
             with measuring(folder.runs) as lock:
                 lock.name(folder.name)
-                with_gateway(gateway, wait, partial(rank_step, folder=folder, processes=known))
+                options.with_gateway(gateway, wait, partial(rank_step, folder=folder, processes=known))
         print_next_step("quality", path)
 
 
-def quality(runs: Runs = RUNS, run: Run = None, metrics: Metrics = None, judgments: AddedFiles = None) -> None:
+def quality(
+    runs: options.Runs = options.RUNS,
+    run: options.Run = None,
+    metrics: options.Metrics = None,
+    judgments: options.AddedFiles = None,
+) -> None:
     """Computes the metrics of a run from its run files (default: the latest run).
 
     Without --judgments, only the dataset's judgments count. An attribution of losses is updated too.
     """
-    with reporting_errors():
+    with options.reporting_errors():
         path = run or runs / LATEST
         for folder in runs_of(path):
-            measure_again(folder, metric_names(metrics), judgments or ())
+            measure_again(folder, options.metric_names(metrics), judgments or ())
         print_next_step("report", path)
 
 
-def report(runs: Runs = RUNS, run: Run = None, baseline: Baseline = None, prefer: Prefer = None) -> None:
+def report(
+    runs: options.Runs = options.RUNS,
+    run: options.Run = None,
+    baseline: options.Baseline = None,
+    prefer: options.Prefer = None,
+) -> None:
     """Writes report.json and the pages of a run (default: the latest run). Exit status as of `run`."""
-    with reporting_errors():
-        path, choices = run or runs / LATEST, ReportChoices(baseline, preferred(prefer))
+    with options.reporting_errors():
+        path, choices = run or runs / LATEST, ReportChoices(baseline, options.preferred(prefer))
         reports = {}
         for folder in runs_of(path):
             reports[folder.path.name] = report_step(folder, choices)
@@ -176,7 +169,7 @@ def _run_all(plan: Experiment | Suite, runs: Path, gateway: str, wait: float, pr
         lock.name(path.name)
         for folder in runs_of(path):
             work = partial(evaluate, folder=folder, processes=processes)
-            reports[folder.path.name] = with_gateway(gateway, wait, work)
+            reports[folder.path.name] = options.with_gateway(gateway, wait, work)
             print_report(folder, reports[folder.path.name])
     _end(path, reports)
 

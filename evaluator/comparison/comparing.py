@@ -154,7 +154,8 @@ def compare(
         reports = [
             _pair_report(pair, verdict, judgments, settings) for pair, verdict in zip(measured, verdicts, strict=True)
         ]
-        fields, every = _fields(measured)
+        every = tuple(dict.fromkeys(query for pair in measured for query in pair.shared.queries))
+        fields = query_slices(queries_file(first.experiment.directory), every)
         return ComparisonReport(
             dataset=first.experiment.dataset_name,
             split=first.experiment.split,
@@ -163,7 +164,7 @@ def compare(
             notes=(
                 *(file.sentence for file in merged.origin.added),
                 *dict.fromkeys(note for pair in measured for note in pair.shared.notes),
-                *_not_sliced(fields, every),
+                *_not_sliced(fields, len(every)),
             ),
             pairs=_with_texts(first, reports),
             slices=tuple(chain(*(_slices_of_field(measured, *item, settings) for item in fields.items()))),
@@ -259,13 +260,6 @@ def _figures(scored: ScoredPair, seed: int) -> dict[str, Any]:
         "difference": mean(values),
         "interval": interval(values, seed),
     }
-
-
-def _fields(pairs: Sequence[_MeasuredPair]) -> tuple[dict[str, dict[str, tuple[str, ...]]], int]:
-    """Returns field → value → queries, and the number of queries, with those that have no field."""
-    path = queries_file(pairs[0].first.experiment.directory)
-    every = tuple(dict.fromkeys(query for pair in pairs for query in pair.shared.queries))
-    return query_slices(path, every), len(every)
 
 
 def query_slices(path: Path, queries: Sequence[str]) -> dict[str, dict[str, tuple[str, ...]]]:

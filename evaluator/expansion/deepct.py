@@ -7,7 +7,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, Field, TypeAdapter, ValidationError
 
 from evaluator.datasets.reader import Dataset
 from evaluator.errors import EvaluationError
@@ -24,16 +24,8 @@ MOST_WORD_CHARACTERS = 100  # of a word; the tokenizer takes a longer one for un
 _MODEL: TypeAdapter[str] = TypeAdapter(ExpansionModel)
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    vocab: dict[str, int]
-
-
 class _TokenizerFile(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    model: _Model
+    vocabulary: dict[str, int] = Field(validation_alias=AliasPath("model", "vocab"))
 
 
 async def expand_deepct(service: SparseService, dataset: Dataset, models: Path, out: Path) -> None:
@@ -89,7 +81,7 @@ def word_frequencies(text: str, weights: Mapping[int, float], pieces: Callable[[
 def read_vocabulary(file: Path) -> Mapping[str, int]:
     """Returns the number of each word piece of a `tokenizer.json`. Raises EvaluationError."""
     try:
-        return _TokenizerFile.model_validate_json(file.read_bytes()).model.vocab
+        return _TokenizerFile.model_validate_json(file.read_bytes()).vocabulary
     except (OSError, ValidationError) as error:
         raise EvaluationError(
             f"{file}: no tokenizer.json of word pieces can be read there; --models names the folder of the models"

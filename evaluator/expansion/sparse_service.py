@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import httpx
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from evaluator.client.gateway_access import read_access
 from evaluator.errors import EvaluationError
@@ -15,8 +15,6 @@ MOST_CHARACTERS = 20_000
 
 
 class _PieceWeight(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     index: int
     value: float
 

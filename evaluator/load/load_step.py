@@ -3,7 +3,7 @@
 Where the plan asks for the capacity, capacity.json comes after load.json.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -135,7 +135,8 @@ async def _run_load(
         timing_valid=timing_valid,
         remarks=(
             *ready.manifest.counts.remarks,
-            *_remarks(ready.target, points),
+            *machine_remarks([ready.target.url], [part for point in points for part in point.conditions]),
+            *cache_remarks(ready.target.caches, {point.pipeline: point.cached for point in points}),
             *unjudged_gates(folder.experiment.gates, ready.plan),
         ),
     )
@@ -146,12 +147,6 @@ async def _run_load(
         )
     await in_thread(write_page, folder, report)
     return report
-
-
-def _remarks(target: LoadTarget, points: Sequence[LoadPointReport]) -> Iterator[str]:
-    conditions = [part for point in points for part in point.conditions]
-    yield from machine_remarks([target.url], conditions)
-    yield from cache_remarks(target.caches, {point.pipeline: point.cached for point in points})
 
 
 def _quality_differences(

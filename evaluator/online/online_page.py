@@ -18,14 +18,19 @@ def _blocks(report: OnlineReport) -> Iterator[Block]:
     yield Heading(name)
     yield Sentence(
         f"{report.units:,} units since {report.began:%Y-%m-%d %H:%M}, as of {report.now:%Y-%m-%d %H:%M %Z} (salt "
-        f"{report.salt}, {report.mode}). {report.open:,} are in their first 24 hours, and count after them."
+        f"{report.salt}, {report.mode}). {report.open:,} do not count yet: their first 24 hours are not over."
     )
     if report.ratio:
         yield Caution(report.ratio) if report.alarm else Sentence(report.ratio)
     for verdict in report.verdicts:
         yield Verdict(verdict.sentence)
         yield Sentence(_how_long(verdict, report.effect))
-    yield Sentence(f"Differences are from {report.control}. Only {report.metric} has a verdict.")
+    yield Sentence(
+        f"Only {report.metric} has a verdict. Differences are from {report.control}. They weigh units by their shares "
+        "at entry, so they are near the differences of the means."
+        if report.mode == "split"
+        else "Credits: a search's clicked hits of the second arm minus those of the first, where they rank differently."
+    )
     metrics = [
         (
             one.metric,
@@ -52,8 +57,8 @@ def _blocks(report: OnlineReport) -> Iterator[Block]:
 
 def _how_long(verdict: ArmVerdict, effect: float) -> str:
     if verdict.needed is None:
-        return f"From 100 units per arm on, this says how long a difference of {effect:g} takes to be seen."
-    words = f"A difference of {effect:g} takes about {verdict.needed:,} units to be seen"
+        return f"From 100 units per arm on, this says how many units show a difference of {effect:g}."
+    words = f"About {verdict.needed:,} units in all show a difference of {effect:g} (`--effect`)"
     if verdict.days is None:
         return f"{words}; none came in the last 7 days."
-    return f"{words}: {f'{verdict.days:.1f} more days at the pace of the last 7' if verdict.days else 'they are here'}."
+    return f"{words}: {f'{verdict.days:.1f} more days at the present pace' if verdict.days else 'they are here'}."

@@ -205,7 +205,7 @@ def _sample_ratio(units: Sequence[UnitValues]) -> tuple[bool, str]:
         for other, share in unit.shares.items():
             expected[other] = expected.get(other, 0.0) + share
     counts = ", ".join(
-        f"{arm} has {came[arm]:,} units of {count:,.0f} expected" for arm, count in sorted(expected.items())
+        f"{arm} has {came[arm]:,} units ({count:,.0f} expected)" for arm, count in sorted(expected.items())
     )
     sentence = f"{counts} (Bayes factor {ratio.bayes_factor:.3g} now; 100 at any time is an alarm)."
     if not ratio.alarm:
@@ -223,7 +223,7 @@ def _arm_metric(
         arm=arm,
         units=len(values),
         mean=mean(values) if values else None,
-        difference=None if sequence is None else _difference(sequence),
+        difference=None if sequence is None or not values else _difference(sequence),
         interval=None if sequence is None else sequence.interval,
     )
 

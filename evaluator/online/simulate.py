@@ -245,6 +245,8 @@ async def send_users(
             unit, random = f"simulated-{seed}-{number}", np.random.default_rng((seed, number))
             for query in random.choice(asked, random.geometric(1 / SEARCHES)):
                 answer = await client.loader.search(collection, texts[query], pipeline=experiment, top=DEPTH, unit=unit)
+                if answer.experiment is None:
+                    raise EvaluationError(f"{experiment} is no experiment, or it has ended; its answer names none")
                 hits = [hit.id for hit in answer.hits]
                 clicks = clicked(model, _page_gains({query: [hits]}, gains)[0], random)[0]
                 events = [

@@ -3,51 +3,38 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from evaluator.pages.page_blocks import (
-    Block,
-    Bullets,
-    Caution,
-    ChartImage,
-    Conclusion,
-    FoldedBlocks,
-    Heading,
-    Listing,
-    Prose,
-    Sentence,
-    Table,
-    Verdict,
-)
+from evaluator.pages import page_blocks
 from evaluator.progress import shown
 
 
-def render_markdown(title: str, blocks: Iterable[Block]) -> str:
+def render_markdown(title: str, blocks: Iterable[page_blocks.Block]) -> str:
     """Renders a page."""
     return "\n\n".join([f"# {title}", *markdown_parts(blocks)]) + "\n"
 
 
-def markdown_parts(blocks: Iterable[Block]) -> Iterator[str]:
+def markdown_parts(blocks: Iterable[page_blocks.Block]) -> Iterator[str]:
     """Yields the parts of a page; an empty line belongs between two."""
     for block in blocks:
         match block:
-            case Heading(text=text):
+            case page_blocks.Heading(text=text):
                 yield f"## {text}"
-            case Prose(text=text) | Sentence(text=text) | Verdict(text=text):
+            case page_blocks.Prose(text=text) | page_blocks.Sentence(text=text) | page_blocks.Verdict(text=text):
                 yield shown(text)
-            case Conclusion(outcome=outcome, reasons=reasons):
+            case page_blocks.Conclusion(outcome=outcome, reasons=reasons):
                 yield f"**{shown(outcome)}** {shown(reasons)}".rstrip()
-            case Caution(text=text):
+            case page_blocks.Caution(text=text):
                 yield f"**{shown(text)}**"
-            case Bullets(items=items):
+            case page_blocks.Bullets(items=items):
                 yield "\n".join(f"- {shown(item)}" for item in items)
-            case Table(rows=rows):
+            case page_blocks.Table(rows=rows):
                 yield aligned(rows)
-            case ChartImage(path=path, shows=shows):
+            case page_blocks.ChartImage(path=path, shows=shows):
                 yield f"![{shows}]({path})"
-            case Listing(language=language, text=text):
+            case page_blocks.Listing(language=language, text=text):
                 # Longer than any backticks within, so that no line of data ends the block.
                 fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
                 yield f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
-            case FoldedBlocks(summary=summary, blocks=inner):
+            case page_blocks.FoldedBlocks(summary=summary, blocks=inner):
                 yield f"<details><summary>{summary}</summary>"
                 yield from markdown_parts(inner)
                 yield "</details>"

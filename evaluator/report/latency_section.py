@@ -42,6 +42,7 @@ def latency_charts(report: Report) -> dict[str, str | None]:
 
 def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
     """Yields the tail, the stages, the slowest answers and the results that backends had cached."""
+    outcomes = report.pipelines.items()
     yield Heading("The slowest answers: p99 and maximum")
     yield Table("latency", "Tail of the latency", _latency_rows(report))
     found = report.conditions
@@ -51,14 +52,17 @@ def latency_blocks(report: Report, charts: Collection[str]) -> Iterator[Block]:
             f"when repeated. During the others it took {taken:.1%} on average; by the model 1 / (1 - share), that "
             f"lengthens a time by about {taken / (1 - taken):.1%}. This is an estimate, not a bound."
         )
-    if stages := filled(Table("stages", "Milliseconds by stage", _stage_rows(report))):
+    stage_times = ([name, *row] for name, it in outcomes for row in stage_rows(it.stages_ms, it.gap_ms))
+    if stages := filled(Table("stages", "Milliseconds by stage", [["pipeline", *STAGES], *stage_times])):
         yield Heading("Where the time goes")
         if STAGES_CHART in charts:
             yield ChartImage(STAGES_CHART, "Where the time goes")
-        yield from filled(Table("path", PATH, _path_rows(report)))
+        pieces = ([bar.name, *row] for bar in _stacked_times(report) for row in piece_rows(bar))
+        yield from filled(Table("path", PATH, [["pipeline", *PIECES], *pieces]))
         yield Prose(STAGE_WORDS)
         yield from stages
-    if slowest := filled(Table("slowest", "The slowest 1 % of the answers", _slowest_rows(report))):
+    answers = ([name, *row] for name, it in outcomes for row in slowest_rows(it.slowest))
+    if slowest := filled(Table("slowest", "The slowest 1 % of the answers", [["pipeline", *SLOWEST], *answers])):
         yield Heading("Each of the slowest 1 % of the answers")
         yield Prose("Every service logs the request_id.")
         yield from slowest
@@ -104,27 +108,8 @@ def _ratio_cells(ratio: PairedRatio | None) -> list[str]:
     return ["–", "–"] if ratio is None else [f"{ratio.ratio:.2f}x", " to ".join(f"{at:.2f}" for at in ratio.interval)]
 
 
-def _stage_rows(report: Report) -> list[list[str]]:
-    outcomes = report.pipelines.items()
-    own = ([name, *row] for name, outcome in outcomes for row in stage_rows(outcome.stages_ms, outcome.gap_ms))
-    return [["pipeline", *STAGES], *own]
-
-
-def _path_rows(report: Report) -> list[list[str]]:
-    """Returns where the mean latency of each pipeline went, one piece per row."""
-    return [["pipeline", *PIECES], *([bar.name, *row] for bar in _stacked_times(report) for row in piece_rows(bar))]
-
-
 def _stacked_times(report: Report) -> list[StackedTimes]:
     return [StackedTimes("", name, outcome.path_ms, report.times_hold) for name, outcome in report.pipelines.items()]
-
-
-def _slowest_rows(report: Report) -> list[list[str]]:
-    outcomes = report.pipelines.items()
-    return [
-        ["pipeline", *SLOWEST],
-        *([name, *row] for name, outcome in outcomes for row in slowest_rows(outcome.slowest)),
-    ]
 
 
 def _cache_rows(report: Report) -> list[list[str]]:

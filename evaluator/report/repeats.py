@@ -65,6 +65,7 @@ def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
         name: _pipeline(folders, [report.pipelines[name] for report in reports], name) for name in reports[0].pipelines
     }
     generations = tuple(dict.fromkeys(report.generation for report in reports))
+    timing_valid = [report.timing_valid for report in reports]
     summary = RepeatReport(
         made_from={f"../{folder.path.name}/report.json": sha256(folder.path / "report.json") for folder in folders},
         experiment=reports[0].experiment,
@@ -72,7 +73,7 @@ def repeats_step(runs: Sequence[tuple[RunFolder, Report]]) -> RepeatReport:
         runs=tuple(folder.path.name for folder in folders),
         generations=generations,
         valid=all(report.valid for report in reports),
-        timing_valid=_all_hold([report.timing_valid for report in reports]),
+        timing_valid=False if False in timing_valid else None if None in timing_valid else True,
         identical=not any(pipeline.figures_differ for pipeline in pipelines.values()),
         warnings=tuple(_warnings(runs, pipelines, generations)),
         pipelines=pipelines,
@@ -167,10 +168,6 @@ def _warnings(
         if pipeline.figures_differ:
             queries = "1 query" if pipeline.figures_differ == 1 else f"{pipeline.figures_differ} queries"
             yield f"{name}: the quality of {queries} is NOT THE SAME in all runs"
-
-
-def _all_hold(valid: Sequence[bool | None]) -> bool | None:
-    return False if False in valid else None if None in valid else True
 
 
 def _mean_and_std(spread: Spread | None) -> list[str]:

@@ -11,17 +11,9 @@ from evaluator.pages.markdown_page import aligned
 from evaluator.pages.page_blocks import Block, Bullets, Caution, ChartImage, Conclusion, FoldedBlocks, Prose, Table
 from evaluator.pages.step_page import Figures, ShownStep, drawn_charts, write_charts, write_page
 from evaluator.progress import shown
+from evaluator.report import quality_section
 from evaluator.report.latency_section import cost_blocks, latency_blocks, latency_charts
 from evaluator.report.origin_section import origin_blocks
-from evaluator.report.quality_section import (
-    QUALITY_LATENCY,
-    kind_tables,
-    loss_words,
-    overview_rows,
-    pipeline_rows,
-    quality_blocks,
-    quality_charts,
-)
 from evaluator.report.run_report import Report
 from evaluator.runs.run_folder import RunFolder
 
@@ -40,7 +32,7 @@ def write_pages(folder: RunFolder, report: Report) -> None:
 
 def report_charts(report: Report) -> dict[str, str]:
     """Draws the report's own charts, by path within the run's folder, where there is something to draw."""
-    drawn = {**quality_charts(report), **latency_charts(report)}
+    drawn = {**quality_section.quality_charts(report), **latency_charts(report)}
     return {path: svg for path, svg in drawn.items() if svg is not None}
 
 
@@ -53,7 +45,7 @@ def report_blocks(report: Report, charts: Collection[str] = ()) -> list[Block]:
     """Returns the page without its title. `charts`: paths of those that are there, within the run's folder."""
     return [
         *_first_screen(report, charts),
-        *quality_blocks(report, charts),
+        *quality_section.quality_blocks(report, charts),
         *latency_blocks(report, charts),
         *cost_blocks(report),
         *_section(LOAD_STEP, report.load, charts),
@@ -80,17 +72,17 @@ def report_page(report: Report, svgs: Mapping[str, str]) -> Page:
 
 def render_table(report: Report) -> str:
     """Renders one row per pipeline, as a Markdown table aligned for a terminal."""
-    return aligned(pipeline_rows(report))
+    return aligned(quality_section.pipeline_rows(report))
 
 
 def render_kinds(report: Report) -> Iterator[str]:
     """Yields for a terminal the kinds of queries, by one field of their metadata, and the worst losses, a line each."""
-    for table in [*kind_tables(report)][:1]:
+    for table in [*quality_section.kind_tables(report)][:1]:
         yield f"{table.caption}:\n\n{aligned(table.rows)}"
     if pair := report.examples:
         lost = [(one, shorten(shown(one.text), LINE, placeholder=" …")) for one in pair.examples]
         lines = (f"  {one.second:.4f} instead of {one.first:.4f}: {text}" for one, text in lost)
-        yield "\n".join([loss_words(report, pair), *lines])
+        yield "\n".join([quality_section.loss_words(report, pair), *lines])
 
 
 def _first_screen(report: Report, charts: Collection[str]) -> Iterator[Block]:
@@ -103,9 +95,9 @@ def _first_screen(report: Report, charts: Collection[str]) -> Iterator[Block]:
         yield FoldedBlocks(f"{report.status} Notes: {len(notes)}", (Bullets(notes),)) if notes else Prose(report.status)
     else:
         yield Caution(report.status_line)
-    if QUALITY_LATENCY in charts:
-        yield ChartImage(QUALITY_LATENCY, "Quality against latency of each pipeline")
-    yield Table("pipelines", "Quality, latency and cost of each pipeline", overview_rows(report))
+    if quality_section.QUALITY_LATENCY in charts:
+        yield ChartImage(quality_section.QUALITY_LATENCY, "Quality against latency of each pipeline")
+    yield Table("pipelines", "Quality, latency and cost of each pipeline", quality_section.overview_rows(report))
 
 
 def _section(step: ShownStep[Figures], figures: Figures | None, charts: Collection[str]) -> Sequence[Block]:

@@ -92,10 +92,25 @@ def summarise_suite(suite: Suite, reports: Mapping[str, Report], made_from: dict
     """Builds the summary from the report of each member, by its name; `made_from` is the sha256 of their files."""
     sets: list[SetSummary] = []
     for member in suite.members:
-        sets.append(_of_run(member.name, member.part_of, reports[member.name]))
+        pipelines = reports[member.name].pipelines
+        own = SetSummary(
+            name=member.name,
+            run=member.name,
+            part_of=member.part_of,
+            queries=max(outcome.judged for outcome in pipelines.values()),
+            quality={pipeline: dict(outcome.quality) for pipeline, outcome in pipelines.items()},
+        )
+        sets.append(own)
         parts = [summed for summed in sets if member.part_of and summed.part_of == member.part_of]
         if parts and len(parts) == sum(other.part_of == member.part_of for other in suite.members):
-            sets.append(_of_parts(str(member.part_of), parts))
+            whole = SetSummary(
+                name=str(member.part_of),
+                run=None,
+                parts=tuple(part.name for part in parts),
+                queries=sum(part.queries for part in parts),
+                quality=_mean(parts),
+            )
+            sets.append(whole)
     counted = [summed for summed in sets if summed.part_of is None]
     return SuiteSummary(
         made_from=made_from,
@@ -132,26 +147,6 @@ def render_summary_page(summary: SuiteSummary) -> str:
         "The runs: " + ", ".join(f"[{summed.name}]({summed.run}/report.md)" for summed in summary.sets if summed.run),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _of_run(name: str, part_of: str | None, report: Report) -> SetSummary:
-    return SetSummary(
-        name=name,
-        run=name,
-        part_of=part_of,
-        queries=max(outcome.judged for outcome in report.pipelines.values()),
-        quality={pipeline: dict(outcome.quality) for pipeline, outcome in report.pipelines.items()},
-    )
-
-
-def _of_parts(name: str, parts: Sequence[SetSummary]) -> SetSummary:
-    return SetSummary(
-        name=name,
-        run=None,
-        parts=tuple(part.name for part in parts),
-        queries=sum(part.queries for part in parts),
-        quality=_mean(parts),
-    )
 
 
 def _mean(sets: Sequence[SetSummary]) -> Figures:

@@ -13,7 +13,6 @@ from evaluator.errors import EvaluationError
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
-
 _COLUMNS = {"query": QUERY_COLUMN, "document": DOCUMENT_COLUMN, "score": ("score", "sim")}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import AwareDatetime, ValidationError
+from pydantic import ValidationError
 
 from evaluator.attribution.attribution_page import ATTRIBUTION_STEP
 from evaluator.comparison.compared_rankings import NoPair
@@ -192,11 +192,12 @@ def online_routes(
     @routes.get("/online", include_in_schema=False)
     @handled(scope="search", page=True)
     @answers.reporting
-    async def online(now: AwareDatetime | None = None) -> Response:
+    async def online(now: datetime | None = None) -> Response:
         if journal is None:
             raise NotFound("There is no journal of online experiments here; EVALUATOR_JOURNAL names one.")
         if now is None:
             return see_other(f"/online?now={datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+        now = now.replace(tzinfo=now.tzinfo or UTC)
         if not reading.holds(now):
             reading.start(now, partial(online_reports, [journal], now))
         reports = await reading.result(now)

@@ -15,8 +15,10 @@ def arm_faults(
     label: str, arm: RankedArm, manifest: Manifest, records: Iterable[AnswerOutcome], imported: ImportedFile | None
 ) -> Iterator[str]:
     """Yields a sentence for each fault, `label` first. `imported`: the file of an imported arm."""
-    if imported:
-        yield from _import_faults(label, imported)
+    if imported and imported.hits_not_in_corpus:
+        yield f"{label}: {imported.hits_not_in_corpus} of {imported.hits} hits are NOT IN THE CORPUS: of another one?"
+    if imported and (unknown := imported.queries_unknown):
+        yield f"{label}: {unknown} of {imported.queries} queries are NOT IN THE COLLECTION: of another one?"
     answered = [record for record in records if record.phase != "warmup" and record.error is None]
     generations = {record.generation for record in answered} - {manifest.generation}
     if generations:
@@ -30,10 +32,3 @@ def arm_faults(
     for stage, names in models.items():
         if len(names) > 1:
             yield f"{label}: stage {stage} was answered by several models: {', '.join(sorted(names))}"
-
-
-def _import_faults(label: str, file: ImportedFile) -> Iterator[str]:
-    if file.hits_not_in_corpus:
-        yield f"{label}: {file.hits_not_in_corpus} of {file.hits} hits are NOT IN THE CORPUS: of another one?"
-    if file.queries_unknown:
-        yield f"{label}: {file.queries_unknown} of {file.queries} queries are NOT IN THE COLLECTION: of another one?"

@@ -2,23 +2,7 @@
 
 import math
 
-from services.chassis.errors import (
-    AnswerTooLarge,
-    BadInput,
-    BodyTooLarge,
-    BuildConflict,
-    Conflict,
-    DamagedCollection,
-    DeadlineExceeded,
-    InsufficientStorage,
-    NotHeld,
-    Overloaded,
-    ProblemError,
-    StampMismatch,
-    Unavailable,
-    UnknownCollection,
-    UpstreamFailed,
-)
+from services.chassis import errors
 from services.contracts.query import Reason
 
 LOAD_AGAIN = (
@@ -58,22 +42,22 @@ class BackendFailed(Exception):
     @property
     def unknown_generation(self) -> bool:
         """Whether the backend does not hold the generation."""
-        return self.status == 404 and self.kind == UnknownCollection.kind
+        return self.status == 404 and self.kind == errors.UnknownCollection.kind
 
     @property
     def other_build(self) -> bool:
         """Whether the generation belongs to another build than the request names."""
-        return self.status == 409 and self.kind == BuildConflict.kind
+        return self.status == 409 and self.kind == errors.BuildConflict.kind
 
     @property
     def stamp_differs(self) -> bool:
         """Whether the backend refuses the generation because another model or analysis made it."""
-        return self.status == 409 and self.kind == StampMismatch.kind
+        return self.status == 409 and self.kind == errors.StampMismatch.kind
 
     @property
     def permanent(self) -> bool:
         """Whether a retry cannot help: the backend answers, and refuses because of its data or the request."""
-        if self.status == InsufficientStorage.status:
+        if self.status == errors.InsufficientStorage.status:
             return True
         return self.status is not None and 400 <= self.status < 500 and self.status not in (408, 429)
 
@@ -87,7 +71,7 @@ def not_held(backend: str, generation: str) -> BackendFailed:
     """Returns the failure of a backend that lacks a generation which others serve: its engine or directory was
     replaced."""
     detail = f"it does not hold {generation}. {LOAD_AGAIN}"
-    return BackendFailed(backend, "refused", detail, status=404, kind=UnknownCollection.kind)
+    return BackendFailed(backend, "refused", detail, status=404, kind=errors.UnknownCollection.kind)
 
 
 def advice(failure: BackendFailed) -> str:
@@ -97,39 +81,39 @@ def advice(failure: BackendFailed) -> str:
     return f"{failure.detail.removesuffix(BEGIN_FIRST).rstrip('. ')}. {LOAD_AGAIN}"
 
 
-def as_problem(failure: BackendFailed) -> ProblemError:
+def as_problem(failure: BackendFailed) -> errors.ProblemError:
     """Returns the problem for a request that needs this backend; a fault of the caller stays a 4xx."""
     detail = f"{failure.backend}: {advice(failure)}"
     match failure.status:
         case 404 if failure.unknown_generation:
-            return NotHeld(detail)
-        case 409 if failure.kind == StampMismatch.kind:
-            return StampMismatch(f"{detail} To rebuild beside the live one, begin with new_generation: true.")
-        case 409 if failure.kind == DamagedCollection.kind:
-            return DamagedCollection(detail)
+            return errors.NotHeld(detail)
+        case 409 if failure.kind == errors.StampMismatch.kind:
+            return errors.StampMismatch(f"{detail} To rebuild beside the live one, begin with new_generation: true.")
+        case 409 if failure.kind == errors.DamagedCollection.kind:
+            return errors.DamagedCollection(detail)
         case 409 if failure.other_build:
-            return BuildConflict(detail)
+            return errors.BuildConflict(detail)
         case 409:
-            return Conflict(detail)
+            return errors.Conflict(detail)
         case 413:
-            return BodyTooLarge(detail)
-        case 422 if failure.kind == AnswerTooLarge.kind:
-            return AnswerTooLarge(detail)
+            return errors.BodyTooLarge(detail)
+        case 422 if failure.kind == errors.AnswerTooLarge.kind:
+            return errors.AnswerTooLarge(detail)
         case 422:
-            return BadInput(detail)
+            return errors.BadInput(detail)
         case 507:
-            return InsufficientStorage(detail)
+            return errors.InsufficientStorage(detail)
     match failure.reason:
         case "overloaded":
             after_s = max(1, math.ceil(failure.retry_after_s or 0))
-            return Overloaded(f"{detail} Try again after the seconds in Retry-After.", retry_after_s=after_s)
+            return errors.Overloaded(f"{detail} Try again after the seconds in Retry-After.", retry_after_s=after_s)
         case "timeout" | "deadline":
-            return DeadlineExceeded(
+            return errors.DeadlineExceeded(
                 f"{detail} Send the same again, it goes on where it was; or a larger X-Deadline-Ms."
             )
         case "unreachable":
-            return Unavailable(f"{detail} Try again when it is back.", retry_after_s=1)
+            return errors.Unavailable(f"{detail} Try again when it is back.", retry_after_s=1)
         case _ if failure.status == 503:
-            return Unavailable(detail, retry_after_s=1)
+            return errors.Unavailable(detail, retry_after_s=1)
         case _:
-            return UpstreamFailed(detail)
+            return errors.UpstreamFailed(detail)

@@ -58,7 +58,8 @@ async def _copy(store: Backend, live: str, backends: Sequence[Backend], generati
             await on_all(backends, partial(_send, generation, build, page.documents))
         except (BackendFailed, ProblemError) as failure:
             problem = as_problem(failure) if isinstance(failure, BackendFailed) else failure
-            if not _passes(problem):
+            away_or_busy = problem.status == 429 or problem.status >= 500
+            if not away_or_busy or problem.status == InsufficientStorage.status:
                 raise problem from failure
             logger.warning("documents not copied yet", extra={"because": problem.detail})
             await asyncio.sleep(RETRY_S)
@@ -86,11 +87,6 @@ async def _send(generation: str, build: str | None, documents: Sequence[Document
         if not error.overtaken:
             problem = Overloaded if error.retryable else Conflict
             raise problem(f"{backend.name} did not take document '{error.id}': {error.reason}")
-
-
-def _passes(problem: ProblemError) -> bool:
-    """Returns whether a failure may pass: a service that is away or busy."""
-    return problem.status == 429 or (problem.status >= 500 and problem.status != InsufficientStorage.status)
 
 
 async def read_page(

@@ -24,7 +24,6 @@ from services.files.text_encoding import NotUtf8, text_of
 
 STAGE_KINDS = tuple(kind for model in STAGE_MODELS for kind in get_args(model.model_fields["kind"].annotation))
 
-
 logger = logging.getLogger(__name__)
 
 MOST_BYTES = 16_000_000
@@ -153,20 +152,24 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> P
     unserved: dict[str, Sequence[str]] = {}
     for path in sorted(directory.glob("*.yaml")):
         try:
-            pipeline = parse_pipeline(_read_text(path))
+            pipeline = parse_pipeline(text_of(read_regular(path, MOST_BYTES)))
+            if isinstance(pipeline, Pipeline):
+                absent = absent_backends(pipeline, backends)
+                assumed = {name: BackendAddress(family=STARTABLE[name], url="http://absent") for name in absent}
+                planned = plan_pipeline(pipeline, {**backends, **assumed})
             if pipeline.name != path.stem:
                 raise PipelineError(
                     f"name '{pipeline.name}' differs from the file's: write `name: {path.stem}`, or rename the file"
                 )
-            if isinstance(pipeline, ExperimentPipeline):
-                declared[path.stem] = pipeline
-                continue
-            absent = absent_backends(pipeline, backends)
-            assumed = {name: BackendAddress(family=STARTABLE[name], url="http://absent") for name in absent}
-            planned = plan_pipeline(pipeline, {**backends, **assumed})
+        except OSError as error:
+            raise PipelineError(f"{path}: it cannot be read: {error.strerror}") from error
+        except NotUtf8 as error:
+            raise PipelineError(f"{path}: it is {error}") from error
         except PipelineError as error:
             raise PipelineError(f"{path}: {error}") from error
-        if absent:
+        if isinstance(pipeline, ExperimentPipeline):
+            declared[pipeline.name] = pipeline
+        elif absent:
             unserved[pipeline.name] = absent
         else:
             plans[pipeline.name] = planned
@@ -189,15 +192,6 @@ def read_pipelines(directory: Path, backends: Mapping[str, BackendAddress]) -> P
         else:
             experiments[name] = PlannedExperiment(pipeline, {arm: plans[arm] for arm in arms})
     return PipelineFiles(plans, experiments, unserved)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return text_of(read_regular(path, MOST_BYTES))
-    except OSError as error:
-        raise PipelineError(f"it cannot be read: {error.strerror}") from error
-    except NotUtf8 as error:
-        raise PipelineError(f"it is {error}") from error
 
 
 @lru_cache(maxsize=256)  # a catalog reads all files again when one has changed

@@ -74,9 +74,7 @@ class Executor:
         name, fingerprint = plan.pipeline.name, plan.fingerprint
         if assigned is not None and shown.teams is not None:
             name, fingerprint = assigned.experiment.pipeline.name, assigned.experiment.fingerprint
-        self._record(
-            walked, plan, ms / 1000, collection, name, assigned, named=not isinstance(request.pipeline, Pipeline)
-        )
+        self._record(shown, ms / 1000, collection, name, assigned, named=not isinstance(request.pipeline, Pipeline))
         timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": ms}
         return SearchAnswer.model_validate(
             {
@@ -163,24 +161,16 @@ class Executor:
         }
 
     def _record(
-        self,
-        walked: Walked,
-        plan: WalkPlan,
-        seconds: float,
-        collection: str,
-        name: str,
-        assigned: Assigned | None,
-        *,
-        named: bool,
+        self, shown: Shown, seconds: float, collection: str, name: str, assigned: Assigned | None, *, named: bool
     ) -> None:
         """Records the times, the degradations and whose search it was.
 
         These become labels of metrics: ids and names that callers choose would give them unbounded values.
         """
-        kinds = {} if named else {step.id: step.stage.kind for step in plan.pipeline.identified}
-        for stage, ms in walked.timings_ms.items():
+        kinds = {} if named else {step.id: step.stage.kind for step in shown.plan.pipeline.identified}
+        for stage, ms in shown.walked.timings_ms.items():
             record_ms(kinds.get(stage, stage), ms)
-        for degraded in walked.degraded:
+        for degraded in shown.walked.degraded:
             self._instruments.degraded.labels(degraded.kind, degraded.degradation.reason).inc()
         experiment, arm = ("", "") if assigned is None else (assigned.experiment.pipeline.name, assigned.arm or "")
         pipeline = name if named else "other"

@@ -66,7 +66,8 @@ async def rerank(identity: str, stage: Rerank, context: WalkContext, before: Wal
                 raise
             if len(scores) < min(LEAST_SCORED, scorable):
                 scores = {}  # z-scores of so few would make the ranking worse
-                crowded = _crowded(answer, timeout_s)
+                # Other work took the time: an idle re-ranker scores enough in what texts leave of it.
+                crowded = answer.needs_ms is not None and answer.needs_ms / 1000 <= (1.0 - TEXTS_SHARE) * timeout_s
                 # A deadline that is too short by itself shows nothing of the load.
                 held.tells = held.overloaded = crowded
     except Overloaded:
@@ -122,11 +123,6 @@ async def _scores(
         what = f"{len(answer.scores)} scores for {len(ids)} passages, {answer.scores.count(None)} of them none."
         raise BackendFailed(backend.name, "failed", what)
     return answer, {identity: score for identity, score in zip(ids, answer.scores, strict=True) if score is not None}
-
-
-def _crowded(answer: ScoreAnswer, timeout_s: float) -> bool:
-    """Returns whether other work took the time: an idle re-ranker scores enough in what texts leave of it."""
-    return answer.needs_ms is not None and answer.needs_ms / 1000 <= (1.0 - TEXTS_SHARE) * timeout_s
 
 
 def _why_unscored(backend: str, crowded: bool) -> tuple[Reason, str]:

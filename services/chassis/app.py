@@ -114,7 +114,11 @@ def create_app(
         refusing["own"] = own_lane
 
     def wording_of(scope: Scope) -> rendering.Wording | None:
-        if page_wording is not None and (handling.of_request(scope).page or _is_lost_browser(scope)):
+        if page_wording is not None and (
+            handling.of_request(scope).page
+            # An unmatched path in a browser: by reloading the answer of a form, for example.
+            or (matched_route(scope) is None and "text/html" in headers_of(scope).get("accept", ""))
+        ):
             return page_wording
         return wordings.get(scope["path"])
 
@@ -123,8 +127,3 @@ def create_app(
     app.middleware_stack = path
     app.state.early_refusal = path.early_refusal
     return app
-
-
-def _is_lost_browser(scope: Scope) -> bool:
-    """Returns whether a browser requests an unmatched path, for example by reloading the answer of a form."""
-    return matched_route(scope) is None and "text/html" in headers_of(scope).get("accept", "")

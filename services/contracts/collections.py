@@ -67,15 +67,11 @@ class LexicalPreset(Wire):
         return self
 
 
-def _named_or_own(value: object) -> str:
-    return "name" if isinstance(value, str) else "own"
-
-
 # Discriminated by type, so that a faulty preset gives one error, not one for each member of the union.
 Preset = Annotated[
-    Annotated[BuiltInPreset, Tag("name")] | Annotated[LexicalPreset, Tag("own")], Discriminator(_named_or_own)
+    Annotated[BuiltInPreset, Tag("name")] | Annotated[LexicalPreset, Tag("own")],
+    Discriminator(lambda value: "name" if isinstance(value, str) else "own"),
 ]
-
 
 BackendNames = Annotated[tuple[Name, ...], Items(1, 32)]
 

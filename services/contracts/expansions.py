@@ -20,15 +20,12 @@ _WORDS = re.compile(r"(?:[^\s|]+\|[1-9][0-9]{0,5}(?: (?=\S)|$))*")
 def _checked_words(words: str) -> str:
     if not _WORDS.fullmatch(words):
         raise ValueError("must be words, each with a bar and its frequency (1 to 999999): `chain|14 oil|9`")
-    if (repeated := _repeated_characters(words)) > MOST_REPEATED_CHARACTERS:
+    repeated = sum((len(word) + 1) * times for word, times in _frequencies(words))
+    if repeated > MOST_REPEATED_CHARACTERS:
         raise ValueError(
             f"must repeat to at most {MOST_REPEATED_CHARACTERS} characters, not {repeated}; divide the document"
         )
     return words
-
-
-def _repeated_characters(words: str) -> int:
-    return sum((len(word) + 1) * times for word, times in _frequencies(words))
 
 
 def _frequencies(words: str) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, Field, FiniteFloat, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, FiniteFloat, model_validator
 
 from services.contracts.base import Count, DocumentId, Name, Number, Wire
 from services.contracts.lists import Items
@@ -145,6 +145,10 @@ class SentEvent(Wire):
 
 class EventsRequest(Wire):
     """Events of any experiments."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"events": [
+        {"query_id": "r1", "client_id": "user-17", "action_name": "click", "event_id": "e1", "object_id": "kettle"}
+    ]}]})  # fmt: skip
 
     events: Annotated[tuple[SentEvent, ...], Items(1, MOST_EVENTS, fail_fast=True)]
 

@@ -19,14 +19,10 @@ Reason = Literal["timeout", "unreachable", "overloaded", "refused", "failed", "d
 # Every retrieve of a pipeline analyses the whole query, so the cost is retrieves times characters.
 MOST_ANALYSED = 65_536
 
-
-def _named_or_inline(value: object) -> str:
-    return "name" if isinstance(value, str) else "inline"
-
-
 # Discriminated by type, so that a fault in an inline pipeline is not reported as a bad name too.
 AskedPipeline = Annotated[
-    Annotated[Name, Tag("name")] | Annotated[Pipeline, Tag("inline")], Discriminator(_named_or_inline)
+    Annotated[Name, Tag("name")] | Annotated[Pipeline, Tag("inline")],
+    Discriminator(lambda value: "name" if isinstance(value, str) else "inline"),
 ]
 
 

@@ -70,7 +70,12 @@ class Session:
             value.name: value.type.removeprefix("tensor(").removesuffix(")") for value in self._session.get_inputs()
         }
         self._output: str = self._session.get_outputs()[0].name
-        self._check_inputs()
+        if not _NEEDED <= self._inputs.keys() <= _KNOWN or set(self._inputs.values()) != {"int64"}:
+            listed = ", ".join(f"{name} {kind}" for name, kind in self._inputs.items()) or "none"
+            raise ModelError(
+                f"{self._path} is not a graph over token ids: its inputs are {listed}; input_ids, attention_mask and, "
+                "where there are segments, token_type_ids are needed, all int64."
+            )
         self._check_output(profile)
 
     def run(self, rows: list[Row]) -> Float32:
@@ -95,14 +100,6 @@ class Session:
         except RUNTIME_ERRORS as error:
             raise ModelError(f"{self._path} failed on a batch of shape {shape}: {_one_line(error)}.") from error
         return np.asarray(output, dtype=np.float32)
-
-    def _check_inputs(self) -> None:
-        if not _NEEDED <= self._inputs.keys() <= _KNOWN or set(self._inputs.values()) != {"int64"}:
-            listed = ", ".join(f"{name} {kind}" for name, kind in self._inputs.items()) or "none"
-            raise ModelError(
-                f"{self._path} is not a graph over token ids: its inputs are {listed}; input_ids, attention_mask and, "
-                "where there are segments, token_type_ids are needed, all int64."
-            )
 
     def _check_output(self, profile: ModelProfile) -> None:
         """Runs two rows of different length and checks the shape; the first request then needs no set-up."""

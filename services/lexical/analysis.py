@@ -58,7 +58,6 @@ def _read() -> dict[Language, LanguageRules]:
 
 LANGUAGES: Mapping[Language, LanguageRules] = _read()
 
-
 # Characters of a word, as in Lucene. Like PIECE not part of the stamp: both affect only text that does not occur.
 LONGEST_WORD = 255
 # Characters analysed in one call. A multiple of LONGEST_WORD, so that a word filling a piece is cut at the same places.

@@ -5,16 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from services.chassis.errors import AnswerTooLarge
-from services.contracts.documents import (
-    ALL_PARTS,
-    MOST_ANSWER_BYTES,
-    MOST_ANSWER_VALUES,
-    MOST_BESIDE_HITS_BYTES,
-    Document,
-    FetchedDocuments,
-    FetchRequest,
-    StoredPart,
-)
+from services.contracts import documents
 
 # Characters that JSON escapes to two bytes; documents have no other control characters.
 _ESCAPED = '"\\\n\r\t'
@@ -26,12 +17,12 @@ _PUNCTUATION_BYTES = 48
 class ReadOptions:
     """Which parts of documents to read, and when all together are too many: `cut_to_bytes` cuts their texts then."""
 
-    include: tuple[StoredPart, ...] = ALL_PARTS
+    include: tuple[documents.StoredPart, ...] = documents.ALL_PARTS
     cut_to_bytes: int | None = None
-    most_bytes: int = MOST_ANSWER_BYTES
+    most_bytes: int = documents.MOST_ANSWER_BYTES
 
     @classmethod
-    def from_request(cls, request: FetchRequest) -> "ReadOptions":
+    def from_request(cls, request: documents.FetchRequest) -> "ReadOptions":
         """Returns the options of a request."""
         read = request.include if request.highlight is None else (*request.include, "title", "text")
         return cls(tuple(dict.fromkeys(read)), request.cut_to_bytes)
@@ -40,12 +31,12 @@ class ReadOptions:
 WHOLE = ReadOptions()
 
 
-def beside_hits(include: tuple[StoredPart, ...]) -> ReadOptions:
+def beside_hits(include: tuple[documents.StoredPart, ...]) -> ReadOptions:
     """Returns the options to read these parts of the documents of hits."""
-    return ReadOptions(include, most_bytes=MOST_BESIDE_HITS_BYTES)
+    return ReadOptions(include, most_bytes=documents.MOST_BESIDE_HITS_BYTES)
 
 
-def wire_bytes(document: Document) -> int:
+def wire_bytes(document: documents.Document) -> int:
     """Returns the bytes of a document in an answer."""
     metadata = len(json.dumps(document.metadata, ensure_ascii=False).encode()) if document.metadata else 2
     expansions = 0 if document.expansions is None else len(document.expansions.model_dump_json())
@@ -60,13 +51,13 @@ class DocumentCollector:
         self.ids = tuple(dict.fromkeys(ids))
         self._cut_to_bytes = reading.cut_to_bytes
         self._most_bytes = reading.most_bytes
-        self._documents: dict[str, Document] = {}
+        self._documents: dict[str, documents.Document] = {}
         self._cut_ids: set[str] = set()
         self._bytes = 0
         self._values = 0
         self._share: int | None = None  # most characters of each, once the total has too many bytes
 
-    def add(self, document: Document) -> None:
+    def add(self, document: documents.Document) -> None:
         """Adds a document. Raises AnswerTooLarge if the total exceeds one answer and must not be cut."""
         self._documents[document.id] = document
         self._bytes += wire_bytes(document)
@@ -80,9 +71,9 @@ class DocumentCollector:
             for collected in list(self._documents.values()):
                 self._cut(collected)
 
-    def answer(self) -> FetchedDocuments:
+    def answer(self) -> documents.FetchedDocuments:
         """Returns the documents in the order of the ids, each once."""
-        return FetchedDocuments(
+        return documents.FetchedDocuments(
             documents=tuple(self._documents[identity] for identity in self.ids if identity in self._documents),
             missing=tuple(identity for identity in self.ids if identity not in self._documents),
             cut=tuple(identity for identity in self.ids if identity in self._cut_ids),
@@ -91,7 +82,7 @@ class DocumentCollector:
     def _refuse_too_large(self) -> None:
         for size, most, unit in (
             (self._bytes, self._most_bytes, "bytes"),
-            (self._values, MOST_ANSWER_VALUES, "metadata values"),
+            (self._values, documents.MOST_ANSWER_VALUES, "metadata values"),
         ):
             if size > most and len(self._documents) > 1:
                 raise AnswerTooLarge(
@@ -100,7 +91,7 @@ class DocumentCollector:
                     "each (include)."
                 )
 
-    def _cut(self, document: Document) -> None:
+    def _cut(self, document: documents.Document) -> None:
         """Cuts the passage, `<title> <text>`, to its share."""
         assert self._share is not None
         title = document.title[: self._share]

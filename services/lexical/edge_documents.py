@@ -50,14 +50,10 @@ TermFields = Mapping[str, tuple[str, Language]]
 def term_fields(presets: Sequence[LexicalPreset]) -> TermFields:
     """Returns the payload fields with terms: two of `best_fields` and `most_fields`, else one."""
     return {
-        _payload_field(field, preset.language): (field, preset.language)
+        field if preset.language == "english" else f"{field}_{preset.language}": (field, preset.language)
         for preset in presets
         for field in preset_fields(preset)
     }
-
-
-def _payload_field(field: str, language: Language) -> str:
-    return field if language == "english" else f"{field}_{language}"
 
 
 def bm25_request(
@@ -227,7 +223,10 @@ def _terms(document: Document, indexed: TermFields) -> dict[str, str]:
 
 def page_of_ids(shard: edge.EdgeShard, page: IdPageRequest, where: edge.Filter | None) -> IdPage:
     """Returns a page of the ids of all documents that pass a filter."""
-    first = None if page.after is None else _point_of(page.after)
+    try:
+        first = None if page.after is None else uuid.UUID(page.after)
+    except ValueError:
+        raise BadInput("after: send the `following` of the page before.") from None
     request = edge.ScrollRequest(first, page.most, where, with_payload=["id"], with_vector=False)
     records, following = shard.scroll(request)
     ids = tuple(record.payload["id"] for record in records if record.payload is not None)
@@ -254,13 +253,6 @@ def _place(payload: "edge.Payload", sort: Sort | None) -> Place:
     return least, payload["id"]
 
 
-def _point_of(after: str) -> uuid.UUID:
-    try:
-        return uuid.UUID(after)
-    except ValueError:
-        raise BadInput("after: send the `following` of the page before.") from None
-
-
 def _config(_: GenerationRecord) -> edge.EdgeConfig:
     # A shard needs vectors even for text only; one zero is the smallest.
     vectors = edge.EdgeVectorParams(size=1, distance=edge.Distance.Dot)
@@ -268,20 +260,17 @@ def _config(_: GenerationRecord) -> edge.EdgeConfig:
 
 
 def _indexes(record: GenerationRecord) -> list[edge.UpdateOperation]:
-    indexed = sorted(term_fields(declared_presets(record.declaration)))
-    terms = [edge.UpdateOperation.create_field_index(field, _terms_index()) for field in indexed]
-    return [*terms, *field_indexes(record.declaration.metadata)]
-
-
-def _terms_index() -> edge.TextIndexParams:
-    """Returns an index over finished terms: split at spaces, nothing dropped, nothing stemmed."""
-    return edge.TextIndexParams(
+    # Over finished terms: split at spaces, nothing dropped, nothing stemmed.
+    index = edge.TextIndexParams(
         tokenizer=edge.TokenizerType.Whitespace,
         lowercase=False,
         stopwords=edge.StopwordsSet(languages=set(), custom=set()),
         stemmer=edge.DisabledStemmer(),
         scoring=True,
     )
+    indexed = sorted(term_fields(declared_presets(record.declaration)))
+    terms = [edge.UpdateOperation.create_field_index(field, index) for field in indexed]
+    return [*terms, *field_indexes(record.declaration.metadata)]
 
 
 # No graph, and so one segment: with a second one Edge's BM25 would also count terms of replaced documents in the first.

@@ -181,7 +181,9 @@ async def page_of_ids(
     client: ElasticsearchClient, index: str, generation: str, page: IdPageRequest, query: Json
 ) -> IdPage:
     """Returns a page of the ids of all documents of a query that are visible to searches, in ascending order."""
-    after = {} if page.after is None else {"search_after": [_id_before(page.after)]}
+    if page.after is not None and not page.after.startswith(_FOLLOWING):
+        raise BadInput("after: send the `following` of the page before.")
+    after = {} if page.after is None else {"search_after": [page.after.removeprefix(_FOLLOWING)]}
     ids = await _sorted_ids(client, index, generation, {"query": query, "size": page.most, "sort": [_BY_ID], **after})
     return IdPage(ids=ids, following=f"{_FOLLOWING}{ids[-1]}" if len(ids) == page.most else None)
 
@@ -202,12 +204,6 @@ async def _sorted_ids(client: ElasticsearchClient, index: str, generation: str, 
     params = {"preference": copy_preference("")}
     answer = await search_all(client, index, generation, body, "hits.hits.sort", params, IdsAnswer)
     return tuple(hit.id for hit in answer.hits)
-
-
-def _id_before(after: str) -> str:
-    if not after.startswith(_FOLLOWING):
-        raise BadInput("after: send the `following` of the page before.")
-    return after.removeprefix(_FOLLOWING)
 
 
 async def _held(client: ElasticsearchClient, index: str, ids: list[str]) -> dict[str, tuple[str, int]]:
@@ -265,7 +261,9 @@ async def get_documents(
     if largest is not None and largest * len(collector.ids) <= PART_BYTES:
         sizes = dict.fromkeys(collector.ids, largest)
     else:
-        sizes = await _sizes(client, index, collector.ids)
+        parse = FetchedAnswer[SizeOnly].model_validate_json
+        measured = await fetch_documents(client, index, collector.ids, ["size"], parse)
+        sizes = {document.id: document.source.size for document in measured if document.source is not None}
     left = list(sizes)
     while left:
         count = _part_length([sizes[identity] for identity in left])
@@ -307,8 +305,3 @@ def _part_length(sizes: Sequence[int]) -> int:
         if total > PART_BYTES and count:
             return count
     return len(sizes)
-
-
-async def _sizes(client: ElasticsearchClient, index: str, ids: Sequence[str]) -> dict[str, int]:
-    fetched = await fetch_documents(client, index, ids, ["size"], FetchedAnswer[SizeOnly].model_validate_json)
-    return {document.id: document.source.size for document in fetched if document.source is not None}

@@ -9,30 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.chassis.errors import (
-    BadInput,
-    Conflict,
-    DamagedCollection,
-    InsufficientStorage,
-    ProblemError,
-    UnknownCollection,
-)
+from services.chassis import errors
 from services.contracts.collections import Unusable
 from services.contracts.generations import in_order, name_of
 from services.contracts.health import Check
-from services.storage import edge_subprocess
+from services.storage import edge_files, edge_subprocess
 from services.storage.edge_disk_space import DiskSpace
 from services.storage.edge_errors import edge_errors
-from services.storage.edge_files import (
-    PUBLISHED,
-    GenerationRecord,
-    lock_directory,
-    move_aside,
-    own_folders,
-    read_pointers,
-    remove,
-    write_pointers,
-)
 from services.storage.edge_generation import OWNERS, EdgeGeneration, ShardSchema, read_record
 from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.write_order import next_publication
@@ -85,13 +68,13 @@ class EdgeDirectory:
         self._directory = directory
         self._schema = schema
         self._limits = limits
-        self._lock = lock_directory(directory)
+        self._lock = edge_files.lock_directory(directory)
         try:
             self._threads = ThreadPoolExecutor(threads, thread_name_prefix="edge")
             self._disk = DiskSpace(directory, limits.least_free_mb)
             self._open: dict[str, EdgeGeneration] = {}
             self._unusable: dict[str, OpeningFailure] = {}
-            self._open_folders(own_folders(directory))
+            self._open_folders(edge_files.own_folders(directory))
             self._pointers, self._lost_pointers = _load_pointers(directory)
         except BaseException:
             self._lock.close()
@@ -136,19 +119,19 @@ class EdgeDirectory:
             return self._open[generation]
         aside = self._unusable.get(generation)
         if aside is not None and aside.disk_was_full:
-            raise InsufficientStorage(
+            raise errors.InsufficientStorage(
                 f"{generation} could not be opened: {aside.reason} Free some of the disk; it is then opened within "
                 "seconds."
             )
         if aside is not None:
-            raise DamagedCollection(
+            raise errors.DamagedCollection(
                 f"{generation} cannot be opened here: {aside.reason} Its files are untouched in "
                 f"{self._directory / generation}: restore them and start the service anew, or remove the generation "
                 "and load it again. Waiting does not help."
             )
-        raise UnknownCollection(f"There is no collection {generation} here; begin it first.")
+        raise errors.UnknownCollection(f"There is no collection {generation} here; begin it first.")
 
-    async def begin(self, record: GenerationRecord) -> GenerationRecord:
+    async def begin(self, record: edge_files.GenerationRecord) -> edge_files.GenerationRecord:
         """Begins an empty generation unless it exists; returns its record. Continues when the caller is cancelled."""
         if record.generation not in self._open:
             await self._shielded(self._create(record))
@@ -184,7 +167,7 @@ class EdgeDirectory:
             for opened in self._open.values():
                 try:
                     await opened.close()
-                except ProblemError:
+                except errors.ProblemError:
                     logger.warning("not closed", extra={"generation": opened.record.generation}, exc_info=True)
             self._open.clear()
         finally:
@@ -220,7 +203,7 @@ class EdgeDirectory:
     def _open_folders(self, folders: Sequence[Path]) -> None:
         """Opens generations, or records why one cannot be opened (blocking)."""
         with self._disk.reserve_for_opening():
-            records: dict[Path, GenerationRecord] = {}
+            records: dict[Path, edge_files.GenerationRecord] = {}
             for folder in folders:
                 try:
                     record = read_record(folder)
@@ -244,15 +227,15 @@ class EdgeDirectory:
                     self._open[folder.name] = EdgeGeneration.open(
                         folder, record, self._schema, self._disk, self._threads
                     )
-                except ProblemError as error:
+                except errors.ProblemError as error:
                     self._set_aside(folder.name, error.detail)
 
-    def _refuse_foreign(self, record: GenerationRecord) -> None:
+    def _refuse_foreign(self, record: edge_files.GenerationRecord) -> None:
         """Raises Conflict for a generation of the other service: this one would write its own beside it."""
         own = OWNERS[self._schema.stamp_key]
         owner = next((OWNERS[key] for key in OWNERS if key in record.stamp), own)
         if owner != own:
-            raise Conflict(
+            raise errors.Conflict(
                 f"The directory {self._directory} is that of the {owner} service ({record.generation} is in it): set "
                 f"{own.upper()}_DIRECTORY to another one."
             )
@@ -263,7 +246,7 @@ class EdgeDirectory:
         self._unusable[generation] = OpeningFailure(reason, disk_was_full=shortage is not None)
         logger.error("set aside", extra={"generation": generation, "reason": reason})
 
-    async def _create(self, record: GenerationRecord) -> None:
+    async def _create(self, record: edge_files.GenerationRecord) -> None:
         async with self._changing:
             generation = record.generation
             if generation in self._open:
@@ -280,10 +263,10 @@ class EdgeDirectory:
                 EdgeGeneration.create, folder, record, self._schema, self._disk, self._threads
             )
 
-    def _refuse_too_many(self, record: GenerationRecord) -> None:
+    def _refuse_too_many(self, record: edge_files.GenerationRecord) -> None:
         fields = len(record.declaration.metadata)
         if fields > MOST_FIELDS:
-            raise BadInput(
+            raise errors.BadInput(
                 f"metadata: {fields} fields are declared, and the embedded engine takes {MOST_FIELDS}. Declare those "
                 "that are filtered by; the others are kept and shown all the same."
             )
@@ -292,7 +275,7 @@ class EdgeDirectory:
         refuse_one_more(record.generation, present, self._limits.most_generations)
         in_all = sum(len(record.declaration.metadata) for record in held)
         if in_all + fields > MOST_FIELDS_IN_ALL:
-            raise Conflict(
+            raise errors.Conflict(
                 f"The generations here index {in_all} fields, and {MOST_FIELDS_IN_ALL} may be: remove a collection "
                 "that is not needed any more, or declare fewer fields."
             )
@@ -301,7 +284,7 @@ class EdgeDirectory:
         async with self._changing:
             if generation in self._unusable:
                 with edge_errors():
-                    gone = await asyncio.to_thread(move_aside, self._directory / generation)
+                    gone = await asyncio.to_thread(edge_files.move_aside, self._directory / generation)
                 del self._unusable[generation]
             else:
                 gone = await self.held(generation).close_and_move_aside()
@@ -310,17 +293,17 @@ class EdgeDirectory:
             if generation in self._pointers.values():
                 try:
                     await asyncio.to_thread(self._write_pointers, self.published())
-                except ProblemError:
+                except errors.ProblemError:
                     logger.warning("still in published.json", extra={"generation": generation}, exc_info=True)
-        await asyncio.to_thread(remove, gone)
+        await asyncio.to_thread(edge_files.remove, gone)
 
     def _write_pointers(self, pointers: Mapping[str, str]) -> None:
         try:
             with edge_errors():
-                write_pointers(self._directory, pointers)
+                edge_files.write_pointers(self._directory, pointers)
         finally:
             # A write that failed at its last step may be on the disk: serve what the next start will read.
-            self._pointers = read_pointers(self._directory)
+            self._pointers = edge_files.read_pointers(self._directory)
 
     async def _shielded(self, change: Coroutine[None, None, None]) -> None:
         await asyncio.shield(self._start(change))
@@ -335,8 +318,8 @@ class EdgeDirectory:
 def _load_pointers(directory: Path) -> tuple[dict[str, str], str | None]:
     """Reads what is published. Renames a damaged file and returns what was wrong with it."""
     try:
-        return read_pointers(directory), None
+        return edge_files.read_pointers(directory), None
     except (ValueError, OSError) as error:
         logger.error("published.json cannot be read", exc_info=error)
-        kept = (directory / PUBLISHED).rename(directory / f"{PUBLISHED}.damaged")
-        return {}, f"{PUBLISHED} was damaged (it is kept as {kept.name})"
+        kept = (directory / edge_files.PUBLISHED).rename(directory / f"{edge_files.PUBLISHED}.damaged")
+        return {}, f"{edge_files.PUBLISHED} was damaged (it is kept as {kept.name})"

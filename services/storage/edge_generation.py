@@ -19,21 +19,9 @@ from services.contracts.content_digest import ContentDigest
 from services.contracts.scored import Ranking, paired
 from services.files.disk_writes import sync_folder
 from services.files.regular_file import read_regular
-from services.storage import edge_subprocess
+from services.storage import edge_files, edge_subprocess
 from services.storage.edge_disk_space import DiskSize, DiskSpace, disk_usage
 from services.storage.edge_errors import edge_errors
-from services.storage.edge_files import (
-    LAYOUT,
-    MARKER,
-    RECORD,
-    GenerationRecord,
-    claim_folder,
-    confirm_claim,
-    has_text,
-    move_aside,
-    remove,
-    replace_file,
-)
 
 # A search forgets the ids of a generation above this: it then reads them again, at the cost of a first search.
 MOST_KNOWN_IDS = 50_000
@@ -87,24 +75,24 @@ class ShardSchema:
     `stamp_key`: that of OWNERS in its stamps. `check` raises ValueError, for users, if the engine cannot read a record.
     """
 
-    config: Callable[[GenerationRecord], edge.EdgeConfig]
-    indexes: Callable[[GenerationRecord], Sequence[edge.UpdateOperation]]
+    config: Callable[[edge_files.GenerationRecord], edge.EdgeConfig]
+    indexes: Callable[[edge_files.GenerationRecord], Sequence[edge.UpdateOperation]]
     stamp_key: Literal["analysis", "model"]
-    points_to_index: Callable[[GenerationRecord], int] | None = None
-    check: Callable[[GenerationRecord], object] = lambda record: None
+    points_to_index: Callable[[edge_files.GenerationRecord], int] | None = None
+    check: Callable[[edge_files.GenerationRecord], object] = lambda record: None
 
 
-def read_record(folder: Path) -> GenerationRecord:
+def read_record(folder: Path) -> edge_files.GenerationRecord:
     """Reads a generation's record. Raises ValueError with a message for users."""
     try:
-        record = GenerationRecord.from_disk(read_regular(folder / RECORD))
+        record = edge_files.GenerationRecord.from_disk(read_regular(folder / edge_files.RECORD))
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ValueError(f"its {RECORD} cannot be read: {' '.join(reason.split())[:200]}") from error
-    if record.layout != LAYOUT:
-        raise ValueError(f"it has the layout {record.layout}, this program reads {LAYOUT}.")
+        raise ValueError(f"its {edge_files.RECORD} cannot be read: {' '.join(reason.split())[:200]}") from error
+    if record.layout != edge_files.LAYOUT:
+        raise ValueError(f"it has the layout {record.layout}, this program reads {edge_files.LAYOUT}.")
     if record.generation != folder.name:
-        raise ValueError(f"its {RECORD} is that of {record.generation}.")
+        raise ValueError(f"its {edge_files.RECORD} is that of {record.generation}.")
     if not (folder / record.shard).is_dir():
         raise ValueError(f"its folder {record.shard} is not there.")
     return record
@@ -114,7 +102,7 @@ class EdgeGeneration:
     """Runs reads concurrently and writes one at a time. Optimises a copy of the shard, then switches to it."""
 
     def __init__(
-        self, folder: Path, record: GenerationRecord, shard: Shard, disk: DiskSpace, threads: Executor
+        self, folder: Path, record: edge_files.GenerationRecord, shard: Shard, disk: DiskSpace, threads: Executor
     ) -> None:
         self.record = record
         self.size = DiskSize(folder)
@@ -138,12 +126,12 @@ class EdgeGeneration:
 
     @classmethod
     def open(
-        cls, folder: Path, record: GenerationRecord, schema: ShardSchema, disk: DiskSpace, threads: Executor
+        cls, folder: Path, record: edge_files.GenerationRecord, schema: ShardSchema, disk: DiskSpace, threads: Executor
     ) -> "EdgeGeneration":
         """Opens the shard that the record names (blocking). Raises UpstreamFailed or InsufficientStorage."""
         with edge_errors():
-            if (folder / MARKER).exists():  # a creation was killed between its last two steps
-                confirm_claim(folder)
+            if (folder / edge_files.MARKER).exists():  # a creation was killed between its last two steps
+                edge_files.confirm_claim(folder)
             for left in folder.glob("shard*"):  # left by an interrupted optimisation
                 if left.name != record.shard and left.is_dir():
                     shutil.rmtree(left)
@@ -161,11 +149,11 @@ class EdgeGeneration:
 
     @classmethod
     def create(
-        cls, folder: Path, record: GenerationRecord, schema: ShardSchema, disk: DiskSpace, threads: Executor
+        cls, folder: Path, record: edge_files.GenerationRecord, schema: ShardSchema, disk: DiskSpace, threads: Executor
     ) -> "EdgeGeneration":
         """Creates an empty generation (blocking), marker first and record last, or removes everything if it fails."""
         with edge_errors():
-            claim_folder(folder)
+            edge_files.claim_folder(folder)
             try:
                 shard = Shard.create(str(folder / record.shard), schema.config(record))
                 try:
@@ -173,13 +161,13 @@ class EdgeGeneration:
                     for index in schema.indexes(record):
                         shard.update(index)
                     shard.flush()
-                    replace_file(folder / RECORD, record.model_dump_json(indent=1))
-                    confirm_claim(folder)
+                    edge_files.replace_file(folder / edge_files.RECORD, record.model_dump_json(indent=1))
+                    edge_files.confirm_claim(folder)
                 except BaseException:
                     shard.close()
                     raise
             except BaseException:
-                remove(folder)
+                edge_files.remove(folder)
                 raise
             created = cls(folder, record, shard, disk, threads)
             created._contents = ContentDigest()
@@ -290,7 +278,7 @@ class EdgeGeneration:
             with contextlib.suppress(ProblemError), edge_errors():
                 self._shard.close()
             try:
-                return move_aside(self._folder)
+                return edge_files.move_aside(self._folder)
             except OSError:
                 self._shard, self._closed = Shard.load(str(self._folder / self.record.shard)), False
                 raise
@@ -386,9 +374,9 @@ class EdgeGeneration:
             record = self.record.model_copy(update=changes)
             text = record.model_dump_json(indent=1)
             try:
-                replace_file(self._folder / RECORD, text)
+                edge_files.replace_file(self._folder / edge_files.RECORD, text)
             except OSError:
-                if not has_text(self._folder / RECORD, text):
+                if not edge_files.has_text(self._folder / edge_files.RECORD, text):
                     raise
                 self._unsynced = True
             self.record = record

@@ -21,16 +21,8 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
+from services.chassis import errors
 from services.chassis.deadlines import MOST_MS, current_deadline
-from services.chassis.errors import (
-    Conflict,
-    DeadlineExceeded,
-    Overloaded,
-    ProblemError,
-    Unavailable,
-    UnknownCollection,
-    UpstreamFailed,
-)
 from services.chassis.settings.trust import certificate_fault, context_for
 from services.contracts.health import Check
 
@@ -50,59 +42,59 @@ def qdrant_errors(generation: str, *, writes: bool = False) -> Iterator[None]:
     try:
         yield
     except ResourceExhaustedResponse as error:
-        raise Overloaded(f"Qdrant refuses more requests: {error}", retry_after_s=error.retry_after_s) from error
+        raise errors.Overloaded(f"Qdrant refuses more requests: {error}", retry_after_s=error.retry_after_s) from error
     except UnexpectedResponse as error:
         raise _of_status(error, generation, writes) from error
     except ResponseHandlingException as error:
         raise _of_source(error.source) from error
     except (ApiException, QdrantException) as error:
-        raise UpstreamFailed(f"Qdrant failed: {_line(error)}") from error
+        raise errors.UpstreamFailed(f"Qdrant failed: {_line(error)}") from error
     except ValueError as error:
         # The in-process engine raises ValueError for everything; only the message names the cause.
         if str(error).startswith("Collection ") and str(error).endswith(" not found"):
             raise unknown(generation) from error
-        raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
+        raise errors.UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
     except (AssertionError, TypeError, RuntimeError) as error:
         # The client asserts that an answer has a result, and raises RuntimeError once it is closed.
-        raise UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
+        raise errors.UpstreamFailed(f"Qdrant's answer could not be used: {_line(error)}") from error
 
 
-def unknown(generation: str) -> UnknownCollection:
+def unknown(generation: str) -> errors.UnknownCollection:
     """Returns the error for a collection that does not exist."""
-    return UnknownCollection(f"There is no collection {generation} here; begin it first.")
+    return errors.UnknownCollection(f"There is no collection {generation} here; begin it first.")
 
 
-def _of_status(error: UnexpectedResponse, generation: str, writes: bool) -> ProblemError:
+def _of_status(error: UnexpectedResponse, generation: str, writes: bool) -> errors.ProblemError:
     match error.status_code:
         case 404:
             return unknown(generation)
         case 401 | 403:
-            return UpstreamFailed(_WRITING_KEY_REFUSED if writes else _READING_KEY_REFUSED)
+            return errors.UpstreamFailed(_WRITING_KEY_REFUSED if writes else _READING_KEY_REFUSED)
         case 409:
-            return Conflict(f"Qdrant has {generation} already.")
+            return errors.Conflict(f"Qdrant has {generation} already.")
         case 408 | 504:
-            return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
+            return errors.DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
         case 429:
-            return Overloaded("Qdrant refuses more requests; try again after the seconds in Retry-After.")
+            return errors.Overloaded("Qdrant refuses more requests; try again after the seconds in Retry-After.")
         case 502 | 503:
-            return Unavailable(f"Qdrant is not available now (HTTP {error.status_code}); try again.")
+            return errors.Unavailable(f"Qdrant is not available now (HTTP {error.status_code}); try again.")
         case status:
-            return UpstreamFailed(f"Qdrant answered with HTTP {status}: {_line(error)}")
+            return errors.UpstreamFailed(f"Qdrant answered with HTTP {status}: {_line(error)}")
 
 
-def _of_source(source: Exception) -> ProblemError:
+def _of_source(source: Exception) -> errors.ProblemError:
     match source:
         case httpx.ReadTimeout() | httpx.WriteTimeout() | httpx.PoolTimeout():
-            return DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
+            return errors.DeadlineExceeded("Qdrant did not answer in time; send a larger X-Deadline-Ms.")
         case httpx.TransportError() | OSError():
             # The client's own message has the server's address, and anybody reads /readyz.
             reason = certificate_fault(source) or type(source.__cause__ or source).__name__
-            return Unavailable(
+            return errors.Unavailable(
                 f"Qdrant cannot be reached ({reason}). Is it running at QDRANT_URL, and is its certificate signed by "
                 "the authority in QDRANT_CA_FILE?"
             )
         case _:
-            return UpstreamFailed(f"Qdrant's answer could not be read: {_line(source)}")
+            return errors.UpstreamFailed(f"Qdrant's answer could not be read: {_line(source)}")
 
 
 def _line(error: BaseException) -> str:
@@ -181,7 +173,7 @@ class QdrantConnection:
                 await self.expect_supported()
         except TimeoutError:
             return Check(name="store", ok=False, detail=f"Qdrant did not answer within {READY_SECONDS:g} s.")
-        except ProblemError as error:
+        except errors.ProblemError as error:
             return Check(name="store", ok=False, detail=error.detail)
         return Check(name="store", ok=True, detail=f"qdrant {self._answered}; {SUPPORTED}")
 
@@ -194,9 +186,9 @@ class QdrantConnection:
             self._answered = text
         version = re.match(r"(\d+)\.(\d+)", text)
         if version is None:
-            raise UpstreamFailed(f"The server at QDRANT_URL gives no version of Qdrant ({text!r}); {SUPPORTED}.")
+            raise errors.UpstreamFailed(f"The server at QDRANT_URL gives no version of Qdrant ({text!r}); {SUPPORTED}.")
         if (int(version[1]), int(version[2])) < _OLDEST:
-            raise UpstreamFailed(f"Qdrant {text} at QDRANT_URL is too old: {SUPPORTED}, so update it.")
+            raise errors.UpstreamFailed(f"Qdrant {text} at QDRANT_URL is too old: {SUPPORTED}, so update it.")
 
     @asynccontextmanager
     async def within(self, generation: str, *, writes: bool = False) -> AsyncIterator[int]:
@@ -210,7 +202,7 @@ class QdrantConnection:
                 with qdrant_errors(generation, writes=writes):
                     yield max(1, math.ceil(remaining))
         except TimeoutError as error:
-            raise DeadlineExceeded("Qdrant did not answer within X-Deadline-Ms; send a larger one.") from error
+            raise errors.DeadlineExceeded("Qdrant did not answer within X-Deadline-Ms; send a larger one.") from error
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -18,6 +18,7 @@ from services.contracts.collections import Unusable
 from services.contracts.generations import in_order, name_of
 from services.contracts.health import Check
 from services.contracts.scored import Ranking, Scored, paired
+from services.storage.elasticsearch import indices
 from services.storage.elasticsearch.answers import ElasticsearchAnswer, Fetched, FetchedAnswer
 from services.storage.elasticsearch.bulk import (
     VERSIONS_KEPT,
@@ -28,16 +29,6 @@ from services.storage.elasticsearch.bulk import (
     version_parameters,
 )
 from services.storage.elasticsearch.client import ElasticsearchClients
-from services.storage.elasticsearch.indices import (
-    DIGEST,
-    NO_SIZE,
-    GenerationIndices,
-    GenerationMeta,
-    HeldGeneration,
-    Json,
-    digest_parts,
-    digest_types,
-)
 from services.storage.elasticsearch.searching import fetch_documents, field_clause, field_types, ranked
 from services.storage.fields import FieldValue
 from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS
@@ -62,7 +53,7 @@ MOST_CANDIDATES = 10_000
 _GRAPH, _SCANNED = "vector", "scanned"
 
 
-class VectorIndexMeta(GenerationMeta):
+class VectorIndexMeta(indices.GenerationMeta):
     """The `_meta` in the mapping of an index of vectors."""
 
     layout: Literal["vectors 2"]
@@ -78,7 +69,7 @@ class VectorSource(ElasticsearchAnswer):
     fields: dict[str, FieldValue] = {}
 
 
-Held = HeldGeneration[VectorIndexMeta]
+Held = indices.HeldGeneration[VectorIndexMeta]
 
 
 class ElasticsearchStore:
@@ -100,7 +91,7 @@ class ElasticsearchStore:
         self._clients = clients
         self._quantisation = quantisation
         self.stamp = NO_STAMP if quantisation is None else {"index": f"quantisation={quantisation}"}
-        self._indices = GenerationIndices(clients, prefix, VectorIndexMeta, most_generations, clock)
+        self._indices = indices.GenerationIndices(clients, prefix, VectorIndexMeta, most_generations, clock)
 
     @property
     def engine(self) -> str:
@@ -154,7 +145,7 @@ class ElasticsearchStore:
         """
         await (self._visible if self._clients.may_write else self._indices.known)(generation)
         index = self._indices.index(generation)
-        size = (await self._indices.sizes(index)).get(index, NO_SIZE)
+        size = (await self._indices.sizes(index)).get(index, indices.NO_SIZE)
         return Counts(documents=size.documents, indexed=size.documents, bytes=size.bytes)
 
     async def stored(self, generation: str, ids: Sequence[str], *, vectors: bool) -> Mapping[str, StoredPoint]:
@@ -202,7 +193,7 @@ class ElasticsearchStore:
         """Returns the best by dot product, ties by ascending id. `num_candidates` is the beam."""
         held = await self._visible(generation)
         vector = _dense(query.vector, held)
-        where: dict[str, Json] = {}
+        where: dict[str, indices.Json] = {}
         if query.where or query.exclude_ids:
             excluded = [{"ids": {"values": list(query.exclude_ids)}}] if query.exclude_ids else []
             met = [field_clause(requirement) for requirement in query.where]
@@ -299,7 +290,7 @@ class ElasticsearchStore:
         return changed, {document.id: max(document.version, version or 0) for document in fetched}
 
 
-def _index_body(meta: VectorIndexMeta, quantisation: str | None) -> Mapping[str, Json]:
+def _index_body(meta: VectorIndexMeta, quantisation: str | None) -> Mapping[str, indices.Json]:
     # `dot_product` refuses vectors of another length than 1, and so the zero vector; the order is the same.
     vector = {"type": "dense_vector", "dims": meta.representation.dimension, "similarity": "max_inner_product"}
     graph = {"type": f"{quantisation}_hnsw" if quantisation else "hnsw", "m": 16, "ef_construction": 128}
@@ -313,11 +304,11 @@ def _index_body(meta: VectorIndexMeta, quantisation: str | None) -> Mapping[str,
         "mappings": {
             "dynamic": False,
             "_meta": meta.model_dump(mode="json"),
-            "_source": {"excludes": [DIGEST, _GRAPH, _SCANNED]},
+            "_source": {"excludes": [indices.DIGEST, _GRAPH, _SCANNED]},
             "properties": {
                 "doc_id": {"type": "keyword"},
                 "hash": {"type": "keyword", "index": False, "doc_values": False},
-                **digest_types(),
+                **indices.digest_types(),
                 "passage": {"type": "keyword", "index": False, "doc_values": False},
                 "fp32": {"type": "binary"},
                 _GRAPH: {**vector, "index_options": graph},
@@ -335,7 +326,7 @@ def _index_operation(point: Point, representation: Dense, version: int | None) -
     source: dict[str, object] = {
         "doc_id": point.id,
         "hash": point.content_hash,
-        **digest_parts(point.id, point.content_hash),
+        **indices.digest_parts(point.id, point.content_hash),
         "passage": point.passage_hash,
         "fp32": b64encode(vector.astype("<f4").tobytes()).decode(),
         _GRAPH: components,

@@ -19,26 +19,8 @@ from services.storage.point_ids import point_id
 from services.storage.representation import Sparse, Vector, checked_vector, indexed_documents
 from services.storage.ties import settle_ties
 from services.storage.write_order import newer_versions, next_publication
+from services.vectorstore import qdrant_models
 from services.vectorstore.qdrant_connection import QdrantClients, QdrantConnection, unknown
-from services.vectorstore.qdrant_models import (
-    KINDS,
-    OPTIMIZERS,
-    PUBLICATION,
-    PUBLISHED_AT,
-    SearchArguments,
-    collection_config,
-    contents_filter,
-    filter_of,
-    hits_of,
-    ids_filter,
-    metadata_of,
-    older_filter,
-    point_struct,
-    publication_of,
-    search_arguments,
-    spec_of,
-    stored_point,
-)
 from services.vectorstore.qdrant_parameters import DEFAULT_PARAMETERS, QdrantParameters
 from services.vectorstore.store import (
     Counts,
@@ -122,8 +104,8 @@ class QdrantStore:
                 if not await self._writing.collection_exists(collection):
                     await self._writing.create_collection(
                         collection,
-                        **collection_config(spec.representation, self._parameters),
-                        metadata=metadata_of(spec, self._prefix),
+                        **qdrant_models.collection_config(spec.representation, self._parameters),
+                        metadata=qdrant_models.metadata_of(spec, self._prefix),
                         timeout=seconds,
                     )
         try:
@@ -138,7 +120,7 @@ class QdrantStore:
         for field, kind in spec.declaration.metadata.items():
             async with self._within(spec.generation, writes=True):
                 await self._writing.create_payload_index(
-                    collection, f"fields.{field}", field_schema=KINDS[kind], wait=True
+                    collection, f"fields.{field}", field_schema=qdrant_models.KINDS[kind], wait=True
                 )
 
     async def spec(self, generation: str) -> GenerationSpec:
@@ -147,7 +129,7 @@ class QdrantStore:
         if known is not None and time.monotonic() - known[0] < SPEC_SECONDS:
             return known[1]
         info = await self._info(generation)
-        spec = spec_of(generation, info, self._prefix)
+        spec = qdrant_models.spec_of(generation, info, self._prefix)
         if spec is None:
             raise unknown(generation)
         self._specs[generation] = (time.monotonic(), spec, info.config.params.shard_number or 1)
@@ -179,7 +161,7 @@ class QdrantStore:
                 with_vectors=vectors,
                 timeout=seconds,
             )
-        return dict(stored_point(record, representation, vectors=vectors) for record in records)
+        return dict(qdrant_models.stored_point(record, representation, vectors=vectors) for record in records)
 
     async def upsert(self, generation: str, points: Sequence[Point], version: int | None = None) -> Mapping[str, int]:
         """Writes the points and waits until the server has applied them, so that the next search sees them.
@@ -187,7 +169,7 @@ class QdrantStore:
         The server checks the condition: a newer write that comes after our look at the versions stays.
         """
         representation = (await self.spec(generation)).representation
-        structs = {point.id: point_struct(point, representation, version) for point in points}
+        structs = {point.id: qdrant_models.point_struct(point, representation, version) for point in points}
         newer = newer_versions(await self._versions(generation, list(structs)), version)
         timely = [point for point in points if point.id not in newer]
         for part in parts_to_send(timely):
@@ -196,7 +178,7 @@ class QdrantStore:
                     self._collection(generation),
                     [structs[point.id] for point in timely[part]],
                     wait=True,
-                    update_filter=older_filter(version),
+                    update_filter=qdrant_models.older_filter(version),
                     timeout=seconds,
                 )
         return newer
@@ -204,7 +186,7 @@ class QdrantStore:
     async def raise_versions(self, generation: str, contents: Mapping[str, str], version: int) -> None:
         """Changes payloads alone, on the condition that the server checks for each."""
         async with self._within(generation, writes=True) as seconds:
-            older = contents_filter(contents, before=version)
+            older = qdrant_models.contents_filter(contents, before=version)
             await self._writing.set_payload(
                 self._collection(generation), {"version": version}, older, wait=True, timeout=seconds
             )
@@ -217,7 +199,7 @@ class QdrantStore:
         newer = newer_versions(held, version)
         if present := held.keys() - newer.keys():
             async with self._within(generation, writes=True) as seconds:
-                older = models.FilterSelector(filter=ids_filter(present, before=version))
+                older = models.FilterSelector(filter=qdrant_models.ids_filter(present, before=version))
                 await self._writing.delete(self._collection(generation), older, wait=True, timeout=seconds)
         return len(present), newer
 
@@ -225,12 +207,14 @@ class QdrantStore:
         """Returns the best by the representation's score, ties by ascending id. Reads only the id of the payload."""
         representation = (await self.spec(generation)).representation
         vector = checked_vector(query.vector, representation)
-        where = filter_of(query.where, query.exclude_ids)
+        where = qdrant_models.filter_of(query.where, query.exclude_ids)
         shards, quantised = self._specs[generation][2], self._parameters.quantisation is not None
 
         async def fetch(limit: int) -> Sequence[Scored]:
             beam = None if query.exact else query.beam
-            search = search_arguments(vector, representation, limit, where, beam, shards=shards, quantised=quantised)
+            search = qdrant_models.search_arguments(
+                vector, representation, limit, where, beam, shards=shards, quantised=quantised
+            )
             return await self._query(generation, search)
 
         return await settle_ties(fetch, query.top)
@@ -242,7 +226,9 @@ class QdrantStore:
         scored: dict[str, float] = {}
         if isinstance(representation, Sparse):  # a document that shares no term with the query is no hit of it
             scored = dict.fromkeys(await self.stored(generation, ids, vectors=False), 0.0)
-        search = search_arguments(checked, representation, len(ids), ids_filter(ids), beam=None)
+        search = qdrant_models.search_arguments(
+            checked, representation, len(ids), qdrant_models.ids_filter(ids), beam=None
+        )
         return scored | {hit.id: hit.score for hit in await self._query(generation, search)}
 
     async def finish(self, generation: str) -> None:
@@ -259,7 +245,7 @@ class QdrantStore:
                 case models.CollectionStatus.GREY:  # not optimised since the server's start: any update starts it
                     async with self._within(generation, writes=True):
                         await self._writing.update_collection(
-                            self._collection(generation), optimizers_config=OPTIMIZERS
+                            self._collection(generation), optimizers_config=qdrant_models.OPTIMIZERS
                         )
                 case models.CollectionStatus.GREEN if info.indexed_vectors_count == before:
                     return
@@ -289,7 +275,10 @@ class QdrantStore:
                 with contextlib.suppress(UnknownCollection):  # removed since it was listed
                     held = await self.publication(other)
                     others.append(None if held is None else held.number)
-        kept = {PUBLISHED_AT: self._clock(), PUBLICATION: next_publication(publication, others)}
+        kept = {
+            qdrant_models.PUBLISHED_AT: self._clock(),
+            qdrant_models.PUBLICATION: next_publication(publication, others),
+        }
         async with self._within(generation, writes=True) as seconds:
             await self._writing.update_collection(self._collection(generation), metadata=kept, timeout=seconds)
         moves: list[models.AliasOperations] = []
@@ -312,7 +301,7 @@ class QdrantStore:
     async def publication(self, generation: str) -> Publication | None:
         """Returns the publication, from the collection's metadata."""
         await self.spec(generation)
-        return publication_of(await self._info(generation))
+        return qdrant_models.publication_of(await self._info(generation))
 
     async def digest(self, generation: str) -> str:
         """Computes the digest from all payloads, page by page."""
@@ -363,12 +352,12 @@ class QdrantStore:
             answer = await self._reading.get_aliases()
         return {alias.alias_name: alias.collection_name for alias in answer.aliases}
 
-    async def _query(self, generation: str, search: SearchArguments) -> Ranking:
+    async def _query(self, generation: str, search: qdrant_models.SearchArguments) -> Ranking:
         async with self._within(generation) as seconds:
             answer = await self._reading.query_points(
                 self._collection(generation), **search, with_payload=["id"], timeout=seconds
             )
-        return hits_of(answer.points)
+        return qdrant_models.hits_of(answer.points)
 
     async def _info(self, generation: str) -> models.CollectionInfo:
         async with self._within(generation):

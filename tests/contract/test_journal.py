@@ -173,7 +173,7 @@ async def test_events_within_the_bounds_are_kept_and_others_refused_whole(
 async def test_without_a_journal_events_are_not_found_in_a_sentence() -> None:
     async with opened_stack(ingested=False) as stack:
         answer = await stack.client.post("/v1/events", json={"events": [{**CLICK, "event_id": "e"}]})
-    assert answer.status_code == 404
+    assert answer.status_code == 422
     assert "GATEWAY_JOURNAL" in answer.json()["detail"]
 
 

@@ -35,7 +35,7 @@ MOST_LINES_OF_ALL = {
     ("services", "gateway", "evaluator", "deploy"): 60_750,
     ("clients",): 1_670,
     ("workshop",): 4_398,
-    ("tests",): 61_500,
+    ("tests",): 62_000,
 }
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.

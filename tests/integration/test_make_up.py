@@ -137,7 +137,7 @@ def test_the_page_of_online_experiments_leads_from_yaml_to_a_verdict(clone: Clon
     page = (ROOT / "docs/online.md").read_text().replace("http://127.0.0.1:8000", clone.gateway)
     page = page.replace(".venv/bin/python", sys.executable)
     declare, search, simulate, report = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
-    started = dict(re.findall(r"(GATEWAY_\w+)=(\S+)", declare))
+    started = dict(re.findall(r"([A-Z]+_[A-Z]+)=(\S+)", declare))
     (forget,) = re.findall(r"`([^`]+online forget [^`]+)`", page)
     environment = {**os.environ, "GATEWAY_URL": clone.gateway}
 
@@ -146,7 +146,7 @@ def test_the_page_of_online_experiments_leads_from_yaml_to_a_verdict(clone: Clon
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run(declare.partition("make down")[0])
+    run(declare.partition("GATEWAY_PIPELINES")[0])
     assert clone.local("up", **started).returncode == 0
     try:
         assert '"experiment":{"name":"shop"' in run(search)

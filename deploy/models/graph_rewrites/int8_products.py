@@ -36,7 +36,8 @@ def fuse_int8_bias(model: onnx.ModelProto) -> None:
             if (
                 given is not None
                 and matrix is not None
-                and _is_activation(given, stored)
+                and _is_dequantised(given)
+                and all(_rank(each, stored) == 0 for each in given.input[1:])
                 and _is_matrix(matrix, stored)
             ):
                 inputs = [name for pair in zip(given.input, matrix.input, strict=True) for name in pair]
@@ -45,10 +46,6 @@ def fuse_int8_bias(model: onnx.ModelProto) -> None:
                 node = helper.make_node("MatMulIntegerToFloat", [*inputs, bias], [add.output[0]], domain=MICROSOFT)
                 new_nodes[add.output[0]] = [node]
     replace_nodes(model, new_nodes, {})
-
-
-def _is_activation(node: onnx.NodeProto, stored: Stored) -> bool:
-    return _is_dequantised(node) and all(_rank(name, stored) == 0 for name in node.input[1:])
 
 
 def _is_matrix(node: onnx.NodeProto, stored: Stored) -> bool:

@@ -38,7 +38,6 @@ DIGITS = 3
 INTERVAL_S = 1.0
 METRIC = "nDCG@10"
 
-
 _BY_NAME = ("intervals", "least")
 
 

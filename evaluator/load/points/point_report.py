@@ -29,16 +29,7 @@ from evaluator.load.sending.traffic import LoadTarget, Traffic
 from evaluator.machine.machine_conditions import MachineConditions
 from evaluator.machine.process_costs import PipelineCost, mean_cost, summed_costs
 from evaluator.metrics.quality import Grades
-from evaluator.runs.breakdown import (
-    FailedRequest,
-    SlowAnswer,
-    StageTime,
-    failed_requests,
-    gap_time,
-    mean_path,
-    slowest_answers,
-    stage_times,
-)
+from evaluator.runs import breakdown
 from evaluator.runs.latency import carry_validity
 from evaluator.runs.run_folder import RunFolder
 from evaluator.steps.arms import Arm
@@ -68,11 +59,11 @@ class LoadPointReport(Wire):
     conditions: tuple[MachineConditions, ...]  # of each slice
     cached: dict[str, CacheUse]  # by backend that looked results up in a cache
     # They are of all answers, late ones too, as `PipelineReport` has them.
-    stages_ms: dict[str, StageTime] = {}
-    gap_ms: StageTime | None = None
+    stages_ms: dict[str, breakdown.StageTime] = {}
+    gap_ms: breakdown.StageTime | None = None
     path_ms: dict[str, FiniteFloat] = {}  # by piece; they add up to the mean latency (runs/breakdown.py)
-    slowest: tuple[SlowAnswer, ...] = ()
-    failed: tuple[FailedRequest, ...] = ()  # the first of each kind of error
+    slowest: tuple[breakdown.SlowAnswer, ...] = ()
+    failed: tuple[breakdown.FailedRequest, ...] = ()  # the first of each kind of error
     cost: PipelineCost | None = None  # of one request; null: no process was named
     timing_valid: bool
     timing_faults: tuple[str, ...]
@@ -139,11 +130,11 @@ def point_report(
         generators=generators,
         conditions=conditions,
         cached=cached,
-        stages_ms=stage_times(answers, [item.id for item in arm.pipeline.identified]),
-        gap_ms=gap_time(answers),
-        path_ms=mean_path(answers, arm.pipeline.identified),
-        slowest=slowest_answers(answers),
-        failed=failed_requests([sample for sample in measured if sample.outcome == "failed"]),
+        stages_ms=breakdown.stage_times(answers, [item.id for item in arm.pipeline.identified]),
+        gap_ms=breakdown.gap_time(answers),
+        path_ms=breakdown.mean_path(answers, arm.pipeline.identified),
+        slowest=breakdown.slowest_answers(answers),
+        failed=breakdown.failed_requests([sample for sample in measured if sample.outcome == "failed"]),
         cost=point_cost(loaded),
         timing_valid=not faults and latency.p50.holds,
         timing_faults=faults,

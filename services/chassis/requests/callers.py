@@ -90,7 +90,9 @@ class CallerCheck:
             return
         caller = _caller(scope, self.ring, headers.get("authorization", ""), is_page=handling.page)
         scope[_CALLER] = caller
-        _charge(caller)  # a refusal for the scope counts too: it costs as much as an answer
+        # Before the scope: a refusal for it counts too, as it costs as much as an answer.
+        if wait_s := caller.share.wait_s():
+            raise OverShare("This key asks too often; ask at its rate.", retry_after_s=math.ceil(wait_s))
         _check_scope(caller, handling, scope["path"])
 
     def _check_host(self, host: str) -> None:
@@ -159,12 +161,6 @@ def _caller(scope: Scope, ring: KeyRing, header: str, *, is_page: bool) -> Princ
     scope[WRONG_KEY] = True  # lets its connection slow down
     refusal = _WRONG["unknown" if isinstance(caller, Principal) else caller]
     raise Unauthenticated(refusal, wrong=True, challenges_browser=is_page)
-
-
-def _charge(caller: Principal) -> None:
-    """Takes one request out of the rate of a key. Raises OverShare if there is none left."""
-    if wait_s := caller.share.wait_s():
-        raise OverShare("This key asks too often; ask at its rate.", retry_after_s=math.ceil(wait_s))
 
 
 def _check_scope(caller: Principal, handling: Handling, path: str) -> None:

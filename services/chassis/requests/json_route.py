@@ -205,18 +205,13 @@ def _check_shape(body: bytes) -> None:
         return
     if len(body.translate(None, _NO_QUOTES)) > 4 * MOST_VALUES:
         raise _too_many_values()
-    outside = _outside_quotes(body)
+    # Without escaped backslashes and quotes, every quote is a delimiter.
+    outside = b"".join(body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
     if len(outside.translate(None, _NO_COUNTED)) > MOST_VALUES:
         raise _too_many_values()
     steps = outside.translate(_STEPS, _NO_BRACKETS)
     if max(accumulate(memoryview(steps).cast("b")), default=0) > DEEPEST:
         raise Malformed(f"The JSON is nested too deeply; {DEEPEST} levels are allowed.")
-
-
-def _outside_quotes(body: bytes) -> bytes:
-    """Returns the text without its strings. Without escaped backslashes and quotes, every quote is a delimiter."""
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(plain.split(b'"')[::2])
 
 
 def _too_many_values() -> BadInput:

@@ -32,7 +32,6 @@ ROUTING = {
     ),
 }
 
-
 # Makes a browser ask its user for a key. Some show the realm in their dialog.
 BASIC = 'Basic realm="any user name, an API key as the password", charset="UTF-8"'
 

@@ -19,7 +19,6 @@ from services.chassis.instruments import Instruments
 # Files that a process opens besides its connections: segments of its engines, connections to backends.
 OTHER_FILES = 4_096
 
-
 # The answer to a request whose headers alone were read, or None if it is to be read.
 EarlyRefusal = Callable[[Scope], Response | None]
 

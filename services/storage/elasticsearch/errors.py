@@ -27,7 +27,6 @@ PREFIXES = "set another prefix (LEXICAL_INDEX_PREFIX, or a setting such as DENSE
 _NODE_LOST = ("node_disconnected_exception", "node_not_connected_exception")
 _NAME_TAKEN = ("invalid_alias_name_exception", "invalid_index_name_exception")
 
-
 _READING_KEY = "ELASTICSEARCH_SEARCH_API_KEY, or ELASTICSEARCH_API_KEY where that is not set"
 _WRITING_KEY = "ELASTICSEARCH_API_KEY"
 # Matches the part of a refusal that is cut: callers must not see the id of our key or its owner.

@@ -91,7 +91,6 @@ class GenerationMeta(BaseModel):
 
 Meta = TypeVar("Meta", bound=GenerationMeta)
 
-
 NO_SIZE = IndexSize()
 
 

@@ -25,7 +25,6 @@ _COMPLETE = "timed_out,_shards.failed"
 # Dates are milliseconds since 1970: a filter compares the same values in every engine (services/storage/fields.py).
 _TYPES: Mapping[FieldKind, str] = {"keyword": "keyword", "number": "double", "date": "double"}
 
-
 _SORT = itemgetter("sort")
 Searched = TypeVar("Searched", bound=SearchedAnswer)
 

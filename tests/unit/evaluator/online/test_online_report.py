@@ -74,7 +74,7 @@ def test_it_says_how_long_an_effect_takes_at_the_present_pace(tmp_path: Path) ->
     assert verdict.needed is not None
     waiting = sum(one.units for one in done.metrics if one.metric == "click@10")
     assert verdict.days == pytest.approx((verdict.needed - waiting) / 240, rel=0.01)
-    assert f"{verdict.days:.1f} more days at the pace" in render_markdown("", online_page([done]).blocks)
+    assert f"{verdict.days:.1f} more days" in render_markdown("", online_page([done]).blocks)
 
 
 def test_a_wrong_ratio_stops_the_verdict(tmp_path: Path) -> None:

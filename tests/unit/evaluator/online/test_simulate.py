@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from evaluator.__main__ import app
 from evaluator.client.client import GatewayError, connected
-from evaluator.errors import WrongOption
+from evaluator.errors import EvaluationError, WrongOption
 from evaluator.online.simulate import (
     DEPTH,
     DRAFTS,
@@ -164,6 +164,7 @@ def test_users_search_click_and_send_events(tmp_path: Path) -> None:
             "request_id": f"request-{len(asked)}",
             "hits": hits,
             "timings_ms": {},
+            "experiment": {"name": "shop-test", "arm": "good"},
         }
         return httpx.Response(200, json=answer)
 
@@ -188,13 +189,25 @@ def test_users_search_click_and_send_events(tmp_path: Path) -> None:
     assert {event.action_name for event in events} == {"click"}
 
 
-def test_a_gateway_that_refuses_ends_the_simulation(tmp_path: Path) -> None:
+PLAIN = {
+    "collection": "c@1", "pipeline": {"name": "bm25", "fingerprint": "0"}, "request_id": "r", "hits": [],
+    "timings_ms": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "error"),
+    [(404, {"detail": "no such pipeline"}, GatewayError), (200, PLAIN, EvaluationError)],
+)
+def test_a_gateway_without_the_experiment_ends_the_simulation(
+    tmp_path: Path, status: int, answer: dict[str, object], error: type[Exception]
+) -> None:
     async def send() -> None:
-        transport = httpx.MockTransport(lambda _: httpx.Response(404, json={"detail": "no such pipeline"}))
+        transport = httpx.MockTransport(lambda _: httpx.Response(status, json=answer))
         async with connected("http://localhost", transport) as client:
             await send_users(client, "shop", "gone", write_collection(tmp_path / "shop"), 10, "cascade", 1)
 
-    with pytest.raises(GatewayError):
+    with pytest.raises(error):
         asyncio.run(send())
 
 
