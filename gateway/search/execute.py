@@ -1,5 +1,6 @@
 """Answers searches: resolves the generation, walks the pipeline, and renders the result."""
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,7 +20,7 @@ from gateway.search.walk import walk
 from gateway.search.walked import WalkContext, Walked, elapsed_ms
 from services.chassis.admission.limits import WAIT
 from services.chassis.deadlines import current_deadline
-from services.chassis.errors import BadInput, ProblemError, Unavailable, UnknownPipeline
+from services.chassis.errors import BadInput, DeadlineExceeded, ProblemError, Unavailable, UnknownPipeline
 from services.chassis.instruments import Instruments
 from services.chassis.requests.telemetry import note, record_ms, recorded_ms, request_id
 from services.contracts.generations import name_of
@@ -61,10 +62,13 @@ class Executor:
         plan, assigned = self._asked(collection, request, unit)
         try:
             shown = await self._shown(collection, request, client, plan, assigned)
-        except ProblemError as problem:
-            if assigned is not None and self._journal is not None and is_failure(problem):
-                failed = assigned.exposure(collection, request, elapsed_ms(started), None, problem.kind)
-                self._journal.expose(failed)
+        except (ProblemError, asyncio.CancelledError) as error:
+            # Cancelled: the caller has gone, or the deadline of the whole request has passed.
+            problem = error if isinstance(error, ProblemError) else DeadlineExceeded("")
+            failed = is_failure(problem) if error is problem else not current_deadline().remaining_ms
+            if assigned is not None and self._journal is not None and failed:
+                ms = elapsed_ms(started)
+                self._journal.expose(assigned.exposure(collection, request, ms, None, problem.kind))
             raise
         waited_ms = recorded_ms(WAIT)
         ms = elapsed_ms(started) - waited_ms

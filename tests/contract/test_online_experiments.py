@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,8 @@ async def shop(tmp_path: Path, experiment: str = SPLIT, *, journal: bool = True)
 
 
 async def search(stack: Stack, unit: str | None, **body: object) -> httpx.Response:
-    headers = {"x-deadline-ms": "2500"} if unit is None else {"x-deadline-ms": "2500", "x-unit-id": unit}
+    deadline = {"x-deadline-ms": str(body.pop("deadline_ms", 2_500))}
+    headers = deadline if unit is None else {**deadline, "x-unit-id": unit}
     asked = {"query": "fruit", "pipeline": "shop", **body}
     return await stack.client.post("/v1/collections/demo/search", json=asked, headers=headers)
 
@@ -143,6 +145,23 @@ async def test_an_interleaving_without_one_arm_answers_by_the_other_flagged(tmp_
     one, none = (line.query_attributes for line in exposures(tmp_path))
     assert (list(one.failed), one.teams, one.error) == (["bm25"], None, None)
     assert none.error is not None
+
+
+class StopsTheLoop(list[httpx.Headers]):
+    """Lets all limits of time pass at once, as a busy process may; that of the whole request then ends the search."""
+
+    def append(self, headers: httpx.Headers) -> None:
+        time.sleep(float(headers.get("x-deadline-ms", 0)) / 1_000 + 0.3)
+
+
+async def test_a_search_that_is_cut_at_its_deadline_is_an_error_of_its_arm(tmp_path: Path) -> None:
+    async with shop(tmp_path) as stack:
+        stack.wires["lexical"].fault = "hung"
+        stack.wires["lexical"].request_headers = StopsTheLoop()
+        answer = await search(stack, OF_BM25, deadline_ms=1_000)
+    assert (answer.status_code, answer.json()["detail"][:8]) == (504, "Not done")
+    (cut,) = (line.query_attributes for line in exposures(tmp_path))
+    assert (cut.arm, cut.error) == ("bm25", "deadline-exceeded")
 
 
 @pytest.mark.parametrize("experiment", [SPLIT, INTERLEAVED])
