@@ -106,6 +106,9 @@ def read_journals(sources: Sequence[str], now: datetime, experiment: str | None 
             events=done,
         )
         journal.units.setdefault(exposure.client_id, []).append(search)
+    if experiment is not None and torn and not journals:
+        lines = f"{torn.total():,} lines cannot be read"
+        raise EvaluationError(f"{', '.join(sources)}: no search of an experiment {experiment} by {now}, but {lines}")
     newest: dict[str, ExperimentJournal] = {}
     for journal in sorted(journals.values(), key=attrgetter("last"), reverse=True):
         kept = newest.setdefault(journal.shown.experiment, journal)

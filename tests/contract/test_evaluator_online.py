@@ -49,6 +49,9 @@ def test_what_cannot_be_reported_is_said(journal: Path, tmp_path: Path) -> None:
     assert "no search of an experiment cafe by 20" in called("report", "cafe", "--journal", journal).stderr
     assert called("report", "shop", "--journal", tmp_path / "nowhere").exit_code == 1
     assert called("report", "shop").exit_code == 2
+    (foreign := tmp_path / "foreign").mkdir()
+    (foreign / "ubi_queries-1.jsonl").write_text('{"query_id": "q", "user_query": "of another system"}\n' * 3)
+    assert "3 lines cannot be read" in called("report", "shop", "--journal", foreign).stderr
     for effect in ("nan", "inf", "0"):
         assert called("report", "shop", "--journal", journal, "--effect", effect).exit_code == 2
     assert "connect" in called("report", "shop", "--journal", "http://127.0.0.1:1/").stderr.lower()
