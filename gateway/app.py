@@ -5,7 +5,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI
@@ -52,7 +52,8 @@ class SocketEndpoints:
         """Returns the host itself if it is an IP address, else the addresses that its name resolves to."""
         host = self._url.hostname
         assert host is not None  # BackendAddress has checked the URL
-        if _is_ip(host):
+        with suppress(ValueError):
+            ipaddress.ip_address(host)
             return (host,)
         port = self._url.port or (443 if self._url.scheme == "https" else 80)
         return tuple(dict.fromkeys(await self._resolve(host, port)))
@@ -66,14 +67,6 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
     """Resolves all addresses of a host name. Raises OSError (socket.gaierror)."""
     addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in addresses]
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def socket_endpoints_of(settings: GatewaySettings) -> EndpointsFor:

@@ -15,25 +15,9 @@ from evaluator.datasets.reader import corpus_file
 from evaluator.datasets.text_files import HashedLines, sha256
 from evaluator.errors import EvaluationError
 from evaluator.experiments.experiment import Experiment
+from evaluator.judging import session_files as files
 from evaluator.judging.judge_next import DEPTH
 from evaluator.judging.pool import PooledPair, pooled_pairs
-from evaluator.judging.session_files import (
-    DOCUMENT_TEXTS,
-    JUDGES,
-    KNOWN,
-    KNOWN_GRADES,
-    POOL,
-    QUERY_TEXTS,
-    RANKINGS,
-    RANKINGS_BY_PIPELINE,
-    SESSION,
-    DocumentText,
-    PooledLine,
-    PoolSource,
-    QueryText,
-    SessionFile,
-    write_lines,
-)
 from evaluator.metrics.quality import Grades
 from evaluator.runs.run_folder import RunFolder, removed_on_error
 from evaluator.steps.run_judgments import judgments_of, judgments_with_added
@@ -47,7 +31,7 @@ class NewSession:
     """The folder of a new session. `notes`: what its rankings do not share, or what may mislead."""
 
     folder: Path
-    file: SessionFile
+    file: files.SessionFile
     notes: tuple[str, ...]
 
 
@@ -85,7 +69,7 @@ def create_session(
     texts, documents = _texts(experiment, queries, pairs)
     kept = [pair for pair in pairs if pair.document in documents]
     known = {query: dict(merged.grades.get(query, {})) for query in queries}
-    file = SessionFile(
+    file = files.SessionFile(
         created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         dataset=str(experiment.directory.resolve()),
         split=experiment.split,
@@ -102,14 +86,16 @@ def create_session(
     )
     made = _new_folder(runs, experiment.directory.resolve().name)
     with removed_on_error(made):
-        (made / JUDGES).mkdir()
-        write_lines(made / POOL, [PooledLine(query=pair.query, document=pair.document) for pair in kept])
-        write_lines(made / QUERY_TEXTS, list(texts.values()))
-        write_lines(made / DOCUMENT_TEXTS, list(documents.values()))
-        write_whole(made / RANKINGS, RANKINGS_BY_PIPELINE.dump_json(lists).decode())
-        write_whole(made / KNOWN, KNOWN_GRADES.dump_json(known).decode())
+        (made / files.JUDGES).mkdir()
+        files.write_lines(
+            made / files.POOL, [files.PooledLine(query=pair.query, document=pair.document) for pair in kept]
+        )
+        files.write_lines(made / files.QUERY_TEXTS, list(texts.values()))
+        files.write_lines(made / files.DOCUMENT_TEXTS, list(documents.values()))
+        write_whole(made / files.RANKINGS, files.RANKINGS_BY_PIPELINE.dump_json(lists).decode())
+        write_whole(made / files.KNOWN, files.KNOWN_GRADES.dump_json(known).decode())
         # Last and at once: a folder without it is no session, and a part of it would be one of another release.
-        write_whole(made / SESSION, file.model_dump_json(indent=2) + "\n")
+        write_whole(made / files.SESSION, file.model_dump_json(indent=2) + "\n")
     return NewSession(made, file, notes)
 
 
@@ -117,11 +103,11 @@ def _grades(judged: Grades) -> tuple[int, ...]:
     return tuple(sorted({grade for of_query in judged.values() for grade in of_query.values()}))
 
 
-def _source(ranking: ComparedRanking) -> PoolSource:
+def _source(ranking: ComparedRanking) -> files.PoolSource:
     read = ranking.imported
     # `latest` is another run tomorrow.
     named = ranking.run == ranking.folder.name
-    return PoolSource(
+    return files.PoolSource(
         label=ranking.label,
         run=RunFolder(ranking.folder.path.resolve()).name if named else ranking.run,
         pipeline=ranking.arm,
@@ -150,24 +136,26 @@ def _shared(rankings: Sequence[ComparedRanking], top: int) -> tuple[list[str], t
 
 def _texts(
     experiment: Experiment, queries: Sequence[str], pairs: Sequence[PooledPair]
-) -> tuple[dict[str, QueryText], dict[str, DocumentText]]:
+) -> tuple[dict[str, files.QueryText], dict[str, files.DocumentText]]:
     """Reads the texts of the queries and of the pooled documents; documents that the corpus lacks are missing."""
     directory = experiment.directory
     texts = read_queries(queries_file(directory), skip_unsendable=experiment.skip_unsendable).texts
     if unknown := [query for query in queries if query not in texts]:
         raise EvaluationError(f"{directory}: query {unknown[0]!r} is no longer among its queries; rank again")
     wanted = {pair.document for pair in pairs}
-    texts_by_id: dict[str, DocumentText] = {}
+    texts_by_id: dict[str, files.DocumentText] = {}
     path = corpus_file(directory)
     for record in corpus_documents(path, HashedLines(path)):
         document = record.document
         if document.id in wanted:
-            texts_by_id[document.id] = DocumentText(id=document.id, title=document.title or "", text=document.text)
+            texts_by_id[document.id] = files.DocumentText(
+                id=document.id, title=document.title or "", text=document.text
+            )
             if len(texts_by_id) == len(wanted):
                 break
     if not texts_by_id:
         raise EvaluationError(f"{path}: none of the {len(wanted)} pooled documents is there")
-    return {query: QueryText(id=query, text=texts[query]) for query in queries}, texts_by_id
+    return {query: files.QueryText(id=query, text=texts[query]) for query in queries}, texts_by_id
 
 
 def _new_folder(runs: Path, dataset: str) -> Path:

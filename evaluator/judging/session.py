@@ -12,26 +12,10 @@ from typing import Literal
 from pydantic import ValidationError
 
 from evaluator.errors import EvaluationError, WrongOption, command_line
+from evaluator.judging import session_files as files
 from evaluator.judging.judge_next import JudgeNext
 from evaluator.judging.judgment_log import WAY_OUT, JudgmentLog, StandingJudgments, judge_files, judge_name
 from evaluator.judging.pool import JudgesGrades, PairGrades, PooledPair, graded_pairs
-from evaluator.judging.session_files import (
-    DOCUMENT_TEXTS,
-    JUDGES,
-    KNOWN,
-    KNOWN_GRADES,
-    POOL,
-    QUERY_TEXTS,
-    RANKINGS,
-    RANKINGS_BY_PIPELINE,
-    SESSION,
-    DocumentTexts,
-    PooledLine,
-    QueryText,
-    SessionFile,
-    read_content,
-    read_lines,
-)
 from evaluator.metrics.quality import Rankings
 from services.files.regular_file import read_regular
 
@@ -66,7 +50,7 @@ class JudgingSession:
         """Opens a session. Raises EvaluationError where the folder is none."""
         self.folder = folder
         try:
-            self.file = SessionFile.from_record(read_regular(folder / SESSION))
+            self.file = files.SessionFile.from_record(read_regular(folder / files.SESSION))
         except OSError as error:
             make = command_line("judge", "pool", "latest")
             raise EvaluationError(
@@ -74,18 +58,22 @@ class JudgingSession:
             ) from error
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
-            raise EvaluationError(f"{folder / SESSION}: not of this version: {reason}; make a new pool") from error
-        self.pairs = tuple(PooledPair(line.query, line.document) for line in read_lines(folder / POOL, PooledLine))
-        self._queries = {line.id: line.text for line in read_lines(folder / QUERY_TEXTS, QueryText)}
+            raise EvaluationError(
+                f"{folder / files.SESSION}: not of this version: {reason}; make a new pool"
+            ) from error
+        self.pairs = tuple(
+            PooledPair(line.query, line.document) for line in files.read_lines(folder / files.POOL, files.PooledLine)
+        )
+        self._queries = {line.id: line.text for line in files.read_lines(folder / files.QUERY_TEXTS, files.QueryText)}
 
     @cached_property
-    def _documents(self) -> DocumentTexts:
-        return DocumentTexts(self.folder / DOCUMENT_TEXTS)
+    def _documents(self) -> files.DocumentTexts:
+        return files.DocumentTexts(self.folder / files.DOCUMENT_TEXTS)
 
     @property
     def judges(self) -> tuple[str, ...]:
         """The names of all who have judged, in order of name. Raises as `judge_files`."""
-        return tuple(path.stem for path in judge_files(self.folder / JUDGES))
+        return tuple(path.stem for path in judge_files(self.folder / files.JUDGES))
 
     def standing(self, judge: str) -> StandingJudgments:
         """Reads a judge's standing judgments. Raises EvaluationError for a damaged file or a pair of another pool."""
@@ -165,13 +153,15 @@ class JudgingSession:
 
     @cached_property
     def _judge_next(self) -> JudgeNext:
-        rankings: list[Rankings] = [*read_content(self.folder / RANKINGS, RANKINGS_BY_PIPELINE).values()]
+        rankings: list[Rankings] = [
+            *files.read_content(self.folder / files.RANKINGS, files.RANKINGS_BY_PIPELINE).values()
+        ]
         if len(rankings) < 2:
             raise EvaluationError(
                 f"{self.folder}: one pipeline alone has no comparison; pool two, or judge in pool order"
             )
-        known = read_content(self.folder / KNOWN, KNOWN_GRADES)
+        known = files.read_content(self.folder / files.KNOWN, files.KNOWN_GRADES)
         return JudgeNext(rankings, self.file.queries, known, self.pairs)
 
     def _log(self, judge: str) -> JudgmentLog:
-        return JudgmentLog(self.folder / JUDGES, judge_name(judge))
+        return JudgmentLog(self.folder / files.JUDGES, judge_name(judge))

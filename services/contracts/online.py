@@ -186,20 +186,15 @@ class Event(Wire):
 
 def event_lines(events: tuple[SentEvent, ...], now: AwareDatetime) -> bytes:
     """Returns the lines of ubi_events for events received now."""
-    return b"".join(_event(event, now).model_dump_json(exclude_none=True).encode() + b"\n" for event in events)
-
-
-def _event(sent: SentEvent, now: AwareDatetime) -> Event:
-    attributes: Mapping[str, object] = {
-        "event_id": sent.event_id,
-        "object": None if sent.object_id is None else {"object_id": sent.object_id},
-        "position": None if sent.position is None else {"ordinal": sent.position},
-        "value": sent.value,
-    }
-    return Event.model_validate(
-        {
-            **sent.model_dump(include={"query_id", "client_id", "action_name"}),
-            "timestamp": now,
-            "event_attributes": attributes,
+    lines = []
+    for sent in events:
+        attributes: Mapping[str, object] = {
+            "event_id": sent.event_id,
+            "object": None if sent.object_id is None else {"object_id": sent.object_id},
+            "position": None if sent.position is None else {"ordinal": sent.position},
+            "value": sent.value,
         }
-    )
+        named = sent.model_dump(include={"query_id", "client_id", "action_name"})
+        event = Event.model_validate({**named, "timestamp": now, "event_attributes": attributes})
+        lines.append(event.model_dump_json(exclude_none=True).encode() + b"\n")
+    return b"".join(lines)

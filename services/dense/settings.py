@@ -31,9 +31,6 @@ class DenseSettings(HostedApiSettings, VectorServiceSettings):
         "all texts go to the API at DENSE_API_URL, in that dialect.",
     )
     model: Model = "all-MiniLM-L6-v2"
-    models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
-    threads: int | None = Field(None, ge=1, description="Threads that encode; not set: all cores, two with `cuda`.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
     quantisation: Literal["int8"] | None = Field(
         None,
         description="`int8`: `qdrant` and `elasticsearch` find candidates by codes of 8 bits, and score them by the "

@@ -187,17 +187,14 @@ class OpenModel:
         return tuple(await self.map_texts(texts, lengths_of, deadline, urgent=False))
 
     async def infer_text(
-        self, text: str, convert: ToRows, postprocess: Postprocess, deadline: Deadline | None, *, urgent: bool
+        self, text: str, convert: ToRows, postprocess: Postprocess, deadline: Deadline | None
     ) -> Float32:
-        """Returns what `map_texts` and `infer` give for one text, in one turn of a thread instead of two."""
-        (results,) = await self._workers.run(
-            [lambda: self._run_batch(convert([text]), postprocess)], deadline, urgent=urgent
-        )
+        """Returns what `map_texts` and `infer` give for a query, in one urgent turn of a thread instead of two."""
+        tasks = [lambda: self._run_batch(convert([text]), postprocess)]
+        (results,) = await self._workers.run(tasks, deadline, urgent=True)
         return results[0]
 
-    async def infer(
-        self, rows: Sequence[Row], postprocess: Postprocess, deadline: Deadline | None, *, urgent: bool
-    ) -> list[Float32]:
+    async def infer(self, rows: Sequence[Row], postprocess: Postprocess, deadline: Deadline | None) -> list[Float32]:
         """Returns the postprocessed output of the graph for each row, in their order.
 
         Raises ModelError when a result is not finite, because NaN and infinity cannot be ranked.
@@ -206,7 +203,7 @@ class OpenModel:
         cap = cap_for_all_threads(lengths, self._threads, self._max_padded_tokens)
         batches = form_batches(lengths, cap, batchable=self._session.batchable)
         tasks = [partial(self._run_batch, [rows[place] for place in batch], postprocess) for batch in batches]
-        results = await self._workers.run(tasks, deadline, urgent=urgent)
+        results = await self._workers.run(tasks, deadline, urgent=False)
         return in_request_order(batches, results)
 
     def token_budget(self, deadline: Deadline) -> float:

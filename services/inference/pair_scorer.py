@@ -124,7 +124,7 @@ class PairScorer:
         if not passages:
             return ()
         parts = await self._parts(query, passages, split, deadline)
-        scores = iter(await self._model.infer([*chain(*parts)], self._postprocess, deadline, urgent=False))
+        scores = iter(await self._model.infer([*chain(*parts)], self._postprocess, deadline))
         return tuple(float(max(islice(scores, len(rows)))) for rows in parts)
 
     async def score_until(

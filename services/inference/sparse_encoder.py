@@ -70,7 +70,7 @@ class SparseTextEncoder:
         """
         if self._profile.method == "splade":
             select = partial(self._heaviest, most=self._limits.query)
-            return _vector(await self._model.infer_text(text, self._model.single_rows, select, deadline, urgent=True))
+            return _vector(await self._model.infer_text(text, self._model.single_rows, select, deadline))
         (vector,) = await self._model.map_texts([text], self._bags, deadline, urgent=True)
         return vector
 
@@ -80,7 +80,7 @@ class SparseTextEncoder:
             return []
         rows = await self._model.document_rows(texts, self._model.single_rows, deadline)
         select = partial(self._heaviest, most=self._limits.document)
-        return [_vector(row) for row in await self._model.infer(rows, select, deadline, urgent=False)]
+        return [_vector(row) for row in await self._model.infer(rows, select, deadline)]
 
     async def explain(
         self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline | None = None

@@ -39,7 +39,7 @@ class TextEncoder:
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
         text = self._profile.query_prefix + text
-        return await self._of_queries.infer_text(text, self._of_queries.single_rows, self._pool, deadline, urgent=True)
+        return await self._of_queries.infer_text(text, self._of_queries.single_rows, self._pool, deadline)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> Float32:
         """Encodes each passage as one row, in their order: fp32 [texts, dimension]; raises like encode_query."""
@@ -47,7 +47,7 @@ class TextEncoder:
             return np.empty((0, self._profile.dimension), dtype=np.float32)
         prefixed = [self._profile.passage_prefix + text for text in texts]
         rows = await self._model.document_rows(prefixed, self._model.single_rows, deadline)
-        vectors = await self._model.infer(rows, self._pool, deadline, urgent=False)
+        vectors = await self._model.infer(rows, self._pool, deadline)
         return np.array(vectors, dtype=np.float32)
 
     async def cut(

@@ -100,14 +100,14 @@ class TokenEncoder:
 
         Raises ModelError, DeadlineExceeded, Overloaded, Unavailable (while shutting down).
         """
-        return await self._model.infer_text(text, self._query_rows, self._weighted, deadline, urgent=True)
+        return await self._model.infer_text(text, self._query_rows, self._weighted, deadline)
 
     async def encode_passages(self, texts: Sequence[str], deadline: Deadline | None = None) -> list[TokenVectors]:
         """Encodes each passage, in their order: fp32 [tokens or words, dimension]; raises like encode_query."""
         if not texts:
             return []
         rows = await self._model.document_rows(texts, self._passage_rows, deadline)
-        return await self._model.infer(rows, self._pooled, deadline, urgent=False)
+        return await self._model.infer(rows, self._pooled, deadline)
 
     async def explain(
         self, query: str, passages: Sequence[str], vectors: Sequence[Vector], deadline: Deadline | None = None
@@ -117,7 +117,7 @@ class TokenEncoder:
         Of a passage, the largest comes first, equal ones in the query's order. A token of the query has its IDF as
         weight, or 1 without a table, that of the passage the dot product. Raises like encode_query.
         """
-        query_vectors = await self._model.infer_text(query, self._query_rows, _all_tokens, deadline, urgent=True)
+        query_vectors = await self._model.infer_text(query, self._query_rows, _all_tokens, deadline)
         (query_row,) = await self._model.map_texts([query], self._query_rows, deadline, urgent=True)
         weights = self._query_weights(query_row)
         rows = await self._model.map_texts(passages, self._passage_rows, deadline, urgent=True)

@@ -24,9 +24,6 @@ class LateInteractionSettings(VectorServiceSettings):
         "onnx", description="`hashing` finds equal words only: no model, for tests."
     )
     model: str = Field("bge-small-en-v1.5-tokens", description="A token encoder of deploy/models/models.yaml.")
-    models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
-    threads: int | None = Field(None, ge=1, description="Threads that encode; not set: all cores, two with `cuda`.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
     storage: Literal["fp16", "turbo4"] = Field(
         "turbo4", description="What is kept of a token's vector: half precision, or codes of 4 bits per component."
     )

@@ -24,7 +24,6 @@ class SparseSettings(VectorServiceSettings):
         "onnx", description="`hashing` weighs the words themselves: no model, for tests."
     )
     model: str = Field("splade-tiny-msmarco", description="A sparse-encoder of deploy/models/models.yaml.")
-    models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
     document_terms: int = Field(
         128, ge=1, le=65_536, description="Most terms of a document, the heaviest; another number needs a new build."
     )
@@ -36,5 +35,3 @@ class SparseSettings(VectorServiceSettings):
         description="IDF of query terms for an inference-free model, a table of workshop/idf.py; another "
         "needs a new build.",
     )
-    threads: int | None = Field(None, ge=1, description="Threads that encode; not set: all cores, two with `cuda`.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")

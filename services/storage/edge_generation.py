@@ -328,11 +328,11 @@ class EdgeGeneration:
                 # An optimisation copies the whole shard: few changes of a live one are searched without an index.
                 indexing = self._written >= max(to_index or 0, VACUUM_FROM)
             if indexing or self._deleted >= VACUUM_FROM:
-                await self._optimise(schema)
+                await self._optimise()
             documents = await self._run(lambda: self._shard.count(edge.CountRequest(exact=True)))
             await self._run(lambda: self._update_record(finished=True, documents=documents))
 
-    async def _optimise(self, schema: ShardSchema) -> None:
+    async def _optimise(self) -> None:
         """Optimises a copy of the shard in a child process, then replaces the current shard by it."""
         old = self._folder / self.record.shard
         new = self._folder / f"shard-{int(self.record.shard.removeprefix('shard').removeprefix('-') or 0) + 1}"

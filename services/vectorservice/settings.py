@@ -23,8 +23,8 @@ Prefix = Annotated[
 
 
 class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
-    """The settings of the store. A service subclasses it with an `env_prefix`, defaults for `port`, `directory` and
-    `prefix`, and the settings of its encoder."""
+    """The settings of the store, and of any encoder. A service subclasses it with an `env_prefix`, defaults for
+    `port`, `directory` and `prefix`, and the settings of its own encoder."""
 
     model_config = SettingsConfigDict(populate_by_name=True)
 
@@ -59,6 +59,9 @@ class VectorServiceSettings(ElasticsearchSettings, KeyedSettings):
     )
     replication_factor: int | None = Field(None, ge=1, description="Copies of each shard of a new collection there.")
     on_disk: bool = Field(False, description="Vectors of a new collection there are read from the disk.")
+    models: Path = Field(Path(".models"), description="The directory that `make models` fills.")
+    threads: int | None = Field(None, ge=1, description="Threads that encode; not set: all cores, two with `cuda`.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="`cuda` needs the extra `gpu` in place of `cpu`.")
 
     @model_validator(mode="after")
     def _parameters_are_for_its_server(self) -> Self:

@@ -20,7 +20,6 @@ PER_CORE = 2
 
 def lanes_of(settings: ServiceSettings, instruments: Instruments) -> Mapping[Lane, Limiter]:
     """Returns the limiter of each lane."""
-
     cores = available_cores()
     most = min(settings.max_in_flight, PER_CORE * cores) if settings.works_in_process else settings.max_in_flight
 
