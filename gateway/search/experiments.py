@@ -76,7 +76,7 @@ class Assigned:
             return await self._interleaved(context)
         plan, control = self.experiment.plans[self.arm], self.experiment.control
         try:
-            return Shown(await walk(context if plan is control else _hurried(context), plan), plan)
+            return Shown(await walk(_hurried(context), plan), plan)
         except ProblemError as problem:
             if plan is control or not is_failure(problem):
                 raise
@@ -152,7 +152,8 @@ def is_failure(problem: ProblemError) -> bool:
 
 
 def _hurried(context: WalkContext) -> WalkContext:
-    """Returns the context of an arm that may hang: a quarter of the time is kept for what then answers."""
+    """Returns the context of an arm: a quarter of the time is kept for what answers where it hangs, of every arm, so
+    that all have the same."""
     kept_s = context.budget.share_s(1.0, 3.0)
     return replace(context, budget=replace(context.budget, ends_at=context.budget.ends_at - kept_s))
 
