@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from services.chassis.errors import Conflict, InsufficientStorage, UpstreamFailed
-from services.storage import edge_generation
 from services.storage.edge_directory import EdgeLimits
 from services.storage.edge_files import PUBLISHED, RECORD
 from tests.support.edge_subjects import Subject, numbered, opened
@@ -95,7 +94,7 @@ async def test_a_drop_that_fails_changes_nothing_and_can_be_repeated(kind: str, 
         await subject.put("c@1", ["a"])
         await subject.publish("c@1")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(edge_generation, "move_aside", no_move)
+            patch.setattr("services.storage.edge_files.move_aside", no_move)
             with pytest.raises(UpstreamFailed):
                 await subject.drop("c@1")
         assert await subject.held("c@1", ["a"]) == {"a"}
