@@ -63,4 +63,4 @@ def test_secrets_are_looked_for_beside_the_file(loaded: Yaml) -> None:
     files = {secret["file"] for secret in loaded["secrets"].values()}
     assert {Path(file).relative_to(FILE.parent).parts[0] for file in files} == {".secrets"}
     sources = [volume["source"] for volume in loaded["services"]["gateway"]["volumes"]]
-    assert sources == [str(FILE.parent / ".secrets" / "gateway")]
+    assert sources == [str(FILE.parent / ".secrets" / "gateway"), "journal"]

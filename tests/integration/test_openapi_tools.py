@@ -84,7 +84,7 @@ async def test_whatever_is_sent_the_answer_is_declared_and_no_server_error(
         # A deadline of a millisecond is a 504.
         *("--header", "X-Deadline-Ms: 30000", "--header", f"Authorization: Bearer {keys.secrets['all']}"),
     )
-    assert "Tested: 21" in output
+    assert "Tested: 22" in output
 
 
 async def test_a_generated_client_loads_and_searches(tools: Path, gateway: str, keys: Keys, tmp_path: Path) -> None:
