@@ -14,16 +14,15 @@ from pathlib import Path
 from services.chassis.errors import Unavailable
 from services.chassis.instruments import Instruments
 from services.chassis.settings.configuration import ConfigurationError
-from services.contracts.online import Exposure, SentEvent, event_lines
+from services.contracts.online import SentEvent, event_lines
 
 logger = logging.getLogger(__name__)
 
 MOST_FILE_BYTES = 64 * 2**20
 # Exposures are written together: one by one, waking the thread took longer than the writing.
 FLUSH_S = 0.1
-# About 100 MB of exposures with 10 hits; a disk that stands still for longer than these loses the next ones.
-MOST_UNWRITTEN = 50_000
-HITS = 20  # that take as much memory as the rest of an exposure
+# A disk that stands still for longer than these take loses the next exposures.
+MOST_UNWRITTEN_BYTES = 64 * 2**20
 
 
 class LineFile:
@@ -84,17 +83,17 @@ class Journal:
         self._shown, self._events = (LineFile(directory, kind) for kind in ("ubi_queries", "ubi_events"))
         self._lines = instruments.journal_lines
         self._thread = ThreadPoolExecutor(1, "journal")
-        self._waiting: list[Exposure] = []
-        self._exposed, self._done = 0, 0  # counted by the event loop, and by the thread
+        self._waiting: list[bytes] = []
+        self._exposed, self._done = 0, 0  # bytes, counted by the event loop, and by the thread
         self._failing = False
 
-    def expose(self, exposure: Exposure) -> None:
-        """Keeps what a search showed. Neither blocks nor raises: what is lost is counted."""
-        if self._exposed - self._done >= MOST_UNWRITTEN:
+    def expose(self, line: bytes) -> None:
+        """Keeps what a search showed, a line of an Exposure. Neither blocks nor raises: what is lost is counted."""
+        if self._exposed - self._done >= MOST_UNWRITTEN_BYTES:
             self._lines.labels("exposure", "lost").inc()
             return
-        self._exposed += _weight(exposure)
-        self._waiting.append(exposure)
+        self._exposed += len(line)
+        self._waiting.append(line)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
 
@@ -123,8 +122,8 @@ class Journal:
             batch, self._waiting = self._waiting, []
             self._thread.submit(self._write, batch)
 
-    def _write(self, batch: Sequence[Exposure]) -> None:
-        lines = b"".join(exposure.model_dump_json(exclude_none=True).encode() + b"\n" for exposure in batch)
+    def _write(self, batch: Sequence[bytes]) -> None:
+        lines = b"".join(batch)
         try:
             self._shown.append(lines)
         except OSError as error:
@@ -134,8 +133,4 @@ class Journal:
         else:
             outcome, self._failing = "written", False
         self._lines.labels("exposure", outcome).inc(len(batch))
-        self._done += sum(map(_weight, batch))
-
-
-def _weight(exposure: Exposure) -> int:
-    return 1 + len(exposure.query_response_hit_ids) // HITS
+        self._done += len(lines)

@@ -114,13 +114,17 @@ class Executor:
         self, collection: str, request: SearchRequest, client: str, plan: WalkPlan, assigned: Assigned | None
     ) -> Shown:
         budget = Budget.within(current_deadline())
+        # Arms, all of them, leave a quarter of the time for what answers where one hangs.
+        walking = budget if assigned is None else Budget(budget.ends_at - budget.share_s(1.0, 3.0))
         for may_move in (True, False):
             generation = await self._generations.searchable(collection, budget.share_s(1.0, 1.0))
             context = WalkContext(
-                self._backends, self._generations, self._admission, client, request, generation, budget, may_move
+                self._backends, self._generations, self._admission, client, request, generation, walking, may_move
             )
             try:
-                return Shown(await walk(context, plan), plan) if assigned is None else await assigned.show(context)
+                if assigned is not None:
+                    return await assigned.show(context, budget)
+                return Shown(await walk(context, plan), plan)
             except GenerationMovedError:
                 continue
         raise Unavailable(f"Collection '{collection}' moved on twice meanwhile; try again.", retry_after_s=1)

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from pydantic_core import to_json
+
+from gateway.backends.budget import Budget
 from gateway.search.fitting import UnfitPipeline
 from gateway.search.plan import WalkPlan
 from gateway.search.walk import include, page_of, walk, walk_both
@@ -11,7 +14,7 @@ from gateway.search.walked import StageDegradation, WalkContext, Walked
 from services.chassis.errors import Overloaded, ProblemError
 from services.chassis.requests.telemetry import request_id
 from services.contracts.base import DEEPEST
-from services.contracts.online import ExperimentPipeline, Exposure
+from services.contracts.online import ExperimentPipeline
 from services.contracts.query import SearchRequest
 from services.ranking.fusion import continued
 from services.ranking.team_draft import team_draft
@@ -70,27 +73,30 @@ class Assigned:
     unit: str
     arm: str | None
 
-    async def show(self, context: WalkContext) -> Shown:
-        """Returns what the unit is shown. Raises what the first arm raises where that fails too."""
+    async def show(self, context: WalkContext, budget: Budget) -> Shown:
+        """Returns what the unit is shown. Raises what the first arm raises where that fails too.
+
+        `context` has the time of an arm, `budget` all of it: for what answers where an arm hangs.
+        """
         if self.arm is None:
-            return await self._interleaved(context)
+            return await self._interleaved(context, budget)
         plan, control = self.experiment.plans[self.arm], self.experiment.control
         try:
-            return Shown(await walk(_hurried(context), plan), plan)
+            return Shown(await walk(context, plan), plan)
         except ProblemError as problem:
             if plan is control or not is_failure(problem):
                 raise
             failure = problem
-        walked = _flagged(await walk(context, control), self.arm, failure)
+        walked = _flagged(await walk(replace(context, budget=budget), control), self.arm, failure)
         return Shown(walked, control, failed={self.arm: failure.kind})
 
-    async def _interleaved(self, context: WalkContext) -> Shown:
+    async def _interleaved(self, context: WalkContext, budget: Budget) -> Shown:
         """Walks both arms within one deadline and one admission, and merges them by team draft.
 
         Where one arm fails, the other answers alone, flagged.
         """
         plans = self.experiment.plans
-        walks = dict(zip(plans, await walk_both(_hurried(context), tuple(plans.values())), strict=True))
+        walks = dict(zip(plans, await walk_both(context, tuple(plans.values())), strict=True))
         walked = {arm: each for arm, each in walks.items() if isinstance(each, Walked)}
         failures: dict[str, ProblemError] = {}
         for arm, each in walks.items():
@@ -112,15 +118,17 @@ class Assigned:
         for arm, failure in failures.items():
             merged = _flagged(merged, arm, failure)
         failed = {arm: failure.kind for arm, failure in failures.items()}
-        return Shown(await include(context, plans[answering], merged), plans[answering], teams, failed)
+        whole = await include(replace(context, budget=budget), plans[answering], merged)
+        return Shown(whole, plans[answering], teams, failed)
 
     def exposure(
         self, collection: str, request: SearchRequest, ms: float, shown: Shown | None, error: str | None = None
-    ) -> Exposure:
-        """Returns the journal's line for a search of the unit, which took `ms`. `error`: why there is no answer."""
+    ) -> bytes:
+        """Returns the journal's line (an Exposure) for a search of the unit, which took `ms`. `error`: why there is no
+        answer."""
         pipeline = self.experiment.pipeline
         hits = [] if shown is None else [hit.id for hit in shown.walked.ranking]
-        return Exposure.model_validate(
+        line = to_json(
             {
                 "query_id": request_id(),
                 "client_id": self.unit,
@@ -144,18 +152,12 @@ class Assigned:
                 },
             }
         )
+        return line + b"\n"
 
 
 def is_failure(problem: ProblemError) -> bool:
     """Returns whether a search failed through no fault of its caller's."""
     return problem.status >= 500 or isinstance(problem, Overloaded | UnfitPipeline)
-
-
-def _hurried(context: WalkContext) -> WalkContext:
-    """Returns the context of an arm: a quarter of the time is kept for what answers where it hangs, of every arm, so
-    that all have the same."""
-    kept_s = context.budget.share_s(1.0, 3.0)
-    return replace(context, budget=replace(context.budget, ends_at=context.budget.ends_at - kept_s))
 
 
 def _flagged(walked: Walked, arm: str, failure: ProblemError) -> Walked:
