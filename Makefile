@@ -129,6 +129,11 @@ bench-gpu: ## compare models on an NVIDIA GPU with the CPU; writes docs/measurem
 	@$(GPU)/bin/python -m workshop.bench.gpu $(MODELS)
 
 ##@ Check the code
+.PHONY: dist
+dist: $(VENV)/.installed ## build the Python package for apps, a wheel and an sdist, in OUT [OUT=dist]
+	@$(BIN)/uv build --quiet --out-dir $(or $(OUT),dist) clients/python
+	@ls $(or $(OUT),dist)/retrieval_client-*
+
 .PHONY: check-extras
 check-extras: models ## run each deployable in a clean environment: an undeclared dependency or import fails
 	$(BIN)/python -m pytest tests/integration/test_images.py

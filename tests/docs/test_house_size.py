@@ -35,7 +35,7 @@ MOST_LINES_OF_ALL = {
     ("services", "gateway", "evaluator", "deploy"): 60_638,
     ("clients",): 1_660,
     ("workshop",): 4_395,
-    ("tests",): 61_962,
+    ("tests",): 61_973,
 }
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.

@@ -1,13 +1,15 @@
-"""The client package alone: installed into a clean environment, it does what its README shows, over TLS, with a key."""
+"""The client package as `make dist` builds it: in a clean environment it does what its README shows, over TLS."""
 
 import asyncio
 import re
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from services.chassis.settings.service_settings import ServiceSettings
+from services.contracts.version import VERSION
 from services.keys.key import KEY_SCOPES
 from tests.support.certificates import Certificates
 from tests.support.environments import environment
@@ -36,9 +38,18 @@ print({"services", "gateway", "evaluator"} & set(sys.modules), retrieval_client.
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment that holds the package and what it declares."""
-    return environment(tmp_path_factory.mktemp("environment"), ROOT / "clients" / "python") / "python"
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(["make", "-C", ROOT, "dist", f"OUT={folder}"], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["*.whl", "*.tar.gz"])
+def python(distributions: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The interpreter of an environment that holds one distribution and what it declares."""
+    (built,) = distributions.glob(request.param)
+    assert built.name.startswith(f"retrieval_client-{VERSION}")
+    return environment(tmp_path_factory.mktemp("environment"), built) / "python"
 
 
 @pytest.fixture
