@@ -22,11 +22,26 @@ LOCKS: dict[Runtime, Path] = {
     "gpu": ROOT / "deploy" / "requirements-gpu.lock",
 }
 
+# What no process of ours imports, a quarter of an image: tests and sources of packages, ONNX Runtime once more for
+# programs in C, the client of the hub's store, and what the evaluator's packages need for formats that it does not read.
+UNUSED = (
+    *("**/tests", "test", "**/*.c", "**/*.h", "**/*.pyx", "**/*.pxd", "**/*.pyi"),
+    *("onnxruntime/capi/libonnxruntime.so*", "hf_xet"),
+    *("fontTools/*Lib", "fontTools/misc/*.so"),
+    *("cramjam", "fastparquet", "lxml", "narwhals", "scipy/io/_fast_matrix_market", "statsmodels/datasets/**/*.csv"),
+)
+
 
 def make_environment(deployable: Deployable, runtime: Runtime, folder: Path) -> None:
     """Makes a virtual environment in `folder` with the deployable's dependencies and nothing else."""
     venv.create(folder, with_pip=False, clear=True, symlinks=True)
     _install(deployable.extras(runtime), LOCKS[runtime], folder)
+    for pattern in UNUSED:
+        for unused in list(folder.glob(f"lib/python*/site-packages/{pattern}")):
+            if unused.is_dir():
+                shutil.rmtree(unused)
+            else:
+                unused.unlink()
 
 
 def fetch_models(deployable: Deployable, folder: Path) -> None:
