@@ -63,7 +63,7 @@ class Traffic:
             self.failed[type(error).__name__] += 1
         else:
             if answer.status_code != 200:
-                self.failed[f"{answer.status_code} {answer.json()['title']}"] += 1
+                self.failed[f"{answer.status_code} {answer.json()['detail'][:300]}"] += 1
             else:
                 self.degraded.update(f"{one['stage']}: {one['reason']}" for one in answer.json().get("degraded", ()))
         self.searches += 1
