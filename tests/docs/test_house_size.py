@@ -59,6 +59,7 @@ NOT_COUNTED = (
     "docs/soak/",
     "docs/measurements/",
     "docs/route-keys.md",
+    "docs/process-metrics.md",
     "docs/analysis/",
     "docs/pictures/",
 )
