@@ -5,10 +5,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.soak.alerts import SHORTER, scaled
 from tests.support.metrics_page import Metric, metrics
 from tests.support.processes import ROOT
 
@@ -39,6 +41,14 @@ def test_the_rules_are_valid() -> None:
 
 def test_each_alert_fires_on_its_fault_alone_and_resolves() -> None:
     promtool("test", "rules", "alerts_test.yaml")
+
+
+def test_the_rules_of_the_rehearsal_have_every_window_shorter(tmp_path: Path) -> None:
+    rules = scaled((OBSERVABILITY / "alerts.yaml").read_text(encoding="utf-8"))
+    assert re.findall(r"(?:\[|for: |offset )\d+[smh]\b", rules) == []
+    assert f"[{3_600_000 // SHORTER}ms]" in rules
+    (tmp_path / "alerts.yaml").write_text(rules, encoding="utf-8")
+    promtool("check", "rules", str(tmp_path / "alerts.yaml"))
 
 
 def test_each_alert_has_a_case_and_a_runbook_of_three_lines() -> None:
