@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-DISK_MIB = 640  # two and a half times what the engines keep free
+DISK_MIB = 1_024  # four times what the engines keep free
 BALLAST = "ballast"
 
 
