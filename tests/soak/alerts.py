@@ -275,17 +275,21 @@ async def run(seed: int) -> Outcome:
     shuffled = rng.sample(order, len(order))
     one_each = {fault: (fault, backend) for fault, backend in shuffled if (fault, backend) not in MORE}
     cells = rng.sample([*one_each.values(), *MORE], len(one_each) + len(MORE))
+    done: list[Fired] = []
     async with rehearsal(seed) as running:
-        done = []
+        # Only a small disk may be filled; making one needs the right to mount.
+        small = {name for name in STORING if is_small_disk(running.proxied.stack.directory / name)}
+        cells = [cell for cell in cells if cell[0] not in DISK or cell[1] in small]
         for fault, backend in cells:
-            # Only a small disk may be filled; making one needs the right to mount.
-            if fault not in DISK or is_small_disk(running.proxied.stack.directory / backend):
+            try:
                 done.append(await running.measure(fault, backend))
-                print(f"{fault} at {backend}: {done[-1].wrong or 'as expected'}", flush=True)
-    return _outcome(seed, sorted(done, key=lambda cell: order.index((cell.fault, cell.backend))))
+            except TimeoutError:  # foreign load alone makes searches slow: no fault can be told from it
+                break
+            print(f"{fault} at {backend}: {done[-1].wrong or 'as expected'}", flush=True)
+    return _outcome(seed, sorted(done, key=lambda cell: order.index((cell.fault, cell.backend))), len(cells))
 
 
-def _outcome(seed: int, cells: list[Fired]) -> Outcome:
+def _outcome(seed: int, cells: list[Fired], all_cells: int) -> Outcome:
     rows = tuple(
         (
             cell.fault,
@@ -307,6 +311,7 @@ def _outcome(seed: int, cells: list[Fired]) -> Outcome:
         columns=("fault", "at", "expected", "fired after, s", "others", "resolved, s"),
         rows=rows,
         bars=(
+            Bar("all faults were begun on a quiet stack", f"{len(cells)} of {all_cells}", len(cells) == all_cells),
             Bar("each fault fires its alerts", f"not: {missing} of {len(cells)}" if missing else "all", not missing),
             Bar("and no others", f"others: {others} of {len(cells)}" if others else "none", not others),
             Bar("all resolve", f"not: {lasting} of {len(cells)}" if lasting else "all", not lasting),
