@@ -283,8 +283,8 @@ async def run(seed: int) -> Outcome:
         for fault, backend in cells:
             try:
                 done.append(await running.measure(fault, backend))
-            except (TimeoutError, httpx.TransportError):  # foreign load alone makes searches slow: no fault can be told from it
-                break
+            except (TimeoutError, httpx.TransportError):
+                break  # foreign load alone makes searches slow: no fault can be told from it
             print(f"{fault} at {backend}: {done[-1].wrong or 'as expected'}", flush=True)
     return _outcome(seed, sorted(done, key=lambda cell: order.index((cell.fault, cell.backend))), len(cells))
 
