@@ -52,6 +52,10 @@ dataset: $(VENV)/.installed ## fetch a public test collection into .datasets/; w
 browser: ## install Debian's Chromium for the tests of pages, as root, unless there is one [CHROMIUM=]
 	@command -v "$${CHROMIUM:-chromium}" || (apt-get update && apt-get install --yes --no-install-recommends chromium fonts-liberation)
 
+.PHONY: prometheus
+prometheus: ## install Debian's Prometheus for the tests of alerts, as root, unless there is one
+	@command -v promtool || (apt-get update && apt-get install --yes --no-install-recommends prometheus)
+
 ##@ Run
 .PHONY: demo
 demo: $(VENV)/.installed ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= DEADLINE_MS= PREFER= LEXICAL= DENSE= ENGINE= SYSTEMS= PRECISION= SECURE=]

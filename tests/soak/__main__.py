@@ -12,7 +12,7 @@ from tests.soak.rehearsals import REHEARSALS, put_section
 from tests.soak.rehearsals import run as rehearse
 from tests.support.processes import ROOT
 
-SOAKS = ("hostile", "faults", "kills", "overload", "keys", "agreement", "verdicts", "looks", "events")
+SOAKS = ("hostile", "faults", "kills", "overload", "keys", "agreement", "verdicts", "looks", "events", "alerts")
 
 
 def main() -> int:
