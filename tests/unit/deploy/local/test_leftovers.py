@@ -60,14 +60,17 @@ def test_data_of_a_stack_that_is_configured_runs_or_is_another_ones_are_never_li
         os.utime(data / name, (time.time() - 40 * 86_400,) * 2)
     lock = lock_data_directory(data / "up-searched" / "elasticsearch", timeout_s=0)
     conf = data / "up-runs" / "supervisord.conf"
-    running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", str(conf)])
+    waiting = "import time; print(flush=True); time.sleep(600)"
+    running = subprocess.Popen([sys.executable, "-c", waiting, str(conf)], stdout=subprocess.PIPE)
+    assert running.stdout is not None
     try:
+        running.stdout.readline()  # its command line is empty for a moment
         (data / "up-runs" / "supervisord.pid").write_text(str(running.pid))
         assert listed(places, DAYS="0") == {"demo", "up-started"}
         assert listed(places, DAYS="0", STACK="runs") == {"demo", "up-started"}
     finally:
         running.kill()
-        running.wait()
+        running.communicate()
         os.close(lock)
     assert listed(places, DAYS="0") == {"demo", "up-started", "up-runs", "up-searched"}
 
