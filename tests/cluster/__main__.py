@@ -46,7 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="retrieval-k8s-") as folder:
         home = Path(folder)
         before = traces(home.name)
-        inside = [sys.executable, "-m", "tests.cluster.inside", str(home), home.name, *(["--without-node"] * only_api)]
+        inside = [sys.executable, "-m", "tests.cluster.inside", str(home), *(["--without-node"] * only_api)]
         running = subprocess.Popen([*NAMESPACES, *inside])
         try:
             status = running.wait()

@@ -1,7 +1,7 @@
-"""Runs a Kubernetes cluster of one node as child processes: API server first, then what a node needs.
+"""Runs a Kubernetes cluster as child processes: the API server first, then nodes, each in a network of its own.
 
-It expects namespaces of its own for processes, mounts and the network (tests/cluster/__main__.py), with fixed ports and
-the usual paths below /run and /var. All components share the token of one administrator.
+It expects namespaces of its own for processes, mounts and the network (tests/cluster/__main__.py), so that ports are
+fixed and paths below /run and /var the usual ones. All components share the token of one administrator.
 """
 
 import json
@@ -9,7 +9,8 @@ import os
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -18,11 +19,9 @@ from tests.cluster import programs
 from tests.support.certificates import Certificates
 from tests.support.images import Yaml
 
-NODE = "node"
 ADDRESS = "10.204.0.1"
 PODS, SERVICES = "10.202.0.0/16", "10.203.0.0/16"
 API_ADDRESS, DNS_ADDRESS = "10.203.0.1", "10.203.0.10"
-CONTAINERD = "/run/containerd/containerd.sock"
 # Files that kubelet writes for the whole machine; copies hide them, so that the machine keeps its values.
 MACHINE_SETTINGS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom")
 # Where they write without being asked; an overlay takes it.
@@ -53,15 +52,60 @@ def wait_for(what: str, condition: Callable[[], bool], within_s: float = 120, ev
     return time.monotonic() - started
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node and its network: addresses of its own for its pods, one of its end of the wire to the API server."""
+
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"node-{self.number}"
+
+    @property
+    def pods(self) -> str:
+        return f"10.202.{self.number}.0/24"
+
+    @property
+    def address(self) -> str:
+        return f"10.204.{self.number}.2"
+
+    @property
+    def socket(self) -> Path:
+        """Where its containerd listens."""
+        return Path(f"/run/{self.name}/containerd.sock")
+
+    def inside(self, *command: str) -> tuple[str, ...]:
+        """A command as it runs in the network of the node."""
+        return ("nsenter", f"--net=/run/netns/{self.name}", *command)
+
+    def connect(self) -> None:
+        """Makes its network, and a wire to that of the API server, over which all nodes reach each other."""
+        near, far, gateway = f"wire{self.number}", "wire", f"10.204.{self.number}.1"
+        run("ip", "netns", "add", self.name)
+        run("ip", "link", "add", near, "type", "veth", "peer", "name", far, "netns", self.name)
+        run("ip", "address", "add", f"{gateway}/24", "dev", near)
+        run("ip", "link", "set", near, "up")
+        run(*self.inside("ip", "address", "add", f"{self.address}/24", "dev", far))
+        for name in ("lo", far):
+            run(*self.inside("ip", "link", "set", name, "up"))
+        run(*self.inside("ip", "route", "add", "default", "via", gateway))
+        run(*self.inside("sysctl", "--write", "net.ipv4.ip_forward=1"))
+        run("ip", "route", "add", self.pods, "via", self.address)
+
+
+NODES = (Node(1), Node(2))
+
+
 class Cluster:
     """A cluster whose files are in a folder of its own. It ends with the namespace of processes that it runs in."""
 
-    def __init__(self, home: Path, cgroup: str) -> None:
+    def __init__(self, home: Path) -> None:
         self.home = home
-        self._cgroup = cgroup
         self._token = secrets.token_hex(16)
-        self._certificates = Certificates(home, "kubernetes")
+        self.certificates = Certificates(home, "kubernetes")
         self._kubeconfig = home / "kubeconfig"
+        self._access_flag = f"--kubeconfig={self._kubeconfig}"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         os.environ["KUBECONFIG"] = str(self._kubeconfig)
         (home / "logs").mkdir()
@@ -79,11 +123,10 @@ class Cluster:
         """Applies objects."""
         self.kubectl("apply", "-f", "-", given=yaml.safe_dump_all(objects))
 
-    def start(self, name: str, program: str, *flags: str, environment: Mapping[str, str] | None = None) -> None:
+    def start(self, name: str, *command: str) -> None:
         """Starts a program; its output goes to logs/."""
         with (self.home / "logs" / f"{name}.log").open("ab") as log:
-            variables = os.environ | (environment or {})
-            self._running[name] = subprocess.Popen([program, *flags], stdout=log, stderr=log, env=variables)
+            self._running[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
     @property
     def ended(self) -> list[str]:
@@ -97,7 +140,7 @@ class Cluster:
     def start_api(self) -> float:
         """Starts etcd and the API server; returns the seconds until it was ready."""
         _own_network()
-        pair = self._certificates.issue(NODE, "127.0.0.1", ADDRESS, API_ADDRESS, "kubernetes.default.svc")
+        pair = self.certificates.issue("127.0.0.1", ADDRESS, API_ADDRESS, "kubernetes.default.svc")
         (self.home / "tokens.csv").write_text(f"{self._token},admin,admin,system:masters\n")
         self._kubeconfig.write_text(yaml.safe_dump(self._access(f"https://{ADDRESS}:6443")))
         self.start("etcd", "etcd", f"--data-dir={self.home}/etcd", "--unsafe-no-fsync")
@@ -118,7 +161,7 @@ class Cluster:
             "--allow-privileged",
             "--enable-aggregator-routing",
         )
-        self._controller_flags = (f"--service-account-private-key-file={pair.key}",)
+        self._signing_key = pair.key
         return wait_for("the API server", self._answers)
 
     def _answers(self) -> bool:
@@ -130,7 +173,7 @@ class Cluster:
             return False
 
     def _access(self, server: str) -> Yaml:
-        cluster = {"server": server, "certificate-authority": str(self._certificates.ca_file)}
+        cluster = {"server": server, "certificate-authority": str(self.certificates.ca_file)}
         return {
             "apiVersion": "v1",
             "kind": "Config",
@@ -140,111 +183,100 @@ class Cluster:
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
         }
 
-    def start_node(self, images: Sequence[Path], sandbox_image: str) -> float:
-        """Starts controllers, scheduler and the node with these images; returns the seconds until it was Ready."""
-        self._start_containerd(sandbox_image)
-        for archive in images:
-            run("ctr", "--namespace=k8s.io", "images", "import", archive)
-        access = f"--kubeconfig={self._kubeconfig}"
+    def start_nodes(self, nodes: Sequence[Node], archive: Path, sandbox_image: str) -> float:
+        """Starts controllers and nodes with the images of an archive; returns the seconds until the nodes are ready."""
         self.start(
             "kube-controller-manager",
             programs.path("kube-controller-manager"),
-            access,
-            f"--root-ca-file={self._certificates.ca_file}",
-            "--leader-elect=false",
+            self._access_flag,
+            f"--root-ca-file={self.certificates.ca_file}",
+            f"--service-account-private-key-file={self._signing_key}",
             "--horizontal-pod-autoscaler-sync-period=5s",
-            *self._controller_flags,
+            "--leader-elect=false",
         )
-        self.start("kube-scheduler", programs.path("kube-scheduler"), access, "--leader-elect=false")
+        self.start("kube-scheduler", programs.path("kube-scheduler"), self._access_flag, "--leader-elect=false")
+        started = time.monotonic()
+        for node in nodes:
+            node.connect()
+            self._start_containerd(node, sandbox_image)
+            run("ctr", f"--address={node.socket}", "--namespace=k8s.io", "images", "import", archive)
+            self._start_kubelet(node)
+        wait_for("the nodes", lambda: [_ready(node) for node in self.get("nodes")] == [True] * len(nodes))
+        return time.monotonic() - started
+
+    def _start_containerd(self, node: Node, sandbox_image: str) -> None:
+        addresses = {"type": "host-local", "ranges": [[{"subnet": node.pods}]], "routes": [{"dst": "0.0.0.0/0"}]}
+        network = {"cniVersion": "0.4.0", "name": node.name, "plugins": [{"type": "ptp", "ipam": addresses}]}
+        folder = self.home / node.name
+        (folder / "cni").mkdir(parents=True)
+        (folder / "cni" / "10-pods.conflist").write_text(json.dumps(network))
+        settings = folder / "containerd.toml"
+        settings.write_text(f"""\
+version = 2
+root = "{folder}/containerd"
+state = "{node.socket.parent}"
+[grpc]
+  address = "{node.socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{sandbox_image}"
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "{folder}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+""")
+        self.start(f"containerd-{node.number}", *node.inside("containerd", f"--config={settings}"))
+        wait_for("containerd", node.socket.exists)
+
+    def _start_kubelet(self, node: Node) -> None:
+        folder = self.home / node.name
         settings = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": self._cgroup,
+            "cgroupRoot": f"/{self.home.name}/{node.name}",
             "clusterDNS": [DNS_ADDRESS],
             "clusterDomain": "cluster.local",
-            "containerRuntimeEndpoint": f"unix://{CONTAINERD}",
+            "containerRuntimeEndpoint": f"unix://{node.socket}",
             "failCgroupV1": False,
             "failSwapOn": False,
             "oomScoreAdj": 0,
             "resolvConf": "/dev/null",
         }
-        (self.home / "kubelet.yaml").write_text(yaml.safe_dump(settings))
-        self.start(
-            "kubelet",
-            programs.path("kubelet"),
-            access,
-            f"--config={self.home}/kubelet.yaml",
-            f"--root-dir={self.home}/kubelet",
-            f"--hostname-override={NODE}",
-            f"--node-ip={ADDRESS}",
-        )
-        self.start(
-            "kube-proxy",
-            programs.path("kube-proxy"),
-            access,
-            f"--hostname-override={NODE}",
-            f"--cluster-cidr={PODS}",
-            "--oom-score-adj=0",
-            "--conntrack-max-per-core=0",
-            "--conntrack-tcp-timeout-established=0s",
-            "--conntrack-tcp-timeout-close-wait=0s",
-        )
-        seconds = wait_for("the node", lambda: any(_ready(node) for node in self.get("nodes")))
-        self.start(
-            "kube-router",
-            programs.path("kube-router"),
-            access,
-            f"--hostname-override={NODE}",
-            f"--service-cluster-ip-range={SERVICES}",
-            "--run-router=false",
-            "--run-service-proxy=false",
-            "--run-loadbalancer=false",
-            "--run-firewall=true",
-        )
-        return seconds
-
-    def _start_containerd(self, sandbox_image: str) -> None:
-        network = {
-            "cniVersion": "0.4.0",
-            "name": "pods",
-            "plugins": [
-                {
-                    "type": "ptp",
-                    "ipam": {
-                        "type": "host-local",
-                        "ranges": [[{"subnet": PODS}]],
-                        "routes": [{"dst": "0.0.0.0/0"}],
-                    },
-                }
-            ],
+        (folder / "kubelet.yaml").write_text(yaml.safe_dump(settings))
+        name = f"--hostname-override={node.name}"
+        flags = {
+            "kubelet": (f"--config={folder}/kubelet.yaml", f"--root-dir={folder}/kubelet", f"--node-ip={node.address}"),
+            "kube-proxy": (
+                f"--cluster-cidr={PODS}",
+                "--oom-score-adj=0",
+                # Of the whole machine: not to be changed from a network of its own.
+                "--conntrack-max-per-core=0",
+                "--conntrack-tcp-timeout-established=0s",
+                "--conntrack-tcp-timeout-close-wait=0s",
+            ),
         }
-        folder = Path("/etc/cni/net.d")
-        folder.mkdir(parents=True)
-        (folder / "10-pods.conflist").write_text(json.dumps(network))
-        settings = self.home / "containerd.toml"
-        settings.write_text(f"""\
-version = 2
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{sandbox_image}"
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "{folder}"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-""")
-        self.start("containerd", "containerd", f"--config={settings}", f"--root={self.home}/containerd")
-        wait_for("containerd", Path(CONTAINERD).exists)
+        for program, more in flags.items():
+            command = node.inside(programs.path(program), self._access_flag, name, *more)
+            self.start(f"{program}-{node.number}", *command)
+
+    def start_policies(self, node: Node) -> None:
+        """Starts what enforces network policies on a node that the API server knows."""
+        command = (programs.path("kube-router"), self._access_flag, f"--hostname-override={node.name}")
+        parts = ("--run-firewall=true", "--run-router=false", "--run-service-proxy=false", "--run-loadbalancer=false")
+        services = f"--service-cluster-ip-range={SERVICES}"
+        self.start(f"kube-router-{node.number}", *node.inside(*command, *parts, services))
 
 
 def _ready(node: Yaml) -> bool:
     return any(item["type"] == "Ready" and item["status"] == "True" for item in node["status"].get("conditions", []))
 
 
-def own_machine(home: Path, cgroup: str) -> None:
+def own_machine(home: Path) -> None:
     """Hides from the machine what a cluster's programs write outside of their folders: in namespaces of its own."""
     run("mount", "--make-rshared", "/")
     for folder in OVERLAID:
@@ -259,14 +291,12 @@ def own_machine(home: Path, cgroup: str) -> None:
         mine.write_text(setting.read_text())
         run("mount", "--bind", mine, setting)
     for controller in Path("/sys/fs/cgroup").iterdir():
-        (controller / cgroup.lstrip("/")).mkdir()
+        for node in NODES:
+            (controller / home.name / node.name).mkdir(parents=True)
 
 
 def _own_network() -> None:
-    """A pair of interfaces that leads nowhere: services have addresses to route to, and nothing leaves."""
+    """The network of the API server leads to nodes and nowhere else."""
     run("ip", "link", "set", "lo", "up")
-    run("ip", "link", "add", "node0", "type", "veth", "peer", "name", "node1")
-    run("ip", "address", "add", f"{ADDRESS}/24", "dev", "node0")
-    for name in ("node0", "node1"):
-        run("ip", "link", "set", name, "up")
-    run("ip", "route", "add", SERVICES, "dev", "node0")
+    run("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
+    run("sysctl", "--write", "net.ipv4.ip_forward=1")

@@ -2,14 +2,14 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from tests.cluster.cluster import Cluster, Refused
 from tests.soak.outcome import Bar
-from tests.support.images import ROOT
+from tests.support.images import ROOT, Yaml
 
 OVERLAYS = sorted((ROOT / "k8s" / "overlays").iterdir())
 COMPONENTS = sorted((ROOT / "k8s" / "components").iterdir())
@@ -21,14 +21,21 @@ MISTAKES = {
 STRICTLY = ("apply", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "--output=name")
 
 
-def composed(folder: Path, overlay: Path, components: Sequence[Path] = (), **more: object) -> Path:
+def composed(
+    folder: Path,
+    overlay: Path,
+    components: Sequence[Path] = (),
+    objects: Sequence[Yaml] = (),
+    patches: Sequence[Mapping[str, object]] = (),
+) -> Path:
     """Writes a kustomization of an overlay and more into a folder, and returns the folder."""
     folder.mkdir(parents=True)
+    (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     content = {
         "namespace": f"retrieval-{overlay.name}",
-        "resources": [os.path.relpath(overlay, folder.resolve())],
+        "resources": [os.path.relpath(overlay, folder.resolve()), "objects.yaml"],
         "components": [os.path.relpath(component, folder.resolve()) for component in components],
-        **more,
+        "patches": patches,
     }
     (folder / "kustomization.yaml").write_text(json.dumps(content))
     return folder
