@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.cluster import programs
+from tests.cluster.images import build_archive
 from tests.soak.outcome import Bar, commit, machine, table, wrapped
 from tests.support.processes import ROOT
 
@@ -39,9 +40,13 @@ PAGE = ROOT / "docs" / "soak" / "kubernetes.md"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     parser.add_argument("--without-node", action="store_true", help="only the dry runs on the API server")
-    only_api: bool = parser.parse_args().without_node
+    parser.add_argument("--built", action="store_true", help="run the images that an earlier run has built")
+    arguments = parser.parse_args()
+    only_api: bool = arguments.without_node
     started = time.monotonic()
     programs.build(node=not only_api)
+    if not only_api and not arguments.built:
+        build_archive()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     with tempfile.TemporaryDirectory(prefix="retrieval-k8s-") as folder:
         home = Path(folder)

@@ -10,7 +10,9 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -159,6 +161,7 @@ class Cluster:
             f"--service-account-signing-key-file={pair.key}",
             f"--cert-dir={self.home}",
             "--allow-privileged",
+            "--kubelet-preferred-address-types=InternalIP",
             "--enable-aggregator-routing",
         )
         self._signing_key = pair.key
@@ -199,7 +202,9 @@ class Cluster:
         for node in nodes:
             node.connect()
             self._start_containerd(node, sandbox_image)
-            run("ctr", f"--address={node.socket}", "--namespace=k8s.io", "images", "import", archive)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(partial(_import, archive), nodes))
+        for node in nodes:
             self._start_kubelet(node)
         wait_for("the nodes", lambda: [_ready(node) for node in self.get("nodes")] == [True] * len(nodes))
         return time.monotonic() - started
@@ -245,6 +250,8 @@ state = "{node.socket.parent}"
             "failCgroupV1": False,
             "failSwapOn": False,
             "oomScoreAdj": 0,
+            # A kubelet removes the logs there of pods that it does not know: those of the other node.
+            "podLogsDir": f"{folder}/pods",
             "resolvConf": "/dev/null",
         }
         (folder / "kubelet.yaml").write_text(yaml.safe_dump(settings))
@@ -270,6 +277,11 @@ state = "{node.socket.parent}"
         parts = ("--run-firewall=true", "--run-router=false", "--run-service-proxy=false", "--run-loadbalancer=false")
         services = f"--service-cluster-ip-range={SERVICES}"
         self.start(f"kube-router-{node.number}", *node.inside(*command, *parts, services))
+
+
+def _import(archive: Path, node: Node) -> None:
+    """Gives a node the images of an archive, as nothing can be pulled."""
+    run("ctr", f"--address={node.socket}", "--namespace=k8s.io", "images", "import", archive)
 
 
 def _ready(node: Yaml) -> bool:

@@ -96,7 +96,7 @@ def load(cluster: Cluster) -> str:
     """Loads the bundled collection by the evaluator's pod, and returns its last line."""
     asked = (
         "--dataset",
-        "bicycle-workshop",
+        "evaluator/collections/bicycle-workshop",
         "--collection",
         COLLECTION,
         "--pipelines",
