@@ -118,7 +118,7 @@ def _stranger(namespace: str) -> Yaml:
     idle = "import signal; signal.pause()"
     container = {
         "name": "service",
-        "image": "retrieval-stack/gateway:dev",
+        "image": "retrieval-stack/evaluator:dev",  # it has the client that searches
         "command": ["python", "-c", idle],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+
+import yaml
 
 from deploy.deployables import DEPLOYABLES
 from tests.cluster import programs
@@ -15,14 +17,17 @@ from tests.cluster.cluster import NODES, Cluster, run, wait_for
 from tests.cluster.images import NEXT_TAG
 from tests.cluster.installed import ENGINES, NAMESPACE, REPLICATED, STRANGERS, wait_until_available
 from tests.soak.outcome import Bar
+from tests.support.images import ROOT
 from tests.support.manifests import NAME, Peer, documents, may_connect, of_kind, pods_of
 
 COLLECTION = "demo"
 OURS = f"--namespace={NAMESPACE}"
 RATE = 20
 GATEWAY = f"http://gateway.{NAMESPACE}.svc.cluster.local:8000"
-# One in twenty is re-ranked: 100 candidates take both cores of this machine 0.2 s.
-PIPELINES = ("hybrid-rerank", *["hybrid"] * 19)
+RERANKED = yaml.safe_load((ROOT / "gateway" / "pipelines" / "hybrid-rerank.yaml").read_text())
+RERANKED["stages"][-1]["top"] = 10
+# One in twenty is re-ranked, and of ten candidates: 100 take two cores 0.2 s, and more than two pods share these.
+PIPELINES = (RERANKED, *["hybrid"] * 19)
 METRIC = "http_requests_in_flight"
 
 
@@ -46,7 +51,7 @@ class Application:
         self._queries = queries
 
     @contextmanager
-    def searching(self, rate: float = RATE, pipelines: tuple[str, ...] = PIPELINES) -> Iterator[list[Seen]]:
+    def searching(self, rate: float = RATE, pipelines: Sequence[object] = PIPELINES) -> Iterator[list[Seen]]:
         """Searches at this rate meanwhile; the list has what was seen at the end."""
         bodies = [
             {"query": query, "pipeline": pipelines[number % len(pipelines)]}
