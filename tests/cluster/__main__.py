@@ -37,14 +37,14 @@ NAMESPACES = (
 # What differs from the manifests, and what is not shown.
 NODES_SAY = (
     "On the nodes runs the overlay `dev`, with two gateways and two re-rankers as the component `replicated` has them, "
-    "and the policy of `prod` for metrics. CPU requests are lowered, because two cores hold every pod; lexical and dense "
-    "prefer different nodes. Volumes are folders that both nodes see. A pod in another namespace searches the bundled "
-    "collection through the gateway's Service, over connections that it keeps, and tries nothing twice."
+    "and the policy of `prod` for metrics. CPU requests are lowered, because two cores hold every pod; lexical and "
+    "dense prefer different nodes. Volumes are folders that both nodes see. A pod in another namespace searches the "
+    "bundled collection through the gateway's Service, over connections that it keeps, and tries nothing twice."
 )
 NOT_HERE = (
     "Not shown: `prod` on a node, because the images of Elasticsearch and Qdrant cannot be pulled here; certificates; "
-    "GPUs; a node that is lost without a drain; autoscaling by CPU, which takes metrics-server. The adapter of the custom "
-    "metrics is the test's own, `tests/cluster/adapter.py`."
+    "GPUs; a node that is lost without a drain; autoscaling by CPU, which takes metrics-server. The adapter of the "
+    "custom metrics is the test's own, `tests/cluster/adapter.py`."
 )
 PAGE = ROOT / "docs" / "soak" / "kubernetes.md"
 
@@ -127,8 +127,8 @@ def page(bars: list[Bar], parts: list[list[str]], seconds: float, only_api: bool
             [
                 "# Kubernetes, rehearsed",
                 wrapped(
-                    f"Kubernetes {programs.RELEASE}: its programs, built from their Go modules, with etcd, containerd and "
-                    "runc from Debian. The nodes have a network each on one machine; nothing leaves these networks."
+                    f"Kubernetes {programs.RELEASE}: its programs, built from their Go modules, with etcd, containerd "
+                    "and runc from Debian. The nodes have a network each on one machine; nothing leaves these networks."
                 ),
                 *([] if only_api else [wrapped(NODES_SAY), wrapped(NOT_HERE)]),
                 f"```bash\n{command}\n```",
