@@ -25,6 +25,7 @@ ADDRESS = "10.204.0.1"
 PODS, SERVICES = "10.202.0.0/16", "10.203.0.0/16"
 API_ADDRESS, DNS_ADDRESS = "10.203.0.1", "10.203.0.10"
 # Files that kubelet writes for the whole machine; copies hide them, so that the machine keeps its values.
+CGROUPS = Path("/sys/fs/cgroup")
 MACHINE_SETTINGS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom")
 # Where they write without being asked; an overlay takes it.
 OVERLAID = ("/etc", "/var/lib", "/var/log")
@@ -302,9 +303,11 @@ def own_machine(home: Path) -> None:
         mine = home / "machine" / name.replace("/", ".")
         mine.write_text(setting.read_text())
         run("mount", "--bind", mine, setting)
-    for controller in Path("/sys/fs/cgroup").iterdir():
+    for controller in CGROUPS.iterdir():
         for node in NODES:
             (controller / home.name / node.name).mkdir(parents=True)
+    # All pods together are as 16 processes beside the others of the machine, not as one.
+    (CGROUPS / "cpu" / home.name / "cpu.shares").write_text(str(16 * 1024))
 
 
 def _own_network() -> None:
