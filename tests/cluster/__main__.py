@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 from tests.cluster import programs
+from tests.cluster.cluster import CGROUPS
 from tests.cluster.images import build_archive
 from tests.soak.outcome import Bar, commit, machine, table, wrapped
 from tests.support.processes import ROOT
 
-CGROUPS = Path("/sys/fs/cgroup")
 # All ends with this process, also when it is killed.
 NAMESPACES = (
     "setpriv",

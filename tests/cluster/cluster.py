@@ -24,8 +24,8 @@ from tests.support.images import Yaml
 ADDRESS = "10.204.0.1"
 PODS, SERVICES = "10.202.0.0/16", "10.203.0.0/16"
 API_ADDRESS, DNS_ADDRESS = "10.203.0.1", "10.203.0.10"
-# Files that kubelet writes for the whole machine; copies hide them, so that the machine keeps its values.
 CGROUPS = Path("/sys/fs/cgroup")
+# Files that kubelet writes for the whole machine; copies hide them, so that the machine keeps its values.
 MACHINE_SETTINGS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom")
 # Where they write without being asked; an overlay takes it.
 OVERLAID = ("/etc", "/var/lib", "/var/log")
