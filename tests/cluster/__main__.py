@@ -120,7 +120,8 @@ def remove_cgroups(name: str) -> None:
 
 def page(bars: list[Bar], parts: list[list[str]], seconds: float, only_api: bool) -> str:
     """Renders the page: bars, then a table or a text for each part."""
-    command = "python -m tests.cluster --without-node" if only_api else "make test-k8s"
+    given = " ".join(sys.argv[1:])
+    command = f".venv/bin/python -m tests.cluster {given}" if given else "make test-k8s"
     held = [(bar.promise, bar.measured, "yes" if bar.held else "**no**") for bar in bars]
     return (
         "\n\n".join(
