@@ -306,8 +306,8 @@ def own_machine(home: Path) -> None:
     for controller in CGROUPS.iterdir():
         for node in NODES:
             (controller / home.name / node.name).mkdir(parents=True)
-    # All pods together are as 16 processes beside the others of the machine, not as one.
-    (CGROUPS / "cpu" / home.name / "cpu.shares").write_text(str(16 * 1024))
+    # All pods together are as four processes beside the others of the machine, not as one.
+    (CGROUPS / "cpu" / home.name / "cpu.shares").write_text(str(4 * 1024))
 
 
 def _own_network() -> None:
