@@ -207,7 +207,10 @@ class Cluster:
             list(pool.map(partial(_import, archive), nodes))
         for node in nodes:
             self._start_kubelet(node)
-        wait_for("the nodes", lambda: [_ready(node) for node in self.get("nodes")] == [True] * len(nodes))
+        try:
+            wait_for("the nodes", lambda: [_ready(node) for node in self.get("nodes")] == [True] * len(nodes))
+        except Refused as refusal:
+            raise Refused(f"{refusal}\n{self.last_lines(f'kubelet-{nodes[-1].number}')}") from refusal
         return time.monotonic() - started
 
     def _start_containerd(self, node: Node, sandbox_image: str) -> None:
