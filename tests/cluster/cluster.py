@@ -261,7 +261,13 @@ state = "{node.socket.parent}"
         (folder / "kubelet.yaml").write_text(yaml.safe_dump(settings))
         name = f"--hostname-override={node.name}"
         flags = {
-            "kubelet": (f"--config={folder}/kubelet.yaml", f"--root-dir={folder}/kubelet", f"--node-ip={node.address}"),
+            "kubelet": (
+                f"--config={folder}/kubelet.yaml",
+                f"--root-dir={folder}/kubelet",
+                # Two kubelets that start at once would make one pair of files there, of two keys.
+                f"--cert-dir={folder}/pki",
+                f"--node-ip={node.address}",
+            ),
             "kube-proxy": (
                 f"--cluster-cidr={PODS}",
                 "--oom-score-adj=0",
