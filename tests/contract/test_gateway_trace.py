@@ -17,6 +17,7 @@ PIPELINE = {
     "stages": [
         {
             "kind": "fuse",
+            "id": "fuse",
             "inputs": [
                 {"kind": "retrieve", "id": "bm25", "backend": "lexical", "on_failure": "skip"},
                 {"kind": "retrieve", "id": "near", "backend": "dense", "on_failure": "skip"},
@@ -42,10 +43,10 @@ async def searched(stack: RealStack, headers: dict[str, str], **asked: Any) -> N
     assert answer.status_code == 200, answer.text
 
 
-async def traced(directory: Path, receiver: Receiver, sampled: float = 1.0, **settings: Any) -> list[ReceivedSpan]:
+async def traced(directory: Path, receiver: Receiver, **settings: Any) -> list[ReceivedSpan]:
     """Loads documents, searches once with dense refusing, and returns the spans of the search."""
-    on = {"STACK_TRACE_ENDPOINT": receiver.endpoint, "STACK_TRACE_SAMPLED": sampled}
-    async with real_stack(directory, **on, **settings) as stack:
+    sent_to = receiver.endpoint
+    async with real_stack(directory, STACK_TRACE_ENDPOINT=sent_to, STACK_TRACE_SAMPLED=1.0, **settings) as stack:
         await stack.load(numbered(40, "secretive"))
         stack.ways["dense"].inner = httpx.MockTransport(refuse)
         await searched(stack, {}, pipeline=PIPELINE, top=5, include=["text"])
