@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.soak.outcome import Outcome, page
 from tests.support.processes import ROOT
 
-SOAKS = ("hostile", "faults", "kills", "overload", "keys", "agreement", "verdicts", "looks", "events")
+SOAKS = ("hostile", "faults", "kills", "overload", "keys", "agreement", "verdicts", "looks", "events", "trace")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""A collector of traces: takes OTLP over HTTP on a free port, and prints the spans of a trace as a tree."""
+"""A collector of traces: takes OTLP over HTTP on a free port, and puts spans in the order of their tree."""
 
 import gzip
 import threading
@@ -93,12 +93,9 @@ def _value(value: AnyValue) -> object:
     return None if kind is None else getattr(value, kind)
 
 
-def tree(spans: Sequence[ReceivedSpan], above: str = "", depth: int = 0) -> list[str]:
-    """Returns a line a span, with its service, indented beneath what it is part of, in the order of their begins.
-
-    A span whose parent is not among them is not shown: `above` is the parent of the first.
-    """
-    lines = []
+def tree(spans: Sequence[ReceivedSpan], above: str = "", depth: int = 0) -> list[tuple[int, ReceivedSpan]]:
+    """Returns the spans beneath the span `above`, each with its depth and before those beneath it, by their begins."""
+    found = []
     for span in sorted((span for span in spans if span.above == above), key=lambda span: span.began_ms):
-        lines += ["  " * depth + f"{span.service}: {span.name}", *tree(spans, span.id, depth + 1)]
-    return lines
+        found += [(depth, span), *tree(spans, span.id, depth + 1)]
+    return found
