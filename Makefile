@@ -35,9 +35,9 @@ install: $(VENV)/.installed ## set up .venv with everything that runs and tests 
 # One version of a package for every Python (`fewest`): the newest numpy for each would be another set of figures on each.
 RESOLVE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-header --no-annotate --quiet
 lock: $(VENV)/.installed ## resolve the newest allowed versions into requirements.lock (and the GPU images' lock)
-	$(RESOLVE) --upgrade $(addprefix --extra ,lexical dense sparse late_interaction reranker gateway evaluator cpu models local dev) \
+	$(RESOLVE) --upgrade $(addprefix --extra ,lexical dense sparse late_interaction reranker gateway evaluator cpu models trace local dev) \
 		--output-file requirements.lock
-	$(RESOLVE) --constraints requirements.lock $(addprefix --extra ,dense sparse late_interaction reranker gpu) \
+	$(RESOLVE) --constraints requirements.lock $(addprefix --extra ,dense sparse late_interaction reranker trace gpu) \
 		--output-file deploy/requirements-gpu.lock
 
 .PHONY: models

@@ -32,10 +32,13 @@ UNUSED = (
 )
 
 
-def make_environment(deployable: Deployable, runtime: Runtime, folder: Path) -> None:
-    """Makes a virtual environment in `folder` with the deployable's dependencies and nothing else."""
+def make_environment(deployable: Deployable, runtime: Runtime, folder: Path, *, trace: bool = False) -> None:
+    """Makes a virtual environment in `folder` with the deployable's dependencies and nothing else.
+
+    `trace`: also with what sends traces.
+    """
     venv.create(folder, with_pip=False, clear=True, symlinks=True)
-    _install(deployable.extras(runtime), LOCKS[runtime], folder)
+    _install((*deployable.extras(runtime), *(("trace",) if trace else ())), LOCKS[runtime], folder)
     for pattern in UNUSED:
         for unused in list(folder.glob(f"lib/python*/site-packages/{pattern}")):
             if unused.is_dir():
@@ -108,11 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made.add_argument("folder", type=Path)
         if step == "environment":
             made.add_argument("--runtime", choices=list(LOCKS), default="cpu", help="hardware that runs the models")
+            made.add_argument("--trace", action="store_true", help="also what sends traces")
     steps.add_parser("pin", help="the locked requirement of one distribution").add_argument("name")
     chosen = parser.parse_args(arguments)
     match chosen.step:
         case "environment":
-            make_environment(DEPLOYABLES[chosen.deployable], chosen.runtime, chosen.folder)
+            make_environment(DEPLOYABLES[chosen.deployable], chosen.runtime, chosen.folder, trace=chosen.trace)
         case "models":
             fetch_models(DEPLOYABLES[chosen.deployable], chosen.folder)
         case "code":

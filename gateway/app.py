@@ -113,7 +113,9 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             instruments.publication_seconds.set_function(publications.longest_s)
             publishing = Publishing(backends, generations, locks, pauses, publications, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
-            executor = Executor(backends, generations, catalog, admission, instruments, journal)
+            executor = Executor(
+                backends, generations, catalog, admission, instruments, journal, trace_queries=settings.trace_query_text
+            )
             pages = () if files is None else (page_routes(executor, catalog, generations, files),)
             routes = (
                 *pages,

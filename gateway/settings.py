@@ -79,6 +79,7 @@ class GatewaySettings(CallerSettings, KeyedSettings):
         (), description='Origins whose pages may call from a browser, as JSON: ["https://shop.example"]; ["*"] is all.'
     )
 
+    trace_query_text: bool = Field(False, description="Whether the traces of searches hold the texts of queries.")
     page: bool = Field(
         True, description="Whether `/` is a page that compares two pipelines, and `/docs` lists the routes."
     )

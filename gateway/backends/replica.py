@@ -37,6 +37,7 @@ from services.chassis.calls.transport import (
 from services.chassis.deadlines import DEADLINE_HEADER
 from services.chassis.errors import InsufficientStorage
 from services.chassis.requests.callers import CLIENT_HEADER
+from services.chassis.requests.spans import annotate, span, trace_headers
 from services.chassis.requests.telemetry import (
     NO_STORE,
     REQUEST_ID_HEADER,
@@ -88,12 +89,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A replica's backend: its name, its URL, the most seconds that connecting may take, and the token for it."""
+    """A replica's backend: its name, its URL, the most seconds that connecting may take, the token for it; and the
+    replica's address."""
 
     name: str
     url: str
     connect_s: float
     token: SecretStr | None = None
+    replica: str = ""
 
     @property
     def authorization(self) -> dict[str, str]:
@@ -244,6 +247,17 @@ class Replica:
 
 async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
     """Sends a call and returns the parsed answer within `timeout_s`. Raises only BackendFailed (and cancellation)."""
+    # Without its query: the mark of a build is in it.
+    where = {"replica": peer.replica, "path": call.path.partition("?")[0]}
+    with span(f"call {peer.name}", where, calls=True):
+        try:
+            return await _exchanged(peer, transport, call, parse, timeout_s)
+        except BackendFailed as failure:
+            annotate({"reason": failure.reason})
+            raise
+
+
+async def _exchanged(peer: Peer, transport: Transport, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
     request = _request(peer, call, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
@@ -252,6 +266,7 @@ async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Va
         raise BackendFailed(peer.name, "timeout", f"no answer within {timeout_s:.2f} s.") from error
     except Exception as error:  # a transport's exceptions are no closed list, and each means that the backend failed
         raise _transport_failure(peer.name, error) from error
+    annotate({"http.response.status_code": answer.status})
     if answer.status >= 300:
         raise _error_failure(peer, answer)
     try:
@@ -270,6 +285,7 @@ async def exchange(peer: Peer, transport: Transport, call: Call, parse: Parse[Va
 def _request(peer: Peer, call: Call, timeout_s: float) -> Outgoing:
     authorization = peer.authorization
     headers = {DEADLINE_HEADER: str(max(1, int(timeout_s * 1000))), REQUEST_ID_HEADER: request_id(), **authorization}
+    headers.update(trace_headers())
     if call.client:
         headers[CLIENT_HEADER] = call.client
     if no_store_requested():
@@ -348,12 +364,16 @@ def parse_parts(header: str) -> dict[str, float]:
 
 
 @contextmanager
-def collected_parts() -> Iterator[Mapping[str, float]]:
-    """Collects the parts of all calls that are answered within the block, also by tasks begun in it."""
+def collected_parts(stage: str) -> Iterator[Mapping[str, float]]:
+    """Collects the parts of all calls that are answered within the block, also by tasks begun in it.
+
+    The block is a span of the search, named by the stage.
+    """
     parts: dict[str, float] = {}
     token = _collected.set(parts)
     try:
-        yield parts
+        with span(f"stage {stage}"):
+            yield parts
     finally:
         _collected.reset(token)
 

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Literal, TypeVar
 from urllib.parse import urlencode
 
@@ -232,7 +233,8 @@ class Backend:
         for address in addresses:
             if address not in self._by_address:
                 calls, liveness = self._endpoints.transport(address), self._endpoints.transport(address)
-                replica = Replica(self._peer, calls, liveness, self._others_answer, self._supervisor, self._opened)
+                peer = replace(self._peer, replica=address)
+                replica = Replica(peer, calls, liveness, self._others_answer, self._supervisor, self._opened)
                 self._by_address[address] = replica
         self._turn = 0
         for replica in [left for left in self._leaving if not left.in_flight]:

@@ -65,7 +65,7 @@ async def _counted(
     context: WalkContext, store: Backend | None, counting: CountRequest, share: float, later: float
 ) -> Counted:
     started = time.perf_counter()
-    with collected_parts() as parts_ms:
+    with collected_parts(COUNTING) as parts_ms:
         try:
             backend = expected_store(store)
             timeout_s = context.timeout_s(backend.name, share, later)
@@ -100,7 +100,7 @@ async def _sorted(context: WalkContext, walked: Walked, listing: BrowseRequest, 
     try:
         store = expected_store(context.backends.document_store)
         timeout_s = context.timeout_s(store.name, ARRANGING, later)
-        with collected_parts() as parts:
+        with collected_parts(SORTING) as parts:
             listed = (await wire.browse(store, context.generation, listing, timeout_s)).ids
     except BackendFailed as failure:
         raise as_problem(failure) from failure

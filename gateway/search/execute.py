@@ -22,6 +22,7 @@ from gateway.search.walked import WalkContext, Walked, elapsed_ms
 from services.chassis.admission.limits import WAIT
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, DeadlineExceeded, ProblemError, Unavailable, UnknownPipeline
+from services.chassis.requests.spans import annotate, is_recorded
 from services.chassis.requests.telemetry import note, record_ms, recorded_ms, request_id
 from services.contracts.generations import name_of
 from services.contracts.pipelines import GATEWAY_WAIT, Pipeline, Retrieve
@@ -42,14 +43,20 @@ class Executor:
         admission: Admission,
         instruments: GatewayInstruments,
         journal: Journal | None = None,
+        *,
+        trace_queries: bool = False,
     ) -> None:
-        """`journal`: keeps what is shown in experiments, which a catalog without one does not have."""
+        """`journal`: keeps what is shown in experiments, which a catalog without one does not have.
+
+        `trace_queries`: the traces of searches have the texts of queries.
+        """
         self._backends = backends
         self._generations = generations
         self._catalog = catalog
         self._admission = admission
         self._instruments = instruments
         self._journal = journal
+        self._trace_queries = trace_queries
 
     async def search(
         self, collection: str, request: SearchRequest, client: str = "", unit: str | None = None
@@ -79,6 +86,10 @@ class Executor:
         if assigned is not None and shown.teams is not None:
             name, fingerprint = assigned.experiment.pipeline.name, assigned.experiment.fingerprint
         self._record(shown, ms / 1000, collection, name, assigned, named=not isinstance(request.pipeline, Pipeline))
+        if is_recorded():
+            degraded = [f"{each.degradation.stage}: {each.degradation.reason}" for each in walked.degraded]
+            annotate({"top": request.top, "hits": len(walked.ranking), "degraded": degraded})
+            annotate({"query": request.query} if self._trace_queries else {})
         timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": ms}
         return SearchAnswer.model_validate(
             {

@@ -54,7 +54,7 @@ async def explain(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walke
         return walked
     started = time.perf_counter()
     ids = [hit.id for hit in walked.ranking]
-    with collected_parts() as parts:
+    with collected_parts(STAGE) as parts:
         try:
             timeout_s = context.timeout_s(
                 STAGE, EXPLAINING, INCLUDING if reads_documents(context.request) else 0.0, calls=2

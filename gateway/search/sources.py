@@ -12,6 +12,7 @@ from gateway.backends.failures import BackendFailed, as_problem, not_held
 from gateway.backends.replica import collected_parts
 from gateway.search.walked import RETRIEVAL, Found, Sourced, WalkContext, elapsed_ms
 from services.chassis.errors import BadInput, DeadlineExceeded, Overloaded, ProblemError, Unavailable
+from services.chassis.requests.spans import annotate, span
 from services.contracts.base import DEEPEST
 from services.contracts.documents import Document, Included
 from services.contracts.generations import name_of
@@ -106,8 +107,9 @@ async def retrieve(identity: str, planned: PlannedRetrieve, context: WalkContext
     try:
         # A stage that must not fail gets the time of later stages too: without it they do not run.
         timeout_s = context.timeout_s(backend.name, RETRIEVAL, later if stage.on_failure == "skip" else 0.0)
-        with collected_parts() as parts:
+        with collected_parts(identity) as parts:
             candidates, deeper, documents = await _searched(planned, context, timeout_s)
+            annotate({"candidates": len(candidates)})
     except BackendFailed as failed:
         failure = not_held(backend.name, context.generation) if failed.unknown_generation else failed
         await _require_skippable(identity, stage, context, failure)
@@ -166,10 +168,12 @@ async def fuse(
     legs = [sourced.found for sourced in given]
     if all(leg is None for leg in legs):
         return Sourced(None, timings_ms, failures)
-    whole = _fused(identity, stage, inputs, legs)
-    if any(leg is not None and leg.deeper is not None for leg in legs):
-        deeper = [None if leg is None else leg.deeper or leg for leg in legs]
-        whole = replace(whole, deeper=_fused(identity, stage, inputs, deeper))
+    with span(f"stage {identity}"):
+        whole = _fused(identity, stage, inputs, legs)
+        if any(leg is not None and leg.deeper is not None for leg in legs):
+            deeper = [None if leg is None else leg.deeper or leg for leg in legs]
+            whole = replace(whole, deeper=_fused(identity, stage, inputs, deeper))
+        annotate({"candidates": len(whole.ranking)})
     return Sourced(whole, timings_ms | {identity: elapsed_ms(started)}, failures, parts_ms)
 
 

@@ -18,6 +18,7 @@ from gateway.search.texts import WalkTexts
 from gateway.search.walked import ARRANGING, INCLUDING, RETRIEVAL, Sourced, WalkContext, Walked, reads_documents
 from services.chassis.admission.limits import WAIT, Held
 from services.chassis.errors import AnswerTooLarge, Overloaded
+from services.chassis.requests.spans import annotate
 from services.contracts.base import DEEPEST
 from services.contracts.generations import name_of
 from services.contracts.highlights import HighlightRequest, Highlights
@@ -125,8 +126,9 @@ async def _through_stages(
         raise walked
     for number, stage in enumerate(plan.later, start=1):
         started = time.perf_counter()
-        with collected_parts() as parts:
+        with collected_parts(stage.id) as parts:
             walked = await stage.run(context, walked, sum(shares.stages[number:]) + shares.arranging)
+            annotate({"candidates": len(walked.ranking)})
         walked = replace(walked, outputs={**walked.outputs, stage.id: walked.ranking}).timed(stage.id, started, parts)
     return await arranged(context, walked, shares.answering) if shares.confined else walked
 
@@ -153,7 +155,7 @@ async def include(context: WalkContext, plan: WalkPlan, walked: Walked) -> Walke
         language = history.language(walked.generation, None if plan.lexical is None else plan.lexical.preset)
         highlight = HighlightRequest(query=request.query, fragments=request.highlight, language=language)
     try:
-        with collected_parts() as parts_ms:
+        with collected_parts("include") as parts_ms:
             timeout_s = context.timeout_s("include", INCLUDING, 0.0)
             documents, highlights = await walked.texts.read_uncut(ids, parts, highlight, timeout_s)
     except BackendFailed as failure:

@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
@@ -23,8 +23,12 @@ from services.chassis.requests.callers import open_caller_check
 from services.chassis.requests.handling import HandlingTable, Lane, matched_route
 from services.chassis.requests.json_route import JsonRoute
 from services.chassis.requests.telemetry import headers_of
+from services.chassis.settings.configuration import ConfigurationError
 from services.chassis.settings.service_settings import ServiceSettings
 from services.contracts.problem import Problem
+
+if TYPE_CHECKING:
+    from services.chassis.requests.tracing import Tracing
 
 Opened = AbstractAsyncContextManager[tuple[Sequence[APIRouter], Readiness]]
 
@@ -52,6 +56,19 @@ class ServiceApp(FastAPI):
             shown = [_without_head(route) for route in self.routes]
             self.openapi_schema = openapi_document(self.title, shown, keyed=self.state.callers.ring is not None)
         return self.openapi_schema
+
+
+def _tracing(service: str, settings: ServiceSettings) -> "Tracing | None":
+    if settings.trace_endpoint is None:
+        return None
+    try:
+        from services.chassis.requests.tracing import Tracing, otlp_exporter
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"STACK_TRACE_ENDPOINT is set, and {error.name} is not installed: install the extra `trace` of "
+            "pyproject.toml, or build the image with `--build-arg TRACE=1`."
+        ) from error
+    return Tracing(service, otlp_exporter(settings.trace_endpoint), settings.trace_sampled)
 
 
 def _without_head(route: BaseRoute) -> BaseRoute:
@@ -86,16 +103,17 @@ def create_app(
     of `own_lane`. `page_wording` renders errors of pages, and of unmatched paths for browsers (Accept: text/html).
     Tests without a server enter `app.router.lifespan_context(app)` first.
 
-    Raises ConfigurationError if the keys that the settings name cannot be used.
+    Raises ConfigurationError if the keys that the settings name cannot be used, or nothing is there to trace with.
     """
     lifecycle = Lifecycle()
     measured = instruments if settings.metrics_port is None else None
     handling = HandlingTable()
     callers = open_caller_check(settings, handling, instruments)
+    tracing = _tracing(service, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with opened() as (routers, readiness):
+        async with nullcontext() if tracing is None else aclosing(tracing), opened() as (routers, readiness):
             # Probes need no key: where other routes need one, probes hide names and paths.
             probes = probe_router(service, lifecycle, readiness, measured, detailed=callers.ring is None)
             for own in (probes, *routers):
@@ -123,7 +141,8 @@ def create_app(
         return wordings.get(scope["path"])
 
     bodies = Bodies(settings.max_body_bytes, instruments)
-    path = RequestPath(app.router, callers, lanes, refusing, bodies, wording_of, instruments, cors_origins)
+    trace = None if tracing is None else tracing.request
+    path = RequestPath(app.router, callers, lanes, refusing, bodies, wording_of, instruments, cors_origins, trace)
     app.middleware_stack = path
     app.state.early_refusal = path.early_refusal
     return app

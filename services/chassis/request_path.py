@@ -11,7 +11,8 @@ process carries, these milliseconds would be most of its time.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from fastapi.exceptions import RequestValidationError
@@ -31,6 +32,7 @@ from services.chassis.requests.callers import CallerCheck, caller_of, write_audi
 from services.chassis.requests.handling import Handling, Lane, matched_route
 from services.chassis.requests.json_route import JsonRoute, release_frames
 from services.chassis.requests.rendering import WordingOf, asked_model, render
+from services.chassis.requests.spans import annotate
 from services.chassis.requests.telemetry import (
     CACHED_HEADER,
     PAUSES,
@@ -49,6 +51,9 @@ from services.chassis.requests.telemetry import (
 from services.contracts.version import VERSION, VERSION_HEADER
 
 logger = logging.getLogger(__name__)
+
+# Begins the span of a request, by its name and the headers of the request.
+Trace = Callable[[str, Mapping[str, str]], AbstractContextManager[None]]
 
 
 @dataclass(slots=True)
@@ -117,7 +122,8 @@ class CrossOrigin(CORSMiddleware):
 class RequestPath:
     """The app of a service around its routes. `router` answers what no declared route does.
 
-    `refusing` are the lanes that refuse early. Pages of `cors_origins` may call from a browser.
+    `refusing` are the lanes that refuse early. Pages of `cors_origins` may call from a browser. Without `trace`,
+    requests have no spans, and what their headers say of a trace is neither read nor passed on.
     """
 
     def __init__(
@@ -130,7 +136,9 @@ class RequestPath:
         wording_of: WordingOf,
         instruments: Instruments,
         cors_origins: Sequence[str],
+        trace: Trace | None = None,
     ) -> None:
+        self._trace = trace
         self._router = AsyncExitStackMiddleware(router)  # routes of FastAPI expect the stack
         self._callers = callers
         self._lanes = lanes
@@ -177,7 +185,19 @@ class RequestPath:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        handling, headers = self._callers.handling(scope), headers_of(scope)
+        handling = self._callers.handling(scope)
+        if self._trace is None or scope["path"] in PROBES or not handling.logged:
+            await self._answer(scope, handling, receive, send)
+            return
+        matched = matched_route(scope)
+        name = f"{scope['method']} {'unmatched' if matched is None else matched.route.path}"
+        with self._trace(name, headers_of(scope)):
+            answer = await self._answer(scope, handling, receive, send)
+            annotate({"request_id": answer.request_id, **answer.notes})
+            annotate({"http.response.status_code": answer.status}, failed=answer.status >= 500)
+
+    async def _answer(self, scope: Scope, handling: Handling, receive: Receive, send: Send) -> Answer:
+        headers = headers_of(scope)
         identity = assign_request_id(headers.get(REQUEST_ID_HEADER, ""))
         lookups = begin_lookups(headers.get("cache-control", ""))
         answer = Answer(identity, received_at(scope), begin_stages(), lookups, begin_notes(), self._instruments, send)
@@ -192,6 +212,7 @@ class RequestPath:
             error.__traceback__ = None  # its frames hold the scope, which may hold it
         finally:
             self._report(scope, handling, answer)
+        return answer
 
     async def _admit(self, scope: Scope, handling: Handling, receive: Receive, answer: Answer) -> None:
         """Admits the callers that callers.py accepts, each key up to its share in flight."""

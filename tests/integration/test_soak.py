@@ -15,6 +15,7 @@ from tests.soak import (
     looks,
     overload,
     rehearsals,
+    trace,
     traffic,
     verdicts,
     wire,
@@ -53,6 +54,10 @@ async def test_no_sentence_of_a_run_contradicts_another() -> None:
 
 async def test_many_looks_at_equal_arms_have_few_winners_and_an_imbalance_is_found() -> None:
     (await looks.run(SEED, 10)).demand()
+
+
+async def test_the_trace_of_a_search_is_one_tree_over_all_processes() -> None:
+    (await trace.run(SEED, in_jaeger=False)).demand()
 
 
 async def test_wrong_keys_are_refused_beside_searches_with_a_right_one() -> None:

@@ -12,7 +12,19 @@ from tests.soak.rehearsals import REHEARSALS, put_section
 from tests.soak.rehearsals import run as rehearse
 from tests.support.processes import ROOT
 
-SOAKS = ("hostile", "faults", "kills", "overload", "keys", "agreement", "verdicts", "looks", "events", "alerts")
+SOAKS = (
+    "hostile",
+    "faults",
+    "kills",
+    "overload",
+    "keys",
+    "agreement",
+    "verdicts",
+    "looks",
+    "events",
+    "alerts",
+    "trace",
+)
 
 
 def main() -> int:

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 
 from starlette.types import Scope
 
+from services.chassis.requests.spans import span
+
 REQUEST_ID_HEADER = "x-request-id"
 UNIT_HEADER = "x-unit-id"
 # Key of the scope: when the head of the request was read (time.monotonic). A task of a busy event loop begins later.
@@ -81,10 +83,11 @@ def recorded_ms(stage: str) -> float:
 
 @contextmanager
 def timed(stage: str) -> Iterator[None]:
-    """Times a stage of the current request. `stage` is a token (letters, digits, `-_.`)."""
+    """Times a stage of the current request, a span of its trace. `stage` is a token (letters, digits, `-_.`)."""
     start = time.perf_counter()
     try:
-        yield
+        with span(stage):
+            yield
     finally:
         record_ms(stage, (time.perf_counter() - start) * 1000)
 

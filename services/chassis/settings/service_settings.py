@@ -115,6 +115,19 @@ class ServiceSettings(FileSecretSettings):
         le=65_535,
         description="Port of /metrics alone, at the same address, in plain HTTP. Not set: it is on the main port.",
     )
+    trace_endpoint: Address | None = Field(
+        None,
+        validation_alias="STACK_TRACE_ENDPOINT",
+        description="Where spans are sent, by OTLP over HTTP: http://127.0.0.1:4318/v1/traces. Not set: nothing is "
+        "traced.",
+    )
+    trace_sampled: float = Field(
+        0.01,
+        ge=0.0,
+        le=1.0,
+        validation_alias="STACK_TRACE_SAMPLED",
+        description="Share of the requests that are traced; a caller's `traceparent` decides for its own.",
+    )
 
     @model_validator(mode="after")
     def _knows_its_callers(self) -> Self:

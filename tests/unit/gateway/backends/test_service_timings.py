@@ -37,7 +37,7 @@ def test_any_header_gives_few_finite_numbers_that_are_not_negative(header: str) 
 
 
 def test_parts_of_several_calls_are_added_and_stay_few() -> None:
-    with collected_parts() as parts:
+    with collected_parts("rerank") as parts:
         record_parts(answer("wait;dur=1.00, get;dur=2.00"))
         record_parts(answer("wait;dur=0.50, score;dur=7.00"))
         assert parts == {"wait": 1.5, "get": 2.0, "score": 7.0}
@@ -48,7 +48,7 @@ def test_parts_of_several_calls_are_added_and_stay_few() -> None:
 
 async def test_concurrent_stages_collect_their_own_parts() -> None:
     async def stage(number: int) -> dict[str, float]:
-        with collected_parts() as parts:
+        with collected_parts("rerank") as parts:
             await asyncio.sleep(0)
             await asyncio.gather(*(call(number) for _ in range(2)))
         return dict(parts)

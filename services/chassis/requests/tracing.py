@@ -1,0 +1,87 @@
+"""Samples the requests of a process and sends their spans by OTLP over HTTP. Imported only where traces are on."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import SpanKind
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from services.chassis.requests.spans import Traced, current
+
+logger = logging.getLogger(__name__)
+
+# Seconds that the end of a process may take to send the spans that wait.
+CLOSING_S = 2.0
+# One writes a line for each failed attempt (ReportedOnce writes one), the other for headers that callers choose.
+for _chatty in ("opentelemetry.exporter", "opentelemetry.trace.propagation"):
+    logging.getLogger(_chatty).setLevel(logging.CRITICAL)
+
+
+class ReportedOnce(SpanExporter):
+    """An exporter whose failures are logged once, with the spans lost when it works again. Runs on a thread."""
+
+    def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
+        self._exporter = exporter
+        self._endpoint = endpoint
+        self._lost = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Sends spans; what cannot be sent is lost."""
+        result = self._exporter.export(spans)
+        if result is SpanExportResult.FAILURE:
+            if not self._lost:
+                logger.warning("spans are lost: no collector takes them", extra={"endpoint": self._endpoint})
+            self._lost += len(spans)
+        elif self._lost:
+            logger.info("the collector takes spans again", extra={"endpoint": self._endpoint, "lost": self._lost})
+            self._lost = 0
+        return result
+
+    def shutdown(self) -> None:
+        """Closes the connection."""
+        self._exporter.shutdown()
+
+
+def otlp_exporter(endpoint: str) -> SpanExporter:
+    """Returns an exporter to a collector's URL. OpenTelemetry's own variables add headers and a certificate."""
+    session = requests.Session()
+    session.trust_env = False  # no proxy and no password of the environment
+    return ReportedOnce(OTLPSpanExporter(endpoint, session=session), endpoint)
+
+
+class Tracing:
+    """Owns the spans of a process: which requests are sampled, and the thread that sends what they recorded."""
+
+    def __init__(self, service: str, exporter: SpanExporter, sampled: float) -> None:
+        """`sampled`: the share of the requests without a trace of their caller's, which decides for its own."""
+        self._provider = TracerProvider(
+            ParentBased(TraceIdRatioBased(sampled)), Resource.create({"service.name": service}), shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("retrieval-stack")
+        self._propagator = TraceContextTextMapPropagator()
+
+    @contextmanager
+    def request(self, name: str, headers: Mapping[str, str]) -> Iterator[None]:
+        """Records the block as a request: in its caller's trace, where the headers have a valid one, else in a new one.
+
+        `headers` are by their names in lower case.
+        """
+        span = self._tracer.start_span(name, self._propagator.extract(headers), SpanKind.SERVER)
+        with current(Traced(self._tracer, span)):
+            yield
+
+    async def aclose(self) -> None:
+        """Sends the spans that wait. Those that a slow collector has not taken within CLOSING_S are lost."""
+        closing = threading.Thread(target=self._provider.shutdown, daemon=True)
+        closing.start()
+        await asyncio.to_thread(closing.join, CLOSING_S)
