@@ -16,7 +16,7 @@ export ENGINE LEXICAL DENSE SYSTEMS PRECISION SECURE STACK DATASET PIPELINES PRE
 ##@ Set up
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^##@ /{print "\n" substr($$0, 5)} /^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ /{print "\n" substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Looked at every time, because PYTHON= may name another one and an upgrade of the system may have removed it.
 .PHONY: FORCE
@@ -107,7 +107,7 @@ test-acceptance: $(VENV)/.installed ## check the figures of the SciFact runs tha
 	$(BIN)/python -m pytest -m acceptance tests/acceptance
 
 .PHONY: test-k8s
-test-k8s: models ## rehearse k8s/ on a cluster of one node that it builds and starts, as root; writes docs/soak/kubernetes.md
+test-k8s: models ## rehearse k8s/ on a cluster of two nodes that it builds and starts, as root; writes docs/soak/kubernetes.md
 	$(BIN)/python -m tests.cluster
 
 ##@ Measure
