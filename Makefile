@@ -11,7 +11,7 @@ export TOKENIZERS_PARALLELISM := false
 # Keep what Python compiled: the tests start hundreds of processes, and collecting them compiles for 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # What a person writes behind `make demo` and `make up`.
-export ENGINE LEXICAL DENSE SYSTEMS PRECISION SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS DEADLINE_MS
+export ENGINE LEXICAL DENSE SYSTEMS PRECISION SECURE STACK DATASET PIPELINES PRESET QUERIES DEPTH TOP METRICS DEADLINE_MS DAYS KEEP YES
 
 ##@ Set up
 .PHONY: help
@@ -52,6 +52,10 @@ dataset: $(VENV)/.installed ## fetch a public test collection into .datasets/; w
 browser: ## install Debian's Chromium for the tests of pages, as root, unless there is one [CHROMIUM=]
 	@command -v "$${CHROMIUM:-chromium}" || (apt-get update && apt-get install --yes --no-install-recommends chromium fonts-liberation)
 
+.PHONY: prometheus
+prometheus: ## install Debian's Prometheus for the tests of alerts, as root, unless there is one
+	@command -v promtool || (apt-get update && apt-get install --yes --no-install-recommends prometheus)
+
 ##@ Run
 .PHONY: demo
 demo: $(VENV)/.installed ## measure five pipelines over a collection, with SYSTEMS=paper the BEIR paper's ten systems [DATASET= PIPELINES= PRESET= QUERIES= DEPTH= TOP= METRICS= DEADLINE_MS= PREFER= LEXICAL= DENSE= ENGINE= SYSTEMS= PRECISION= SECURE=]
@@ -69,6 +73,10 @@ down: $(VENV)/.installed ## end what `make up` started; its data stays [STACK=]
 logs: $(VENV)/.installed ## follow the logs of `make up` [STACK=]
 	@$(BIN)/python -m deploy.local logs
 
+.PHONY: clean
+clean: $(VENV)/.installed ## list old runs and data that no stack needs; YES=1 removes them [DAYS=30 KEEP=10 YES= STACK=: its data]
+	@$(BIN)/python -m deploy.local clean
+
 .PHONY: elasticsearch
 elasticsearch: $(VENV)/.installed ## start a real Elasticsearch without Docker, print its URL [PORT= SECURE=1]
 	@$(BIN)/python -m deploy.elasticsearch start $(if $(PORT),--port $(PORT)) $(if $(SECURE),--secure)
@@ -83,12 +91,16 @@ test test-integration soak bench-rerank check-extras: export PRECISION := fp32
 
 .PHONY: test
 test: models ## run every test that needs no server
-	$(BIN)/python -m pytest -m "not integration and not acceptance" -n 2
+	$(BIN)/python -m pytest -m "not integration and not acceptance and not images" -n 2
 
 .PHONY: test-integration
 test-integration: models ## run the tests on real servers and processes, which they start and stop [SECURE=1: with TLS and keys]
 	$(if $(SECURE),TESTS_SECURE=$(SECURE) )$(BIN)/python -m pytest -m "integration and not alone" -n 2 --dist loadgroup
 	$(if $(SECURE),TESTS_SECURE=$(SECURE) )$(BIN)/python -m pytest -m "integration and alone"
+
+.PHONY: test-images
+test-images: $(VENV)/.installed ## build every image in a container engine of its own and run them as Compose does; writes docs/soak/images.md [TO=]
+	$(BIN)/python -m tests.containers $(if $(TO),--to $(TO))
 
 .PHONY: test-acceptance
 test-acceptance: $(VENV)/.installed ## check the figures of the SciFact runs that .ci/run made

@@ -22,6 +22,15 @@ LOCKS: dict[Runtime, Path] = {
     "gpu": ROOT / "deploy" / "requirements-gpu.lock",
 }
 
+# What no process of ours imports, a quarter of an image: tests and sources of packages, ONNX Runtime once more for
+# programs in C, the client of the hub's store, and what packages of the evaluator need for formats that it never reads.
+UNUSED = (
+    *("**/tests", "test", "**/*.c", "**/*.h", "**/*.pyx", "**/*.pxd", "**/*.pyi"),
+    *("onnxruntime/capi/libonnxruntime.so*", "hf_xet"),
+    *("fontTools/*Lib", "fontTools/misc/*.so"),
+    *("cramjam", "fastparquet", "lxml", "narwhals", "scipy/io/_fast_matrix_market", "statsmodels/datasets/**/*.csv"),
+)
+
 
 def make_environment(deployable: Deployable, runtime: Runtime, folder: Path, *, trace: bool = False) -> None:
     """Makes a virtual environment in `folder` with the deployable's dependencies and nothing else.
@@ -30,6 +39,12 @@ def make_environment(deployable: Deployable, runtime: Runtime, folder: Path, *, 
     """
     venv.create(folder, with_pip=False, clear=True, symlinks=True)
     _install((*deployable.extras(runtime), *(("trace",) if trace else ())), LOCKS[runtime], folder)
+    for pattern in UNUSED:
+        for unused in list(folder.glob(f"lib/python*/site-packages/{pattern}")):
+            if unused.is_dir():
+                shutil.rmtree(unused)
+            else:
+                unused.unlink()
 
 
 def fetch_models(deployable: Deployable, folder: Path) -> None:

@@ -17,6 +17,7 @@ from gateway.collections.indexing import Indexing
 from gateway.collections.publish_jobs import PublishJobs
 from gateway.collections.publishing import Publishing
 from gateway.collections.write_order import CollectionLocks, WriteClock, WritePauses
+from gateway.instruments import GatewayInstruments
 from gateway.online.journal import Journal
 from gateway.routes import collection_routes, event_routes, pipeline_routes, search_routes
 from gateway.search.admission import Admission
@@ -28,7 +29,6 @@ from gateway.settings import BackendAddress, GatewaySettings
 from services.chassis.app import create_app
 from services.chassis.background_tasks import Supervisor
 from services.chassis.calls.sockets import SocketTransport
-from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.settings.trust import caller_context
 from services.contracts.health import Check
@@ -86,7 +86,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
     `endpoints_for` returns how each backend is reached; tests pass whole services (ASGI) or faults.
     """
     reached_by = endpoints_for or socket_endpoints_of(settings)
-    instruments = Instruments()
+    instruments = GatewayInstruments()
     journal = None if settings.journal is None else Journal(settings.journal, instruments)
     inline = settings.inline_pipelines
     catalog = Catalog(settings.pipelines, settings.backends, inline=inline, journal=journal is not None)
@@ -110,6 +110,7 @@ def build_app(settings: GatewaySettings, endpoints_for: EndpointsFor | None = No
             locks = CollectionLocks()
             clock = WriteClock()
             publications = PublishJobs(supervisor)
+            instruments.publication_seconds.set_function(publications.longest_s)
             publishing = Publishing(backends, generations, locks, pauses, publications, settings.keep_previous_s)
             supervisor.start("retire", publishing.retire_expired_generations)
             executor = Executor(

@@ -105,7 +105,8 @@ def configure(
         f"-Xms{_HEAP}",
         f"-Xmx{_HEAP}",
         "-XX:-HeapDumpOnOutOfMemoryError",
-        f"-XX:ErrorFile={places.logs}/hs_err_pid%p.log",
+        # One name: a crash writes over the report of the last.
+        f"-XX:ErrorFile={places.logs}/hs_err.log",
     ]
     options = [*(line for line in theirs if not line.startswith("-Xlog:")), *ours]
     write_whole(places.config / "jvm.options", "\n".join(options) + "\n")

@@ -1,14 +1,12 @@
-"""Runs `make up`, `make down`, `make logs` and `make demo`. Owns the order of steps; other modules do them."""
+"""Runs the commands of `make up`, `down`, `logs`, `clean`, `demo`. Owns the order of steps; other modules do them."""
 
 import argparse
-import fcntl
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.elasticsearch.install import install
@@ -18,6 +16,7 @@ from deploy.local import supervision
 from deploy.local.checks import expect_startable, unknown_settings
 from deploy.local.choices import OWN_BACKENDS, ROOT, Choices, choose
 from deploy.local.demo_plan import collection_of, demo_experiments, expect_measurable, paper_options
+from deploy.local.leftovers import leftovers
 from deploy.local.ports import in_use, record_ports
 from deploy.local.problem import StackProblem
 from deploy.local.running_stack import (
@@ -27,7 +26,7 @@ from deploy.local.running_stack import (
     wait_until_ready,
 )
 from deploy.local.served_models import with_models
-from deploy.local.stacks import DEMO, Stack, expect_same_settings, requested_stack, write_digests
+from deploy.local.stacks import DATA, DEMO, Stack, exclusive, expect_same_settings, requested_stack, write_digests
 from deploy.local.systems import NONE, asks_for_paper, bring_models, demo_systems
 from deploy.local.with_elasticsearch import elasticsearch_variables
 from deploy.models.precision import read_cpuinfo
@@ -35,7 +34,6 @@ from evaluator.errors import command_line
 from evaluator.machine.measured_processes import is_this_machine, record_stack
 from evaluator.runs.run_folder import RunFolder
 from services.files.disk_writes import end_command
-from services.files.regular_file import open_lock
 
 
 def evaluator(choices: Choices, *arguments: str) -> int:
@@ -194,6 +192,20 @@ def demo() -> int:
             supervision.stop(DEMO)
 
 
+def clean() -> int:
+    """Prints what no run and no stack needs any more; removes it with YES=1 alone."""
+    removes = os.environ.get("YES") == "1"
+    total = 0.0
+    for leftover in list(leftovers(runs_folder(), DATA, os.environ)):
+        size, days = leftover.megabytes, leftover.days
+        if removes:
+            leftover.remove()
+        total += size
+        say(f"{size:10.1f} MB, unchanged for {days:.0f} days: {leftover.places[0]}")
+    say(f"{total:10.1f} MB " + ("removed." if removes else "in all. Nothing was removed: YES=1 removes it."))
+    return 0
+
+
 def runs_folder() -> Path:
     """Returns the folder that the evaluator writes its runs to."""
     return ROOT / (os.environ.get("EVALUATOR_RUNS") or ".runs")
@@ -205,21 +217,9 @@ def run_since(earlier: Sequence[Path]) -> Path | None:
     return since[0] if len(since) == 1 else None
 
 
-@contextmanager
-def exclusive(directory: Path, otherwise: str) -> Iterator[None]:
-    """Locks a directory for this process. Raises StackProblem(otherwise) when another process holds it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with open_lock(directory / "lock") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StackProblem(otherwise) from None
-        yield
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog=".venv/bin/python -m deploy.local", description=__doc__.partition(" Owns")[0])
-    parser.add_argument("command", choices=("up", "down", "logs", "demo"))
+    parser.add_argument("command", choices=("up", "down", "logs", "demo", "clean"))
     try:
         match parser.parse_args().command:
             case "up":
@@ -228,6 +228,8 @@ def main() -> int:
                 return down()
             case "logs":
                 return logs()
+            case "clean":
+                return clean()
             case _:
                 return demo()
     except (StackProblem, SetupProblem) as problem:

@@ -1,9 +1,11 @@
 """Names the stacks of one checkout, and records with which settings each of them runs."""
 
+import fcntl
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from deploy.local.checks import public_settings, settings_in
 from deploy.local.choices import ROOT, Choices
 from deploy.local.problem import StackProblem
 from services.files.disk_writes import write_whole
+from services.files.regular_file import open_lock
 
 DATA = ROOT / ".data"
 DEMO = DATA / "demo"
@@ -40,6 +43,18 @@ def requested_stack(environment: Mapping[str, str]) -> Stack:
     if name and not _NAME.fullmatch(name):
         raise StackProblem(f"STACK={name} is no name: take up to 16 of lower-case letters, digits, - and _.")
     return Stack(name)
+
+
+@contextmanager
+def exclusive(directory: Path, otherwise: str) -> Iterator[None]:
+    """Locks a directory for this process. Raises StackProblem(otherwise) when another process holds it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with open_lock(directory / "lock") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StackProblem(otherwise) from None
+        yield
 
 
 def write_digests(choices: Choices, environment: Mapping[str, str]) -> None:

@@ -41,7 +41,7 @@ def configuration(choices: Choices) -> str:
     directory = choices.directory
     text = (
         f"[supervisord]\nlogfile={directory}/logs/supervisord.log\npidfile={directory}/supervisord.pid\n"
-        f"directory={ROOT}\nloglevel=info\n"
+        f"directory={ROOT}\nloglevel=info\nlogfile_maxbytes=10MB\nlogfile_backups=2\n"
     )
     for name, command in processes(choices):
         if name in choices.on_elasticsearch and "elasticsearch" in choices.encrypted:

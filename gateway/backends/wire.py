@@ -16,12 +16,12 @@ from gateway.backends.failures import BackendFailed, as_problem
 from gateway.backends.replica import Answer, Call, Parse, Peer, Replica, Value
 from gateway.backends.resilience import RetryBudget, State, backoff_s
 from gateway.families import FAMILIES, first_backends
+from gateway.instruments import GatewayInstruments
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
 from services.chassis.calls.sockets import CONNECTIONS
 from services.chassis.calls.transport import Endpoints
-from services.chassis.errors import Unavailable
-from services.chassis.instruments import Instruments
+from services.chassis.errors import InsufficientStorage, Unavailable
 from services.contracts.base import Wire
 from services.contracts.collections import CollectionDeclaration, CollectionState, CollectionStates
 from services.contracts.documents import (
@@ -63,7 +63,7 @@ class Backend:
         endpoints: Endpoints,
         connect_s: float,
         supervisor: Supervisor,
-        instruments: Instruments,
+        instruments: GatewayInstruments,
         token: SecretStr | None = None,
     ) -> None:
         self.name = name
@@ -72,6 +72,10 @@ class Backend:
         self._endpoints = endpoints
         self._supervisor = supervisor
         self._opened = instruments.breakers_opened.labels(name)
+        self._failures = instruments.backend_failures
+        instruments.breakers_open.labels(name).set_function(
+            lambda: sum(replica.breaker.state != "closed" for replica in self._by_address.values())
+        )
         self._by_address: dict[str, Replica] = {}
         self._leaving: list[Replica] = []
         self._turn = 0
@@ -155,7 +159,12 @@ class Backend:
 
     async def _measured(self, replica: Replica, call: Call, parse: Parse[Value], timeout_s: float) -> Value:
         started = time.monotonic()
-        value = await replica.attempt(call, parse, timeout_s)
+        try:
+            value = await replica.attempt(call, parse, timeout_s)
+        except BackendFailed as failure:
+            reason = "full" if failure.status == InsufficientStorage.status else failure.reason
+            self._failures.labels(self.name, "read" if call.reads else "write", reason).inc()
+            raise
         self._average_s += 0.1 * (time.monotonic() - started - self._average_s)
         return value
 
@@ -302,7 +311,7 @@ async def open_backends(
     endpoints_for: EndpointsFor,
     connect_s: float,
     supervisor: Supervisor,
-    instruments: Instruments,
+    instruments: GatewayInstruments,
     token: SecretStr | None = None,
 ) -> AsyncIterator[Backends]:
     """Opens all backends, to which `token` is sent; closes their connections at the end of the block."""

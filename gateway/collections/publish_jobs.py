@@ -73,6 +73,10 @@ class PublishJobs:
         """Returns the publications of a collection."""
         return tuple(job.shown() for job, _ in self._jobs.values() if name_of(job.generation) == name)
 
+    def longest_s(self) -> float:
+        """Returns the seconds since the oldest publication that runs began; 0 if none does."""
+        return max((time.time() - job.started_at for job, _ in self._jobs.values() if not job.ended), default=0.0)
+
     def forget(self, name: str) -> None:
         """Makes the publications of a removed collection fail: what is begun under the same names is another."""
         for key in [key for key in self._jobs if name_of(key[0]) == name]:

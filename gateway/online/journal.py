@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from gateway.instruments import GatewayInstruments
 from services.chassis.errors import Unavailable
-from services.chassis.instruments import Instruments
 from services.chassis.settings.configuration import ConfigurationError
 from services.contracts.online import SentEvent, event_lines
 
@@ -72,7 +72,7 @@ class LineFile:
 class Journal:
     """Writes exposures behind the searches, and events before they are acknowledged, in one thread."""
 
-    def __init__(self, directory: Path, instruments: Instruments) -> None:
+    def __init__(self, directory: Path, instruments: GatewayInstruments) -> None:
         """Makes the directory if need be. Raises ConfigurationError where it cannot be written."""
         try:
             directory.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from gateway.backends.budget import Budget
 from gateway.backends.wire import Backends
 from gateway.collections.generations import Generations
+from gateway.instruments import OTHER, GatewayInstruments
 from gateway.online.journal import Journal
 from gateway.search.admission import Admission
 from gateway.search.catalog import Catalog
@@ -21,7 +22,6 @@ from gateway.search.walked import WalkContext, Walked, elapsed_ms
 from services.chassis.admission.limits import WAIT
 from services.chassis.deadlines import current_deadline
 from services.chassis.errors import BadInput, DeadlineExceeded, ProblemError, Unavailable, UnknownPipeline
-from services.chassis.instruments import Instruments
 from services.chassis.requests.spans import annotate, is_recorded
 from services.chassis.requests.telemetry import note, record_ms, recorded_ms, request_id
 from services.contracts.generations import name_of
@@ -41,7 +41,7 @@ class Executor:
         generations: Generations,
         catalog: Catalog,
         admission: Admission,
-        instruments: Instruments,
+        instruments: GatewayInstruments,
         journal: Journal | None = None,
         *,
         trace_queries: bool = False,
@@ -189,11 +189,12 @@ class Executor:
         kinds = {} if named else {step.id: step.stage.kind for step in shown.plan.pipeline.identified}
         for stage, ms in shown.walked.timings_ms.items():
             record_ms(kinds.get(stage, stage), ms)
-        for degraded in shown.walked.degraded:
-            self._instruments.degraded.labels(degraded.kind, degraded.degradation.reason).inc()
+        for stage_degraded in shown.walked.degraded:
+            self._instruments.degraded.labels(stage_degraded.kind, stage_degraded.degradation.reason).inc()
         experiment, arm = ("", "") if assigned is None else (assigned.experiment.pipeline.name, assigned.arm or "")
-        pipeline = name if named else "other"
-        self._instruments.observe_search(seconds, pipeline, collection, experiment, arm)
+        pipeline = name if named else OTHER
+        degraded = bool(shown.walked.degraded)
+        self._instruments.observe_search(seconds, pipeline, collection, experiment, arm, degraded=degraded)
         note(pipeline=pipeline, collection=collection, experiment=experiment, arm=arm)
 
 

@@ -22,26 +22,11 @@ class Instruments:
         self.request_seconds = histogram("http_request_seconds", "Time to answer", ("method", "route"), buckets=SECONDS)
         self.refusal_seconds = histogram("http_refusal_seconds", "Time to answer 429", buckets=REFUSAL_SECONDS)
         self.stage_seconds = histogram("stage_seconds", "Time spent in a stage", ("stage",), buckets=SECONDS)
-        self.search_seconds = histogram(
-            "search_seconds",
-            "Time of an answered search; inline pipelines are `other`",
-            ("pipeline", "collection", "experiment", "arm"),
-            buckets=SECONDS,
-        )
-        self.outside_experiments = counter(
-            "searches_outside_experiments_total",
-            "Searches of an experiment that its first arm answered outside of it",
-            ("experiment",),
-        )
-        self.journal_lines = counter(
-            "journal_lines_total",
-            "Exposures and events of the journal, by whether they were written",
-            ("kind", "outcome"),
-        )
         self.in_flight = gauge("http_requests_in_flight", "Requests that are worked on or wait for it")
         self.rejected = counter("http_requests_rejected_total", "Requests refused with 429", ("lane",))
         self.denied = counter("http_requests_denied_total", "Requests refused for their caller or Host", ("reason",))
         self.limit = gauge("admission_limit", "Cost that may be in flight at once", ("lane",))
+        self.admitted = gauge("admission_in_flight", "Cost in flight", ("lane",))
         self.waiting = gauge("admission_waiting", "Requests that wait for a slot", ("lane",))
         self.connections = gauge("http_connections", "Connections open")
         self.connections_ended = counter(
@@ -51,10 +36,6 @@ class Instruments:
             "tls_certificate_loads_total",
             "Changed certificates of the port, by whether they could be used",
             ("outcome",),
-        )
-        self.degraded = counter("degraded_total", "Stages that did less than asked", ("stage_kind", "reason"))
-        self.breakers_opened = counter(
-            "breakers_opened_total", "Times that a replica of a backend was set aside", ("backend",)
         )
         self.cached = counter("cached_results_total", "Results looked up in a cache", ("outcome",))
         self.background_deaths = counter(
@@ -68,7 +49,6 @@ class Instruments:
             )
         )
         self._of_stage = cache(self.stage_seconds.labels)
-        self._of_search = cache(self.search_seconds.labels)
 
     def observe(self, method: str, route: str, status: int, seconds: float, timings_ms: Mapping[str, float]) -> None:
         """Records one answered request."""
@@ -79,10 +59,6 @@ class Instruments:
             self.refusal_seconds.observe(seconds)
         for stage, ms in timings_ms.items():
             self._of_stage(stage).observe(ms / 1000)
-
-    def observe_search(self, seconds: float, pipeline: str, collection: str, experiment: str, arm: str) -> None:
-        """Records one answered search."""
-        self._of_search(pipeline, collection, experiment, arm).observe(seconds)
 
     def exposition(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

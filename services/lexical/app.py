@@ -13,6 +13,7 @@ from services.contracts.health import Check
 from services.lexical.engine import LexicalEngine
 from services.lexical.routes import lexical_router
 from services.lexical.settings import LexicalSettings
+from services.storage.edge_disk_space import DiskSpace
 
 
 def open_engine(settings: LexicalSettings, clock: Callable[[], float] = time.time) -> LexicalEngine:
@@ -39,6 +40,10 @@ def build_app(settings: LexicalSettings, clock: Callable[[], float] = time.time)
     `clock` returns Unix seconds.
     """
 
+    instruments = Instruments()
+    if settings.engine == "edge":
+        DiskSpace(settings.directory, settings.least_free_mb).show(instruments.registry)
+
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
         engine = open_engine(settings, clock)
@@ -51,4 +56,4 @@ def build_app(settings: LexicalSettings, clock: Callable[[], float] = time.time)
         finally:
             await engine.close()
 
-    return create_app("lexical", settings, Instruments(), opened)
+    return create_app("lexical", settings, instruments, opened)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, Gauge
+
 from services.chassis.errors import InsufficientStorage
 
 MB = 1_000_000
@@ -24,6 +26,18 @@ class DiskSpace:
     def __init__(self, directory: Path, least_free_mb: int) -> None:
         self._directory = directory
         self._least = least_free_mb * MB
+
+    def show(self, registry: CollectorRegistry) -> None:
+        """Adds gauges of the free bytes, and of those that must stay free, to the metrics of a process."""
+        free = Gauge("data_disk_free_bytes", "Bytes free on the disk of the data directory", registry=registry)
+        free.set_function(self.free_bytes)
+        least = Gauge("data_disk_least_free_bytes", "Bytes free below which writes are refused", registry=registry)
+        least.set(self._least)
+
+    def free_bytes(self) -> int:
+        """Returns the free bytes. Raises OSError if the directory cannot be read."""
+        disk = os.statvfs(self._directory)
+        return disk.f_bavail * disk.f_frsize
 
     @contextlib.contextmanager
     def reserve_for_opening(self) -> Iterator[None]:
@@ -46,10 +60,9 @@ class DiskSpace:
     def shortage(self, more_bytes: int = 0) -> str | None:
         """Returns why there is too little space for `more_bytes`, or None. Never raises."""
         try:
-            disk = os.statvfs(self._directory)
+            free = self.free_bytes()
         except OSError as error:
             return f"{self._directory} cannot be read ({error.strerror})."
-        free = disk.f_bavail * disk.f_frsize
         if free >= self._least + more_bytes:
             return None
         need = f"{self._least // MB} MB must stay free (LEAST_FREE_MB)"

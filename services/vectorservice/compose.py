@@ -18,6 +18,7 @@ from services.chassis.instruments import Instruments
 from services.chassis.probes import Readiness
 from services.chassis.requests.rendering import Wordings
 from services.contracts.health import Check
+from services.storage.edge_disk_space import DiskSpace
 from services.storage.write_order import WriteOrder
 from services.vectorservice.collections import unsearchable
 from services.vectorservice.encoder import Encoder, ExplainingEncoder
@@ -75,6 +76,10 @@ def build_vector_app(
     shapes of errors by path; `clock` returns Unix seconds. `of_documents` makes the encoder of documents from it.
     """
 
+    instruments = Instruments()
+    if settings.store == "edge":
+        DiskSpace(settings.directory, settings.least_free_mb).show(instruments.registry)
+
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Sequence[APIRouter], Readiness]]:
         async with AsyncExitStack() as stack:
@@ -103,4 +108,4 @@ def build_vector_app(
             own += (build(store, of_texts) for build in routers)
             yield (*own, *(dialect(of_texts) for dialect in dialects)), readiness
 
-    return create_app(service, settings, Instruments(), opened, wordings)
+    return create_app(service, settings, instruments, opened, wordings)

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import logging
+import re
 import time
 from collections import Counter
 
 import pytest
 
 from gateway.backends.replica import BUSY_S
+from gateway.instruments import MOST_COLLECTIONS, GatewayInstruments
 from services.chassis.server.serve import JsonFormatter
 from tests.support.backends import DECLARATION, PATIENCE_MS, Fault, Stack, inline, opened_stack
 
@@ -303,3 +305,25 @@ async def test_nobody_can_say_what_is_unknown_while_a_store_has_never_answered()
         assert "dense" in answer.json()["detail"]
         stack.wires["dense"].fault = None
         assert (await stack.search("fruit")).status_code == 404
+
+
+async def test_degraded_searches_are_counted_once_and_a_backend_set_aside_is_shown(stack: Stack) -> None:
+    stack.wires["reranker"].fault = stack.wires["dense"].fault = "refused"
+    for _ in range(6):
+        await stack.search("fruit")
+    metrics = (await stack.client.get("/metrics")).text
+    assert 'degraded_searches_total{collection="demo",pipeline="hybrid-rerank"} 6.0' in metrics
+    assert 'breakers_open{backend="dense"} 1.0' in metrics
+    assert 'breakers_open{backend="lexical"} 0.0' in metrics
+    assert re.search(r'backend_failures_total\{backend="dense",reason="unreachable",work="read"\} [1-9]', metrics)
+
+
+def test_collections_after_the_first_fifty_share_their_series() -> None:
+    instruments = GatewayInstruments()
+    for number in range(2 * MOST_COLLECTIONS):
+        instruments.observe_search(0.1, "bm25", f"made-{number}", "", "", degraded=True)
+    text = instruments.exposition().decode()
+    for family in ("search_seconds_count", "degraded_searches_total"):
+        collections = re.findall(rf'^{family}{{.*collection="([^"]*)"', text, re.MULTILINE)
+        assert len(collections) == MOST_COLLECTIONS + 1
+        assert "other" in collections

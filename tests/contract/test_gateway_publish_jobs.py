@@ -111,3 +111,17 @@ async def test_a_collection_that_is_begun_again_has_no_publication_of_the_remove
     assert (await built.send(numbered(3), build="again")).json()["complete"]
     answer = await built.post("/publish", build="again")
     assert (answer.status_code, answer.json()["documents"]) == (200, 3)
+
+
+async def test_the_age_of_a_publication_and_the_free_disk_are_metrics(built: RealStack) -> None:
+    def metric(text: str, name: str) -> float:
+        return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} "))
+
+    assert (await publish(built))[0] == 202
+    assert 0 < metric((await built.client.get("/metrics")).text, "publication_seconds") < 60
+    release(built)
+    await until_ended(built)
+    assert metric((await built.client.get("/metrics")).text, "publication_seconds") == 0
+    for service in (built.lexical, built.dense):
+        text = (await service.get("/metrics")).text
+        assert metric(text, "data_disk_free_bytes") > metric(text, "data_disk_least_free_bytes") == 256e6

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.instruments import GatewayInstruments
 from gateway.online import journal as journal_module
 from gateway.online.journal import Journal
 from services.chassis.errors import Unavailable
-from services.chassis.instruments import Instruments
 from services.contracts.online import Event, Exposure, SentEvent
 from tests.support.backends import opened_stack
 
@@ -63,7 +63,7 @@ def files(directory: Path) -> int:
 
 @asynccontextmanager
 async def opened(directory: Path) -> AsyncIterator[Journal]:
-    async with aclosing(Journal(directory, Instruments())) as journal:
+    async with aclosing(Journal(directory, GatewayInstruments())) as journal:
         yield journal
 
 
@@ -103,7 +103,7 @@ async def test_every_exposure_that_waits_is_written_at_the_close(tmp_path: Path,
 
 async def test_exposures_beyond_the_bound_are_lost_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "MOST_UNWRITTEN_BYTES", 3 * len(exposure("0")))
-    instruments = Instruments()
+    instruments = GatewayInstruments()
     async with aclosing(Journal(tmp_path, instruments)) as journal:
         for number in range(5):
             journal.expose(exposure(str(number)))

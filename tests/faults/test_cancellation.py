@@ -15,10 +15,10 @@ import pytest
 from gateway.app import SocketEndpoints
 from gateway.backends.replica import Call
 from gateway.backends.wire import Backend
+from gateway.instruments import GatewayInstruments
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
 from services.chassis.calls.sockets import SocketTransport
-from services.chassis.instruments import Instruments
 from services.contracts.rerank import ScoreAnswer, ScoreRequest
 from tests.support.wires import FixedEndpoints
 
@@ -72,8 +72,8 @@ async def _connected(seed: int) -> AsyncIterator[tuple[Backend, Stub]]:
     assert type(SocketEndpoints(address).transport("127.0.0.1")) is SocketTransport
     # The production transport with few slots, so that a single leaked one is detected.
     endpoints = FixedEndpoints(SocketTransport("127.0.0.1", most=SLOTS))
-    async with Supervisor(Instruments()) as supervisor:
-        backend = Backend("reranker", address, endpoints, 10.0, supervisor, Instruments())
+    async with Supervisor(GatewayInstruments()) as supervisor:
+        backend = Backend("reranker", address, endpoints, 10.0, supervisor, GatewayInstruments())
         await backend.open()
         try:
             yield backend, stub

@@ -2,27 +2,18 @@
 all of them restarted."""
 
 import asyncio
-import shutil
-import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 from elasticsearch import AsyncElasticsearch
 
-from deploy.elasticsearch.account import make_directory, substitute_directory
-from deploy.elasticsearch.configuration import Setting
-from deploy.elasticsearch.data_lock import is_locked
-from deploy.elasticsearch.install import install
-from deploy.elasticsearch.server import ElasticsearchServer, say, start_server
-from deploy.local.ports import free_ports
 from services.chassis.deadlines import Deadline, set_deadline
 from services.lexical.app import build_app, open_engine
 from services.lexical.settings import LexicalSettings
+from tests.support.elasticsearch_nodes import ThreeNodes
 from tests.support.lexical_notes import ALL_PRESETS, NOTES, documents, filled, request_for
 from tests.support.opened_client import opened_client
 
@@ -30,58 +21,11 @@ from tests.support.opened_client import opened_client
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(900)]
 
 
-class ThreeNodes:
-    """Three servers of one cluster below a directory, and the ports by which they find each other."""
-
-    def __init__(self, data: Path) -> None:
-        self.data, self.transport_ports = data, free_ports(3)
-        self.servers: dict[int, ElasticsearchServer] = {}
-
-    def directory(self, number: int) -> Path:
-        return self.data / f"node-{number}"
-
-    def start(self, number: int, port: int | None = None) -> None:
-        installation = install(say)
-        directory = make_directory(self.directory(number), installation.account)
-        names = [f"node-{other}" for other in (1, 2, 3)]
-        cluster: dict[str, Setting] = {
-            "discovery.type": "multi-node",
-            "node.name": names[number - 1],
-            "transport.port": self.transport_ports[number - 1],
-            "discovery.seed_hosts": [f"127.0.0.1:{other}" for other in self.transport_ports],
-            "cluster.initial_master_nodes": names,  # read at the first start alone
-        }
-        with (directory / "server.log").open("ab") as output:
-            self.servers[number] = start_server(
-                installation, directory, port=port, output=output, detached=True, cluster=cluster, nodes=3
-            )
-
-    def start_all(self, port: int | None = None) -> str:
-        """Returns the URL of the first server, once all are healthy."""
-        for number in (1, 2, 3):
-            self.start(number, port if number == 1 else None)
-        first, *_ = [self.servers[number].wait_until_healthy().url for number in (1, 2, 3)]
-        return first
-
-    def stop(self) -> None:
-        for server in self.servers.values():
-            server.stop()
-
-    def rejoin(self, number: int) -> None:
-        """Starts a node again on its directory, once its process has ended."""
-        while is_locked(self.directory(number)):
-            time.sleep(0.1)
-        self.start(number)
-        self.servers[number].wait_until_healthy()
-
-
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
     nodes = ThreeNodes(tmp_path_factory.mktemp("three nodes"))
     yield nodes
-    nodes.stop()
-    for number in (1, 2, 3):
-        shutil.rmtree(substitute_directory(nodes.directory(number)), ignore_errors=True)
+    nodes.close()
 
 
 @pytest.fixture(scope="module")
@@ -182,8 +126,7 @@ async def test_no_search_fails_when_a_node_is_killed_and_it_recovers_when_it_is_
         over = asyncio.Event()
         searching = asyncio.create_task(keep_searching(over))
         await asyncio.sleep(1.0)
-        for process in psutil.Process(nodes.servers[number].pid).children():  # Java itself, below its launcher
-            process.kill()
+        nodes.kill(number)
         await asyncio.to_thread(nodes.rejoin, number)
         assert await is_green()
         await asyncio.sleep(1.0)

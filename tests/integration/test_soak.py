@@ -1,9 +1,28 @@
 """A small seeded part of each soak (`make soak` runs them in full): the same code, the same bars, fewer cases."""
 
+import random
+from pathlib import Path
+
 import pytest
 
-from tests.soak import agreement, events, faults, hostile, keys, kills, looks, overload, trace, verdicts
+from tests.soak import (
+    agreement,
+    events,
+    faults,
+    hostile,
+    keys,
+    kills,
+    looks,
+    overload,
+    rehearsals,
+    trace,
+    traffic,
+    verdicts,
+    wire,
+)
+from tests.soak.stack import COLLECTION
 from tests.support.go_programs import ProgramMissingError
+from tests.support.processes import started
 from tests.support.times import repeated_when_late, timed
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(240)]
@@ -43,6 +62,29 @@ async def test_the_trace_of_a_search_is_one_tree_over_all_processes() -> None:
 
 async def test_wrong_keys_are_refused_beside_searches_with_a_right_one() -> None:
     (await keys.run(SEED, 1)).demand()
+
+
+async def test_a_certificate_is_replaced_below_running_processes() -> None:
+    (await rehearsals.run("certificate", SEED)).demand()
+
+
+async def test_a_rehearsal_sees_a_document_that_was_lost(tmp_path: Path) -> None:
+    async with started(tmp_path) as processes:
+        stores = {family: processes[family].port for family in traffic.STORES}
+        flow = traffic.Traffic(processes["gateway"].port, stores, random.Random(SEED))
+        await flow.load()
+        assert await flow.lost() == []
+        path = f"/v1/collections/{COLLECTION}/documents/delete"
+        (await wire.ask(processes["gateway"].port, "POST", path, {"ids": ["r-7"]})).raise_for_status()
+        assert [line[:5] for line in await flow.lost()] == ["r-7: "]
+
+
+def test_a_rehearsal_replaces_its_own_part_of_the_page(tmp_path: Path) -> None:
+    file = tmp_path / "rehearsals.md"
+    for name, said in (("key", "old"), ("upgrade", "held"), ("key", "new\n\n## Cases that broke a bar\n\n- one")):
+        rehearsals.put_section(file, f"# Soak: {name}\n\n{said}\n")
+    upgrade, key = file.read_text(encoding="utf-8").split("\n## ")[1:]
+    assert (upgrade, key) == ("upgrade\n\nheld\n", "key\n\nnew\n\n### Cases that broke a bar\n\n- one\n")
 
 
 @repeated_when_late

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-DISK_MIB = 512  # twice what the engines keep free
+DISK_MIB = 1_024  # four times what the engines keep free
 BALLAST = "ballast"
 
 

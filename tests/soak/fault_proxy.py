@@ -27,9 +27,11 @@ Toxic = Literal[
     "slicer",
     "read_only",
     "full",
+    "hung_finish",
 ]
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 WRITING = re.compile(rb"(PUT|DELETE) |POST [^ ?]*/(documents|documents/delete|finish|publish)[ ?]")
+FINISH = re.compile(rb"POST [^ ?]*/finish[ ?]")
 LATENCY_S = 0.4
 JITTER_S = 0.3
 
@@ -77,7 +79,7 @@ class FaultProxy:
         upstream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         try:
             while request := await _message(reader):
-                if self.toxic == "timeout":
+                if self.toxic == "timeout" or (self.toxic == "hung_finish" and FINISH.match(request)):
                     await reader.read()  # until the caller gives up
                     return None
                 if self.toxic == "reset_peer":

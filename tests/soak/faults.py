@@ -163,11 +163,11 @@ class ProxiedStack:
 
     async def measure(self, fault: str, backend: str, seconds: float) -> FaultOutcome:
         """Applies a fault, queries, lifts it, and queries until answers are complete again."""
-        await self._apply(fault, backend)
+        await self.apply(fault, backend)
         answers, unsaid = await self._ask_for(seconds), 0
         if fault in STORE:
             unsaid = sum([await self._write_probe() != "refused" for _ in range(5)])
-        await self._lift(fault, backend)
+        await self.lift(fault, backend)
         returned, back_s, row = time.monotonic(), 0.0, 0
         while row < 3:
             asked_at = time.monotonic()
@@ -190,7 +190,8 @@ class ProxiedStack:
         process.start(self.stack.log(backend))
         await process.ready()
 
-    async def _apply(self, fault: str, backend: str) -> None:
+    async def apply(self, fault: str, backend: str) -> None:
+        """Begins a fault at a backend."""
         process = self.stack.processes[backend]
         match fault:
             case "hung":
@@ -208,7 +209,8 @@ class ProxiedStack:
             case _:
                 await self.proxies[backend].put({**WIRE, **STORE}[fault])
 
-    async def _lift(self, fault: str, backend: str) -> None:
+    async def lift(self, fault: str, backend: str) -> None:
+        """Ends it."""
         process = self.stack.processes[backend]
         match fault:
             case "hung":
@@ -228,7 +230,8 @@ class ProxiedStack:
 
 
 @asynccontextmanager
-async def _proxied_stack(seed: int) -> AsyncIterator[ProxiedStack]:
+async def proxied_stack(seed: int) -> AsyncIterator[ProxiedStack]:
+    """Yields all services, a gateway over proxies of them, and the collections `demo` and `spare`."""
     async with loaded_stack(seed, small_disks=True, families=ALL_FAMILIES) as stack:
         proxies = {name: await FaultProxy(stack.port(name)).open() for name in ALL_FAMILIES}
         proxied = gateway({name: proxy.url for name, proxy in proxies.items()})
@@ -258,7 +261,7 @@ async def run(seed: int, size: int = len(MATRIX)) -> Outcome:
     """Runs all faults in a seeded order, or the first `size` of them."""
     cells = list(MATRIX)
     random.Random(seed).shuffle(cells)
-    async with _proxied_stack(seed) as proxied:
+    async with proxied_stack(seed) as proxied:
         done = []
         for fault, backend in cells[:size]:
             # Only a small disk may be filled; making one needs the right to mount.

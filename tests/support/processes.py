@@ -39,6 +39,7 @@ class Process:
     port: int = field(default_factory=free_port)
     arguments: tuple[str, ...] = ()
     root: Path = ROOT  # the checkout whose code runs
+    python: str = sys.executable
     trusts: ssl.SSLContext | None = None  # of a process with a certificate: by what its callers check it
     running: subprocess.Popen[bytes] | None = None
     log: Path | None = None
@@ -55,7 +56,7 @@ class Process:
         self.log = log
         with log.open("ab") as output:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", self.module, *self.arguments],
+                [self.python, "-m", self.module, *self.arguments],
                 cwd=self.root, env=environment, stdout=output, stderr=output,
             )  # fmt: skip
 

@@ -7,7 +7,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -114,7 +114,8 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     raw: socket.socket | None = transport.get_extra_info("socket")
     if raw is not None:
         # Lingering for 0 s makes the close an RST.
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+        with suppress(OSError):  # closed already
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     transport.abort()
 
 
@@ -133,7 +134,8 @@ class Balancer:
         except OSError:
             _reset(writer)
             return
-        await asyncio.gather(_pump(reader, onward[1]), _pump(onward[0], writer))
+        with suppress(asyncio.CancelledError):  # at the end of the loop, which would print it for each connection
+            await asyncio.gather(_pump(reader, onward[1]), _pump(onward[0], writer))
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

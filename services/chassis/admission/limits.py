@@ -165,6 +165,7 @@ class Limiter:
         self._rejected = instruments.rejected.labels(lane)
         self._limit_shown = instruments.limit.labels(lane)
         self._limit_shown.set(limit.value)
+        instruments.admitted.labels(lane).set_function(lambda: self._in_flight)
 
     @asynccontextmanager
     async def slot(self, within_s: float, *, cost: float = 1.0, client: str = "") -> AsyncIterator[Held]:

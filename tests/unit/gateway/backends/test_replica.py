@@ -11,9 +11,9 @@ import pytest
 from gateway.backends import replica as replica_module
 from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import CONSECUTIVE_FAILURES, LIVENESS, Call, Peer, Replica
+from gateway.instruments import GatewayInstruments
 from services.chassis.background_tasks import Supervisor
 from services.chassis.calls.sockets import SocketTransport
-from services.chassis.instruments import Instruments
 from tests.support.wires import HttpxWire
 
 SEARCH = Call("POST", "/v1/collections/c@1/search", 1.0, reads=True)
@@ -35,13 +35,13 @@ def transport() -> Switched:
 
 @pytest.fixture
 async def supervisor() -> AsyncIterator[Supervisor]:
-    async with Supervisor(Instruments()) as supervisor:
+    async with Supervisor(GatewayInstruments()) as supervisor:
         yield supervisor
 
 
 def replica_of(transport: Switched, supervisor: Supervisor, *, others_answer: bool = True) -> Replica:
     wire = HttpxWire(transport)
-    opened = Instruments().breakers_opened.labels("lexical")
+    opened = GatewayInstruments().breakers_opened.labels("lexical")
     return Replica(Peer("lexical", "http://lexical", 0.5), wire, wire, lambda _: others_answer, supervisor, opened)
 
 
@@ -126,7 +126,7 @@ async def test_calls_that_take_every_connection_set_no_live_backend_aside(
     monkeypatch.setattr(replica_module, "BUSY_S", 0.4)
     async with slow_but_alive() as url:
         calls, liveness = (SocketTransport("127.0.0.1", most=2) for _ in range(2))
-        opened = Instruments().breakers_opened.labels("lexical")
+        opened = GatewayInstruments().breakers_opened.labels("lexical")
         replica = Replica(Peer("lexical", url, 0.5), calls, liveness, lambda _: False, supervisor, opened)
         patient = [asyncio.create_task(replica.attempt(SEARCH, bytes, 30.0)) for _ in range(2)]
         await asyncio.sleep(0.05)

@@ -8,10 +8,10 @@ import pytest
 from gateway.backends.failures import BackendFailed
 from gateway.backends.replica import Call
 from gateway.backends.wire import Backend
+from gateway.instruments import GatewayInstruments
 from gateway.settings import BackendAddress
 from services.chassis.background_tasks import Supervisor
 from services.chassis.calls.transport import ConnectionLost
-from services.chassis.instruments import Instruments
 from tests.support.wires import FixedEndpoints
 
 LOST = ConnectionLost("lost")
@@ -38,10 +38,10 @@ def transport() -> FailsOnce:
 
 @pytest.fixture
 async def backend(transport: FailsOnce) -> AsyncIterator[Backend]:
-    async with Supervisor(Instruments()) as supervisor:
+    async with Supervisor(GatewayInstruments()) as supervisor:
         address = BackendAddress(family="lexical", url="http://lexical")
         endpoints = FixedEndpoints(transport, transport)
-        backend = Backend("lexical", address, endpoints, 0.5, supervisor, Instruments())
+        backend = Backend("lexical", address, endpoints, 0.5, supervisor, GatewayInstruments())
         await backend.open()
         yield backend
         await backend.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.__main__ import exclusive
+from deploy.local.stacks import exclusive
 from evaluator.datasets.elasticsearch_access import ElasticsearchAccess
 from evaluator.datasets.text_files import HashedLines, sha256
 from evaluator.errors import EvaluationError
