@@ -16,7 +16,7 @@ export ENGINE LEXICAL DENSE SYSTEMS PRECISION SECURE STACK DATASET PIPELINES PRE
 ##@ Set up
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^##@ /{print "\n" substr($$0, 5)} /^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ /{print "\n" substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Looked at every time, because PYTHON= may name another one and an upgrade of the system may have removed it.
 .PHONY: FORCE
@@ -87,7 +87,7 @@ elasticsearch-stop: $(VENV)/.installed ## end what `make elasticsearch` started
 
 ##@ Test
 # What tests expect of figures and names of models is fp32's, on every CPU.
-test test-integration soak bench-rerank check-extras: export PRECISION := fp32
+test test-integration test-k8s soak bench-rerank check-extras: export PRECISION := fp32
 
 .PHONY: test
 test: models ## run every test that needs no server
@@ -105,6 +105,10 @@ test-images: $(VENV)/.installed ## build every image in a container engine of it
 .PHONY: test-acceptance
 test-acceptance: $(VENV)/.installed ## check the figures of the SciFact runs that .ci/run made
 	$(BIN)/python -m pytest -m acceptance tests/acceptance
+
+.PHONY: test-k8s
+test-k8s: models ## rehearse k8s/ on a cluster of two nodes that it builds and starts, as root; writes docs/soak/kubernetes.md
+	$(BIN)/python -m tests.cluster
 
 ##@ Measure
 .PHONY: soak

@@ -99,10 +99,9 @@ def build(run: Run) -> None:
         ", ".join(over) or "all within",
         not over,
     )
-    unwanted = {image.name: image.unwanted for image in run.images if image.unwanted}
-    run.bar(
-        "no pip, cache, tests or foreign package inside; every module finds what it imports", unwanted, not unwanted
-    )
+    dirty = {image.name: image.unwanted for image in run.images if image.unwanted}
+    promise = "no pip, cache, tests or foreign package inside; every module finds what it imports"
+    run.bar(promise, dirty or "none", not dirty)
 
 
 @contextmanager

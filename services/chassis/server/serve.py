@@ -144,6 +144,8 @@ class DrainingServer(uvicorn.Server):
             super().handle_exit(sig, frame)
             return
         self._lifecycle.draining = True
+        # Callers that keep a connection leave it with their next answer: a request could meet its end.
+        self.config.encoded_headers.append((b"connection", b"close"))
         threading.Timer(self._drain_s, super().handle_exit, (sig, frame)).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,11 +1,13 @@
 """Checks the bounds of connections on the server that our processes run, over real sockets."""
 
 import json
+import signal
 import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+import httpx
 import pytest
 
 from services.chassis.server.connections import ConnectionBounds
@@ -211,3 +213,14 @@ def test_trailers_of_a_body_are_not_headers(connect: Connect) -> None:
             b'e\r\n{"query": "a"}\r\n0\r\nContent-Type: application/json\r\n\r\n'
         )
         assert caller.answer()[0] == 415
+
+
+def test_callers_leave_their_connections_while_the_process_drains() -> None:
+    settings = ServiceSettings(port=0, drain_s=3)
+    with (
+        bounded(small_app(settings), ConnectionBounds(), settings=settings) as server,
+        httpx.Client(base_url=f"http://127.0.0.1:{port_of(server)}") as client,
+    ):
+        assert "connection" not in client.get("/livez").headers
+        server.handle_exit(signal.SIGTERM, None)
+        wait_for(lambda: client.get("/livez").headers.get("connection") == "close", 2.0)
