@@ -25,14 +25,16 @@ from tests.support.go_programs import ProgramMissingError
 from tests.support.processes import started
 from tests.support.times import repeated_when_late, timed
 
-pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 SEED = 20_261_123
 
 
+@pytest.mark.alone
 async def test_hostile_requests_are_refused_and_leave_nothing_behind() -> None:
     (await hostile.run(SEED, 200)).demand()
 
 
+@pytest.mark.alone
 @repeated_when_late
 async def test_faults_are_flagged_in_time_and_forgotten_when_they_are_over() -> None:
     outcome = await faults.run(SEED, 6)
@@ -60,10 +62,12 @@ async def test_the_trace_of_a_search_is_one_tree_over_all_processes() -> None:
     (await trace.run(SEED, in_jaeger=False)).demand()
 
 
+@pytest.mark.alone
 async def test_wrong_keys_are_refused_beside_searches_with_a_right_one() -> None:
     (await keys.run(SEED, 1)).demand()
 
 
+@pytest.mark.alone
 async def test_a_certificate_is_replaced_below_running_processes() -> None:
     (await rehearsals.run("certificate", SEED)).demand()
 
@@ -87,6 +91,7 @@ def test_a_rehearsal_replaces_its_own_part_of_the_page(tmp_path: Path) -> None:
     assert (upgrade, key) == ("upgrade\n\nheld\n", "key\n\nnew\n\n### Cases that broke a bar\n\n- one\n")
 
 
+@pytest.mark.alone
 @repeated_when_late
 async def test_a_stack_at_four_times_what_it_carries_answers_as_much_and_sets_no_backend_aside() -> None:
     outcome = await overload.run(SEED, 4, pipelines=("hybrid",))
@@ -96,6 +101,7 @@ async def test_a_stack_at_four_times_what_it_carries_answers_as_much_and_sets_no
         assert goodput["4x"] > 0.5 * goodput["1x"], outcome.rows
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(400)
 @repeated_when_late
 async def test_vegeta_sees_what_our_generator_sees() -> None:

@@ -145,13 +145,17 @@ def imported_files(deployable: Deployable) -> set[Path]:
 
 
 def imported_modules(deployable: Deployable) -> list[str]:
-    """Returns the names of the project's modules that a deployable needs, but those that start a process."""
+    """Returns the names of the project's modules that a deployable needs.
+
+    Without those that start a process, and the one that only the extra `trace` serves.
+    """
     files = [
         file.relative_to(PLACES[1] if file.is_relative_to(PLACES[1]) else ROOT).with_suffix("")
         for file in imported_files(deployable)
         if file.stem != "__main__"
     ]
-    return sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
+    names = {".".join(file.parts).removesuffix(".__init__") for file in files}
+    return sorted(names - {"services.chassis.requests.tracing"})
 
 
 def foreign_packages(name: str) -> set[str]:
