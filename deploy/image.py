@@ -33,10 +33,7 @@ UNUSED = (
 
 
 def make_environment(deployable: Deployable, runtime: Runtime, folder: Path, *, trace: bool = False) -> None:
-    """Makes a virtual environment in `folder` with the deployable's dependencies and nothing else.
-
-    `trace`: also with what sends traces.
-    """
+    """Makes a virtual environment in `folder` with the deployable's dependencies; with `trace`, what sends traces."""
     venv.create(folder, with_pip=False, clear=True, symlinks=True)
     _install((*deployable.extras(runtime), *(("trace",) if trace else ())), LOCKS[runtime], folder)
     for pattern in UNUSED:

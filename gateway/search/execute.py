@@ -46,10 +46,7 @@ class Executor:
         *,
         trace_queries: bool = False,
     ) -> None:
-        """`journal`: keeps what is shown in experiments, which a catalog without one does not have.
-
-        `trace_queries`: the traces of searches have the texts of queries.
-        """
+        """`journal`: keeps what experiments show, if the catalog has any. `trace_queries`: traces hold queries."""
         self._backends = backends
         self._generations = generations
         self._catalog = catalog

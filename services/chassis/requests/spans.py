@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 # Counts, configured names and outcomes. Never a key, nor the text of a document.
 Attributes = Mapping[str, str | int | Sequence[str]]
 
-_NO_ATTRIBUTES: Attributes = MappingProxyType({})
 _NO_SPAN = nullcontext()
 
 
@@ -37,7 +35,7 @@ def is_recorded() -> bool:
     return traced is not None and traced.span.is_recording()
 
 
-def span(name: str, attributes: Attributes = _NO_ATTRIBUTES, *, calls: bool = False) -> AbstractContextManager[None]:
+def span(name: str, attributes: Attributes | None = None, *, calls: bool = False) -> AbstractContextManager[None]:
     """Records the block as a span beneath the current one. `calls`: it is a call of another process."""
     traced = _traced.get()
     if traced is None or not traced.span.is_recording():
@@ -46,7 +44,7 @@ def span(name: str, attributes: Attributes = _NO_ATTRIBUTES, *, calls: bool = Fa
 
 
 @contextmanager
-def _recorded(above: Traced, name: str, attributes: Attributes, *, calls: bool) -> Iterator[None]:
+def _recorded(above: Traced, name: str, attributes: Attributes | None, *, calls: bool) -> Iterator[None]:
     from opentelemetry.trace import SpanKind, set_span_in_context
 
     kind = SpanKind.CLIENT if calls else SpanKind.INTERNAL
