@@ -91,12 +91,16 @@ test test-integration soak bench-rerank check-extras: export PRECISION := fp32
 
 .PHONY: test
 test: models ## run every test that needs no server
-	$(BIN)/python -m pytest -m "not integration and not acceptance" -n 2
+	$(BIN)/python -m pytest -m "not integration and not acceptance and not images" -n 2
 
 .PHONY: test-integration
 test-integration: models ## run the tests on real servers and processes, which they start and stop [SECURE=1: with TLS and keys]
 	$(if $(SECURE),TESTS_SECURE=$(SECURE) )$(BIN)/python -m pytest -m "integration and not alone" -n 2 --dist loadgroup
 	$(if $(SECURE),TESTS_SECURE=$(SECURE) )$(BIN)/python -m pytest -m "integration and alone"
+
+.PHONY: test-images
+test-images: $(VENV)/.installed ## build every image in a container engine of its own and run them as Compose does; writes docs/soak/images.md [TO=]
+	$(BIN)/python -m tests.containers $(if $(TO),--to $(TO))
 
 .PHONY: test-acceptance
 test-acceptance: $(VENV)/.installed ## check the figures of the SciFact runs that .ci/run made

@@ -23,7 +23,7 @@ LOCKS: dict[Runtime, Path] = {
 }
 
 # What no process of ours imports, a quarter of an image: tests and sources of packages, ONNX Runtime once more for
-# programs in C, the client of the hub's store, and what the evaluator's packages need for formats that it does not read.
+# programs in C, the client of the hub's store, and what packages of the evaluator need for formats that it never reads.
 UNUSED = (
     *("**/tests", "test", "**/*.c", "**/*.h", "**/*.pyx", "**/*.pxd", "**/*.pyi"),
     *("onnxruntime/capi/libonnxruntime.so*", "hf_xet"),

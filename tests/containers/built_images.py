@@ -1,4 +1,4 @@
-"""Builds the images of the tests: a base from Debian's packages in place of Docker Hub's, and ours from deploy/Dockerfile.
+"""Builds the images of the tests: a base of Debian's packages in place of Docker Hub's, and ours by deploy/Dockerfile.
 
 A registry of images is never asked.
 """

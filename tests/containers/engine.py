@@ -1,7 +1,7 @@
 """Owns a container engine for the tests: Debian's dockerd in namespaces of its own.
 
 Containers, bridges, chains of iptables and mounts lie in these namespaces and end with them, also when this process is
-killed. Its cgroups and its scratch folder lie on the machine; both are removed at the end, and what is left is an error.
+killed. Its cgroups and its scratch folder lie on the machine. Both are removed at the end; what is left is an error.
 `python -m tests.containers.engine` says whether one can be started here.
 """
 
@@ -40,7 +40,6 @@ exec /usr/sbin/dockerd --data-root "$1/data" --exec-root "$1/exec" --pidfile "$1
     --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent "/${1##*/}" --dns 10.0.2.3 \\
     --bip 10.201.0.1/24 --default-address-pool base=10.201.128.0/17,size=24
 """
-ADDRESSES = "10.201."
 # Dies with this process, also when it is killed.
 WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
@@ -88,7 +87,7 @@ def opened_engine() -> Iterator[Engine]:
         _wait_for(engine, daemon, folder / "log")
         _connect(daemon, ending)
         version = engine.docker("version", "--format", "{{.Server.Version}}").strip()
-        print(f"engine: dockerd {version}, started in {folder}, addresses {ADDRESSES}0.0/16", flush=True)
+        print(f"engine: dockerd {version}, started in {folder}, addresses 10.201.0.0/16", flush=True)
         ending.callback(_end_containers, engine)
         yield engine
     print(f"engine: ended, and nothing of {folder} is left", flush=True)
@@ -184,7 +183,7 @@ def _demand_nothing_left(folder: Path) -> None:
     """Raises AssertionError when this machine still has a process, mount, cgroup, address or chain of the engine."""
     looks = (["ps", "-eo", "pid,args"], ["cat", "/proc/mounts"], ["ip", "-o", "address"], ["iptables-save"])
     seen = [line for look in looks for line in subprocess.check_output(look, text=True).splitlines()]
-    left = [line for line in seen if folder.name in line or ADDRESSES in line]
+    left = [line for line in seen if folder.name in line]
     left += map(str, CGROUPS.glob(f"*/{folder.name}"))
     assert not left, "the engine left behind:\n" + "\n".join(left)
 

@@ -18,16 +18,19 @@ from pathlib import Path
 import pytest
 
 from deploy.deployables import DEPLOYABLES, Deployable
-from tests.support.images import PLACES, ROOT, build_context, container_environment, imported_files, stage, stages
+from tests.support.images import (
+    IMPORT_ALL,
+    ROOT,
+    build_context,
+    container_environment,
+    foreign_packages,
+    imported_modules,
+    stage,
+    stages,
+)
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.images, pytest.mark.timeout(900)]
 
-# What an undeclared dependency makes fail, in modules that only one setting loads too.
-IMPORT_ALL = """
-import importlib, sys
-for module in sys.argv[1:]:
-    importlib.import_module(module)
-"""
 STARTED_WITHIN_S = 120.0
 
 
@@ -113,14 +116,8 @@ def probe(image: Image, path: str, port: int) -> bool:
 
 
 def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
-    files = [
-        file.relative_to(PLACES[1] if file.is_relative_to(PLACES[1]) else ROOT).with_suffix("")
-        for file in imported_files(image.deployable)
-        if file.stem != "__main__"
-    ]
-    modules = sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
     done = subprocess.run(
-        [image.python, "-c", IMPORT_ALL, *modules],
+        [image.python, "-c", IMPORT_ALL, *imported_modules(image.deployable)],
         cwd=image.root / "app",
         env=image.environment(port),
         capture_output=True,
@@ -133,20 +130,7 @@ def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
 def test_no_tool_and_no_package_of_another_deployable_is_installed(image: Image) -> None:
     (packages,) = (image.root / "venv" / "lib").glob("python3.*/site-packages")
     installed = {path.name.split("-")[0].lower() for path in packages.glob("*.dist-info")}
-    # Graphs are built and rewritten where models are fetched: no service has what that takes.
-    foreign = {"pip", "uv", "setuptools", "pytest", "torch", "safetensors", "onnx", "ml_dtypes", "elasticsearch"}
-    foreign |= {
-        "lexical": {"onnxruntime", "tokenizers", "numpy", "qdrant_client"},
-        "dense": {"ranx"},
-        "dense-bge": {"ranx"},
-        "dense-e5": {"ranx"},
-        "sparse": {"ranx"},
-        "late-interaction": {"ranx"},
-        "reranker": {"qdrant_client", "qdrant_edge_py", "ranx"},
-        "gateway": {"qdrant_client", "qdrant_edge_py", "onnxruntime", "tokenizers", "numpy"},
-        "evaluator": {"qdrant_client", "qdrant_edge_py", "onnxruntime", "tokenizers"},
-    }[image.deployable.name]
-    assert installed & foreign == set()
+    assert installed & foreign_packages(image.deployable.name) == set()
 
 
 def test_it_starts_is_alive_ends_politely_and_writes_nothing_beside_its_data(image: Image, port: int) -> None:

@@ -29,7 +29,7 @@ class Outcome:
 
     name: str
     says: str
-    seed: int
+    seed: int | None
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     bars: tuple[Bar, ...]
@@ -69,7 +69,7 @@ def page(outcome: Outcome, seconds: float, command: str) -> str:
         *map(wrapped, outcome.says.split("\n\n")),
         f"```bash\n{command}\n```",
         wrapped(
-            f"Seed {outcome.seed}, commit {commit()}, {machine()}, "
+            f"{'' if outcome.seed is None else f'Seed {outcome.seed}, '}commit {commit()}, {machine()}, "
             f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {seconds:.0f} s."
         ),
         table(("bar", "measured", "held"), bars),

@@ -22,6 +22,12 @@ OURS = ("services", "gateway", "evaluator", "deploy", "clients")
 PLACES = (ROOT, ROOT / "clients" / "python")
 # Only for developers: training needs torch, the bench the libraries that it compares.
 WORKSHOP = "workshop"
+# What an undeclared dependency makes fail, in modules that only one setting loads too.
+IMPORT_ALL = """
+import importlib, sys
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+"""
 # The type of a parsed YAML mapping: tests read formats here that have schemas of their own.
 Yaml = dict[str, Any]
 
@@ -136,6 +142,28 @@ def imported_files(deployable: Deployable) -> set[Path]:
             reached.add(file)
             waiting += _imported_by(file)
     return reached
+
+
+def imported_modules(deployable: Deployable) -> list[str]:
+    """Returns the names of the project's modules that a deployable needs, but those that start a process."""
+    files = [
+        file.relative_to(PLACES[1] if file.is_relative_to(PLACES[1]) else ROOT).with_suffix("")
+        for file in imported_files(deployable)
+        if file.stem != "__main__"
+    ]
+    return sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
+
+
+def foreign_packages(name: str) -> set[str]:
+    """Returns the distributions that the image of a deployable must not hold, as their metadata is named."""
+    # Graphs are built and rewritten where models are fetched: no service has what that takes.
+    foreign = {"pip", "uv", "setuptools", "pytest", "torch", "safetensors", "onnx", "ml_dtypes", "elasticsearch"}
+    return foreign | {
+        "lexical": {"onnxruntime", "tokenizers", "numpy", "qdrant_client"},
+        "reranker": {"qdrant_client", "qdrant_edge_py", "ranx"},
+        "gateway": {"qdrant_client", "qdrant_edge_py", "onnxruntime", "tokenizers", "numpy"},
+        "evaluator": {"qdrant_client", "qdrant_edge_py", "onnxruntime", "tokenizers"},
+    }.get(name, {"ranx"})
 
 
 @cache
