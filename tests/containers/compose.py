@@ -45,8 +45,8 @@ DEADLINE_MS = "30000"
 BROKEN = (AssertionError, httpx.HTTPError, subprocess.TimeoutExpired)
 SAYS = (
     f"Docker Compose {COMPOSE_VERSION}, built from its Go module, runs deploy/compose.yaml as it is: TLS, keys, "
-    "secrets, networks, limits, health checks. `tests/containers/compose.override.yaml` has what differs. Images stand on a "
-    "base of Debian's packages; Elasticsearch's is made from the distribution of Maven Central.\n\n"
+    "secrets, networks, limits, health checks. `tests/containers/compose.override.yaml` has what differs. "
+    "Images stand on a base of Debian's packages; Elasticsearch's is made from the distribution of Maven Central.\n\n"
     "Qdrant does not run, because its image is in a registry alone: dense keeps its vectors itself, on a volume. "
     f"Searches have a deadline of {int(DEADLINE_MS) // 1000} s, because all containers share the cores."
 )

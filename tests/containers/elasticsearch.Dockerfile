@@ -1,6 +1,5 @@
-# Stands in for docker.elastic.co/elasticsearch/elasticsearch, which cannot be had without its registry: the same paths,
-# user and start, on the distribution that deploy/elasticsearch installs. Its context is that distribution as `home`
-# and the entrypoint.
+# Stands in for docker.elastic.co/elasticsearch/elasticsearch: the same paths, user and start. Its context is the
+# distribution that deploy/elasticsearch installs, as `home`, and the entrypoint.
 ARG BASE
 FROM ${BASE}
 # Debian's package of Java fails without a folder of manual pages, which the base has not.
