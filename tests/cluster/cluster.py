@@ -111,6 +111,8 @@ class Cluster:
         self._access_flag = f"--kubeconfig={self._kubeconfig}"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         os.environ["KUBECONFIG"] = str(self._kubeconfig)
+        # Over a websocket, `exec` can write to a pod for a minute and no longer.
+        os.environ["KUBECTL_REMOTE_COMMAND_WEBSOCKETS"] = "false"
         (home / "logs").mkdir()
 
     def kubectl(self, *words: str | Path, given: str | None = None, timeout_s: float = 300) -> str:
