@@ -56,13 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the tests of a file in one worker of `--dist loadgroup`, and all that share one Elasticsearch.
-
-    Outside tests/integration the integration tests are the slow ones of suites that measure times too: they run alone.
-    """
+    """Keeps the tests of a file in one worker of `--dist loadgroup`, and all that share one Elasticsearch."""
     for item in items:
-        if "integration" not in item.path.parts:
-            item.add_marker(pytest.mark.alone)
         shared = "elasticsearch_url" in getattr(item, "fixturenames", ()) or "elasticsearch" in item.path.stem
         item.add_marker(pytest.mark.xdist_group("elasticsearch" if shared else item.path.stem))
 

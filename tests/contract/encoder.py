@@ -59,6 +59,7 @@ class EncoderSuite:
             assert len(set(one.split()[3:]) & set(following.split()[3:])) >= 3
 
     @pytest.mark.integration  # takes seconds
+    @pytest.mark.alone
     @repeated_when_late
     async def test_the_loop_turns_while_eight_megabytes_are_encoded_and_measured(self, encoder: DenseEncoder) -> None:
         async with responsive_event_loop():

@@ -105,6 +105,7 @@ class ScorerSuite:
         assert scorer.max_tokens > 0
 
     @pytest.mark.integration  # takes seconds
+    @pytest.mark.alone
     @repeated_when_late
     async def test_the_loop_turns_while_eight_megabytes_are_scored_and_measured(self, scorer: Scorer) -> None:
         async with responsive_event_loop():

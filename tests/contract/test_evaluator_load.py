@@ -128,6 +128,7 @@ async def test_an_interrupted_load_leaves_its_requests_and_says_so(
 
 
 @pytest.mark.integration
+@pytest.mark.alone
 async def test_repeats_run_a_command_between_them_and_every_pipeline_follows_every_other_one_slice_by_slice(
     gateway: str, stub: GatewayStub, tmp_path: Path
 ) -> None:
@@ -165,6 +166,7 @@ FIRST_CONNECTIONS_S = 0.3
 
 
 @pytest.mark.integration
+@pytest.mark.alone
 @repeated_when_late
 async def test_a_pipeline_that_refuses_every_request_carries_no_rate(
     gateway: str, stub: GatewayStub, tmp_path: Path
@@ -193,6 +195,7 @@ async def test_a_pipeline_that_refuses_every_request_carries_no_rate(
 
 
 @pytest.mark.integration
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 @repeated_when_late
 async def test_the_limit_of_a_gateway_is_found_and_shown_with_what_lies_beyond(
@@ -260,6 +263,7 @@ async def test_traffic_is_exported_for_every_pipeline_and_rate_and_none_of_it_is
 
 
 @pytest.mark.integration
+@pytest.mark.alone
 @repeated_when_late
 async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_is_named(
     gateway: str, stub: GatewayStub, tmp_path: Path
@@ -295,6 +299,7 @@ async def test_two_gateways_take_turns_with_the_same_traffic_and_the_slower_one_
 
 
 @pytest.mark.integration
+@pytest.mark.alone
 async def test_an_interrupted_comparison_of_two_gateways_leaves_its_requests_and_says_so(
     gateway: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

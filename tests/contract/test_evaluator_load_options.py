@@ -97,6 +97,7 @@ async def test_processes_that_tell_nothing_are_named_before_anything_is_sent(
 
 
 @pytest.mark.integration  # starts the command line as a process
+@pytest.mark.alone
 def test_a_load_that_is_terminated_ends_its_generators_and_leaves_no_task(gateway: str, tmp_path: Path) -> None:
     experiment = planned(tmp_path, pipelines=["bm25"], load={"rates": [20], "seconds": 60})
     folder = RunFolder.create(tmp_path / "runs", experiment)

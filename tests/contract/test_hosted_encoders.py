@@ -53,6 +53,7 @@ def onnx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.integration
+@pytest.mark.alone
 class TestOpenAI(EncoderSuite):
     @pytest.fixture
     async def encoder(self, onnx: str) -> AsyncIterator[DenseEncoder]:

@@ -101,6 +101,7 @@ async def test_the_same_pipeline_run_twice_is_the_same(
 
 
 @pytest.mark.integration  # takes seconds
+@pytest.mark.alone
 async def test_a_run_reports_the_hit_rates_of_caches_where_it_lets_services_use_them(
     gateway: GatewayClient, planned: Planned, tmp_path: Path
 ) -> None:

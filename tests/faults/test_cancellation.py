@@ -100,7 +100,7 @@ async def _cancel_at_random(backend: Backend, chance: random.Random, times: int)
     return cancelled
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.integration)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=[pytest.mark.integration, pytest.mark.alone])])
 async def test_random_cancellations_leak_nothing(count: int) -> None:
     async with _connected(SEED) as (backend, stub):
         await backend.request(_call(), ScoreAnswer)

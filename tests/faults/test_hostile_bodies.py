@@ -131,6 +131,7 @@ def test_a_hostile_body_is_answered_and_delays_no_other_request(process: Process
 
 
 @pytest.mark.integration  # takes seconds
+@pytest.mark.alone
 def test_memory_of_large_bodies_is_returned_to_the_system(tmp_path: Path) -> None:
     with started(tmp_path / "log") as fresh:
         for action, name in CASES[:2]:  # what any first requests fill for good: caches, pools, stacks of threads

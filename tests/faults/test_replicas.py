@@ -22,7 +22,7 @@ from tests.support.replicas import (
 )
 from tests.support.times import repeated_when_late, timed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 QUERIES = 800
 FAULTS: tuple[ReplicaFault, ...] = ("500", "hung", "503", "reset", "garbage")

@@ -24,7 +24,7 @@ class ThreeNodes:
     def directory(self, number: int) -> Path:
         return self.data / f"node-{number}"
 
-    def start(self, number: int, port: int | None = None) -> None:
+    def start(self, number: int) -> None:
         installation = install(say)
         directory = make_directory(self.directory(number), installation.account)
         names = [f"node-{other}" for other in (1, 2, 3)]
@@ -37,23 +37,20 @@ class ThreeNodes:
         }
         with (directory / "server.log").open("ab") as output:
             self.servers[number] = start_server(
-                installation, directory, port=port, output=output, detached=True, cluster=cluster, nodes=3
+                installation, directory, output=output, detached=True, cluster=cluster, nodes=3
             )
 
-    def start_all(self, port: int | None = None) -> str:
+    def start_all(self) -> str:
         """Returns the URL of the first server, once all are healthy."""
         for number in (1, 2, 3):
-            self.start(number, port if number == 1 else None)
+            self.start(number)
         first, *_ = [self.servers[number].wait_until_healthy().url for number in (1, 2, 3)]
         return first
 
-    def stop(self) -> None:
-        for server in self.servers.values():
-            server.stop()
-
     def close(self) -> None:
         """Ends all and removes what a directory of their user's holds."""
-        self.stop()
+        for server in self.servers.values():
+            server.stop()
         for number in (1, 2, 3):
             shutil.rmtree(substitute_directory(self.directory(number)), ignore_errors=True)
 
