@@ -20,7 +20,6 @@ from tests.support.charted_blocks import charts_without_table, flat, tables_of
 from tests.support.gateway_stub import GatewayStub
 from tests.support.small_runs import evaluated, planned
 from tests.support.svg_reading import texts
-from tests.support.valid_times import with_timing_valid
 
 pytestmark = pytest.mark.usefixtures("laid_out")
 
@@ -34,6 +33,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, RunFolder]:
 
 def page_of(folder: RunFolder) -> str:
     return (folder.path / "report.html").read_text(encoding="utf-8")
+
+
+def with_timing_valid(found: Report, *reasons: str) -> Report:
+    """Returns a report whose times hold; with reasons, do not. Every time in it carries that (`carry_validity`)."""
+    data = found.model_dump()
+    for outcome in data.get("pipelines", {}).values():
+        outcome["latency_ms"]["valid"] = not reasons
+    return Report.model_validate({**data, "timing_valid": not reasons, "timing_reasons": reasons})
 
 
 class Tags(HTMLParser):
