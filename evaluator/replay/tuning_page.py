@@ -9,7 +9,7 @@ from evaluator.attribution.collect import leg_name, reranker_name
 from evaluator.pages.html_page import Page
 from evaluator.pages.page_blocks import Block, Caution, Heading, Listing, Prose, Sentence, Table, Verdict
 from evaluator.pages.step_page import ShownStep
-from evaluator.replay.tuning_report import REPLAY, ReplayReport
+from evaluator.replay.tuning_report import REPLAY, ROUNDING, ReplayReport
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
 HONEST = (
@@ -46,11 +46,12 @@ def _doubts(report: ReplayReport) -> Iterator[str]:
         lost = len(report.left_out)
         counted = "1 pipeline is left out: it needs" if lost == 1 else f"{lost} pipelines are left out: they need"
         yield f"{counted} scores or legs that were not collected. The choice is among the rest."
-    for name in report.better_arms():
-        yield (
-            f"{name} of the run is better than the choice. It is left out (a leg shallower than the answers, or "
-            "candidates that were not collected), or its answers were degraded."
-        )
+    for name, mean in report.arms.items():
+        if mean > report.choice.tuned + ROUNDING:
+            yield (
+                f"{name} of the run is better than the choice. It is left out (a leg shallower than the answers, or "
+                "candidates that were not collected), or its answers were degraded."
+            )
 
 
 def tuned_rows(report: ReplayReport) -> list[list[str]]:

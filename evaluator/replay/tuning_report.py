@@ -64,10 +64,6 @@ class ReplayReport(StepFile):
         points = [point for point in self.points if point.arm == arm]
         return points[best([point.mean for point in points])] if points else None
 
-    def better_arms(self) -> list[str]:
-        """Returns the pipelines of the run whose own answers are better than the choice."""
-        return [name for name, mean in self.arms.items() if mean > self.choice.tuned + ROUNDING]
-
 
 def tried_points(
     varied: Sequence[VariedPipeline], values: Values, seed: int
