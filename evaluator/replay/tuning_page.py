@@ -9,9 +9,10 @@ from evaluator.attribution.collect import leg_name, reranker_name
 from evaluator.pages.html_page import Page
 from evaluator.pages.page_blocks import Block, Caution, Heading, Listing, Prose, Sentence, Table, Verdict
 from evaluator.pages.step_page import ShownStep
-from evaluator.replay.tuning_report import REPLAY, ROUNDING, ReplayReport
+from evaluator.replay.tuning_report import REPLAY, ReplayReport
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
+ROUNDING = 1e-9  # of a mean of the same values
 HONEST = (
     "The tuned figure uses the queries on which the settings were chosen, so it is too high. The honest figure is the "
     "mean over held-out queries (nested cross-validation)."

@@ -14,7 +14,6 @@ from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 
 REPLAY = "replay.json"
-ROUNDING = 1e-9  # of a mean of the same values
 
 
 class ReplayedPoint(Wire):
