@@ -17,7 +17,8 @@ import pytest
 
 from deploy.deployables import DEPLOYABLES, Deployable
 from deploy.image import copy_code, make_environment
-from tests.support.images import IMPORT_ALL, ROOT, container_environment, foreign_packages, imported_modules
+from tests.support.images import IMPORT_ALL, container_environment, foreign_packages, imported_modules
+from tests.support.models import fetched
 from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.images, pytest.mark.timeout(900)]
@@ -58,7 +59,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     root = tmp_path_factory.mktemp(deployable.name)
     (root / "models").mkdir()
     for model in deployable.models:
-        (root / "models" / model).symlink_to(ROOT / ".models" / model)
+        (root / "models" / model).symlink_to(fetched(model))
     make_environment(deployable, "cpu", root / "venv")
     copy_code(deployable, root / "app")
     (root / "data").mkdir()
