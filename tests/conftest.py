@@ -3,12 +3,19 @@
 import functools
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import pytest
 import typer.testing
+from fastapi import routing
+from fastapi.datastructures import DefaultPlaceholder
+from fastapi.exceptions import EndpointContext
+from fastapi.routing import APIRoute, request_response
 from hypothesis import settings
 
 from evaluator.metrics import calibration
@@ -17,7 +24,6 @@ from retrieval_client import exchange
 from services.storage import edge_disk_space
 from tests.support import secured
 from tests.support.keys import Keys, made_keys
-from tests.support.routes_once import prepare_routes_once
 from tests.support.scratch import roomy_memory
 
 # How long an example takes is the machine's: beside other work the usual 200 ms are missed.
@@ -26,8 +32,6 @@ settings.load_profile("any machine")
 
 # Every call of a command builds the same tree of commands, which takes 50 ms: it is built once.
 typer.testing._get_command = functools.cache(typer.testing._get_command)  # type: ignore[attr-defined]  # private
-
-prepare_routes_once()
 
 # What each opened directory of Edge reserves is written with zeros: 32 MB take 12 ms, and the tests open hundreds.
 edge_disk_space.RESERVE_BYTES = edge_disk_space.MB
@@ -40,6 +44,47 @@ calibration.DRAWS = 9_999
 
 # Before a client sends a call again: they grow from the first one on.
 exchange.FIRST_PAUSE_S = 0.02
+
+# A route is prepared once, however many apps of the same kind the tests build. FastAPI analyses its endpoint and
+# compiles a validator for each of its parameters and its answer, 2 to 3 ms of CPU; at its first request it parses the
+# endpoint's source for the line, 1 ms. A process builds its routes once; the tests build hundreds of apps.
+_analyse = APIRoute.__init__
+_prepared: dict[tuple[object, ...], dict[str, Any]] = {}
+
+
+def _context(func: Any) -> EndpointContext:
+    code = func.__code__
+    return EndpointContext(file=code.co_filename, line=code.co_firstlineno, function=func.__name__)
+
+
+def _prepare(route: APIRoute, path: str, endpoint: Callable[..., Any], **given: Any) -> None:
+    key = _same(path, endpoint, given)
+    if key is None or (found := _prepared.get(key)) is None:
+        _analyse(route, path, endpoint, **given)
+        if key is not None:
+            # Without its endpoint, which holds the engine of one app.
+            kept = {name: value for name, value in vars(route).items() if name not in ("app", "endpoint")}
+            _prepared[key] = kept | {"dependant": replace(route.dependant, call=None)}
+        return
+    vars(route).update(found)
+    route.endpoint = endpoint
+    route.dependant = replace(found["dependant"], call=endpoint)
+    route.app = request_response(route.get_route_handler())
+
+
+def _same(path: str, endpoint: Callable[..., Any], given: dict[str, Any]) -> tuple[object, ...] | None:
+    """Returns what two routes have in common that FastAPI analyses alike, None where that cannot be compared."""
+    if not isinstance(endpoint, FunctionType) or given.get("max_body_size") is not None:
+        return None
+    chosen = {name: value for name, value in given.items() if not isinstance(value, DefaultPlaceholder)}
+    shown = repr((endpoint.__annotations__, endpoint.__defaults__, endpoint.__kwdefaults__, chosen))
+    # A function of one app, or a class of one test.
+    return None if " at 0x" in shown or "<locals>" in shown else (path, endpoint.__code__, shown)
+
+
+APIRoute.__init__ = _prepare  # type: ignore[method-assign, assignment]
+assert callable(routing._extract_endpoint_context)
+routing._extract_endpoint_context = _context
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,8 +13,8 @@ from evaluator.client.retries import with_retries
 from evaluator.commands.collection_file import ExportedCollection, ExportEnd, ExportHead, ExportWriter
 from evaluator.commands.options import Gateway, Wait, reporting_errors, with_gateway
 from evaluator.errors import GATEWAY, EvaluationError
-from evaluator.progress import progress, say, show
-from evaluator.steps.ingest import advancing, live_states, states_of, telling
+from evaluator.progress import progress, show
+from evaluator.steps.ingest import advancing, live_states, say_what_publishes, states_of
 from retrieval_client import RetrievalError
 from retrieval_client.answers import Published
 from services.contracts.collections import CollectionState
@@ -87,7 +87,7 @@ async def restored_collection(
                     raise EvaluationError(f"{error}; export without --vectors") from error
                 raise
         published = await client.loader.publish(
-            collection, build=build, expected_documents=documents, progress=telling(say)
+            collection, build=build, expected_documents=documents, progress=say_what_publishes
         )
     return published, sum(load.encoded for load in loaded.backends.values())
 

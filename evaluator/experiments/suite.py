@@ -58,7 +58,8 @@ def read_plan(path: Path, locate: Locate | None = None, /, **overrides: object) 
     given = {key: value for key, value in overrides.items() if value is not None}
     if "dataset" in given:
         # The file's collection belongs to the file's dataset: another dataset gets its own.
-        if not _is_same_directory(content.get("dataset"), given["dataset"]):
+        own = content.get("dataset")
+        if not isinstance(own, str) or Path(own).resolve() != Path(str(given["dataset"])).resolve():
             content.pop("collection", None)
         content.pop("datasets", None)
     content |= given
@@ -79,10 +80,6 @@ def read_plan(path: Path, locate: Locate | None = None, /, **overrides: object) 
 def experiments_of(plan: Experiment | Suite) -> tuple[Experiment, ...]:
     """Returns the experiments of a plan, one for each dataset."""
     return (plan,) if isinstance(plan, Experiment) else tuple(member.experiment for member in plan.members)
-
-
-def _is_same_directory(own: object, other: object) -> bool:
-    return isinstance(own, str) and Path(own).resolve() == Path(str(other)).resolve()
 
 
 def _located(locate: Locate, given: object, where: str) -> list[LocatedSet]:

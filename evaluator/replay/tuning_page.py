@@ -12,6 +12,7 @@ from evaluator.pages.step_page import ShownStep
 from evaluator.replay.tuning_report import REPLAY, ReplayReport
 from services.contracts.pipelines import Cut, Fuse, Pipeline, Rerank, Retrieve, SourceStage
 
+ROUNDING = 1e-9  # of a mean of the same values
 HONEST = (
     "The tuned figure uses the queries on which the settings were chosen, so it is too high. The honest figure is the "
     "mean over held-out queries (nested cross-validation)."
@@ -46,11 +47,12 @@ def _doubts(report: ReplayReport) -> Iterator[str]:
         lost = len(report.left_out)
         counted = "1 pipeline is left out: it needs" if lost == 1 else f"{lost} pipelines are left out: they need"
         yield f"{counted} scores or legs that were not collected. The choice is among the rest."
-    for name in report.better_arms():
-        yield (
-            f"{name} of the run is better than the choice. It is left out (a leg shallower than the answers, or "
-            "candidates that were not collected), or its answers were degraded."
-        )
+    for name, mean in report.arms.items():
+        if mean > report.choice.tuned + ROUNDING:
+            yield (
+                f"{name} of the run is better than the choice. It is left out (a leg shallower than the answers, or "
+                "candidates that were not collected), or its answers were degraded."
+            )
 
 
 def tuned_rows(report: ReplayReport) -> list[list[str]]:

@@ -14,7 +14,6 @@ from services.contracts.base import Count, Wire
 from services.contracts.pipelines import Pipeline
 
 REPLAY = "replay.json"
-ROUNDING = 1e-9  # of a mean of the same values
 
 
 class ReplayedPoint(Wire):
@@ -63,10 +62,6 @@ class ReplayReport(StepFile):
         """Returns the best point of a pipeline of the run; None where all of its points are left out."""
         points = [point for point in self.points if point.arm == arm]
         return points[best([point.mean for point in points])] if points else None
-
-    def better_arms(self) -> list[str]:
-        """Returns the pipelines of the run whose own answers are better than the choice."""
-        return [name for name, mean in self.arms.items() if mean > self.choice.tuned + ROUNDING]
 
 
 def tried_points(

@@ -76,15 +76,13 @@ async def ingest(
     experiment: Experiment,
     dataset: Dataset,
     shown: ShownProgress = progress,
-    tell: Callable[[str], None] = say,
 ) -> IngestReport:
     """Begins, sends every batch, publishes, compares the counts. Raises EvaluationError when anything is missing.
 
     The collection lives on the backends that the experiment's pipelines use, and on those where it is already.
 
     Its own build separates it from other writers. The build's name is a hash of what is loaded, so that a second run
-    continues a killed load; a rebuild starts anew. `shown` counts every batch that all backends took; `tell` gets all
-    other messages.
+    continues a killed load; a rebuild starts anew. `shown` counts every batch that all backends took.
     """
     started, target = time.perf_counter(), experiment.target
     files = tuple(map(Path, experiment.expansions))
@@ -95,7 +93,7 @@ async def ingest(
     wanted = {**declaration.model_dump(), "backends": backends, "new_generation": experiment.rebuild, "build": build}
     if dataset.counts.fields_not_read:
         unread = ", ".join(dataset.counts.fields_not_read)
-        tell(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
+        say(f"Not read, because a BEIR corpus has {', '.join(CORPUS_FIELDS)} alone: {unread}")
     documents = expanded(dataset.documents(), files) if files else dataset.documents()
     with loading_errors("ingest"):
         try:
@@ -103,12 +101,12 @@ async def ingest(
         except RetrievalError as error:
             if error.kind != "stamp-mismatch":
                 raise
-            tell(f"Loading {target} anew, beside what is live: {error}")
+            say(f"Loading {target} anew, beside what is live: {error}")
             begun = await client.loader.begin(target, **{**wanted, "new_generation": True})
         with shown(f"Loading {begun.generation}", dataset.counts.documents, "documents") as advance:
             loaded = await client.loader.load(target, documents, build=build, progress=advancing(advance))
         if loaded.undeclared_metadata:
-            tell(
+            say(
                 f"Kept, but no search can filter by it, because {target} does not declare it: metadata "
                 f"{', '.join(sorted(loaded.undeclared_metadata))}. Name it under `metadata` of the experiment and load "
                 "again."
@@ -119,10 +117,10 @@ async def ingest(
                 f"'{min(loaded.overtaken)}', and newer writes stay. Load the corpus under a `target` of its own, or "
                 "end the other writes and use --rebuild."
             )
-        tell(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
+        say(f"Publishing {begun.generation} (merging, waiting for vector indexes) ...")
         try:
             published = await client.loader.publish(
-                target, build=build, expected_documents=dataset.counts.documents, progress=telling(tell)
+                target, build=build, expected_documents=dataset.counts.documents, progress=say_what_publishes
             )
         except RetrievalError as error:
             if error.status != 409:
@@ -166,14 +164,10 @@ def advancing(advance: Advance) -> Callable[[LoadReport], None]:
     return progress
 
 
-def telling(tell: Callable[[str], None]) -> Callable[[PublishJob], None]:
-    """Returns what `publish` calls with its state, to tell what it waits for."""
-
-    def progress(job: PublishJob) -> None:
-        waiting = f", waiting for {', '.join(job.waiting_for)}" if job.waiting_for else ""
-        tell(f"Publishing {job.generation}: {job.phase}{waiting} ...")
-
-    return progress
+def say_what_publishes(job: PublishJob) -> None:
+    """Tells what `publish` waits for."""
+    waiting = f", waiting for {', '.join(job.waiting_for)}" if job.waiting_for else ""
+    say(f"Publishing {job.generation}: {job.phase}{waiting} ...")
 
 
 async def _needed_backends(client: GatewayClient, experiment: Experiment) -> tuple[str, ...] | None:

@@ -60,9 +60,9 @@ class Generations:
     async def _poll_forever(self, backend: Backend, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            await self._poll(backend, POLL_TIMEOUT_S)
+            await self._poll(backend)
 
-    async def refresh(self, wait_s: float, timeout_s: float = POLL_TIMEOUT_S) -> None:
+    async def refresh(self, wait_s: float) -> None:
         """Polls every backend once and waits at most `wait_s`. Concurrent callers share the next poll."""
         asked_at = time.monotonic()
         # A caller with little time stops waiting; the time that a backend gets to answer does not depend on callers.
@@ -71,13 +71,13 @@ class Generations:
                 if self._refreshed_at >= asked_at:
                     return
                 started = time.monotonic()
-                await asyncio.gather(*(self._poll(backend, timeout_s) for backend in self._backends.storing))
+                await asyncio.gather(*(self._poll(backend) for backend in self._backends.storing))
                 self._refreshed_at = started
 
-    async def _poll(self, backend: Backend, timeout_s: float) -> None:
+    async def _poll(self, backend: Backend) -> None:
         asked_at = time.monotonic()
         try:
-            held = await wire.list_generations(backend, timeout_s)
+            held = await wire.list_generations(backend, POLL_TIMEOUT_S)
         except BackendFailed as failure:
             # Its last answer is kept: a collection must not vanish while a backend restarts.
             known = self._snapshots[backend.name]
@@ -106,10 +106,6 @@ class Generations:
         snapshots = self._snapshots.values()
         held = {name_of(state.generation) for snapshot in snapshots for state in snapshot.states or ()}
         return sorted(held | {name_of(record.generation) for snapshot in snapshots for record in snapshot.unusable})
-
-    def live_names(self) -> tuple[str, ...]:
-        """Returns the collections that have a live generation, as of the last poll."""
-        return tuple(name for name in self.names() if self.live(name) is not None)
 
     def unusable(self, name: str) -> dict[str, tuple[Unusable, ...]]:
         """Returns, by backend, the generations of a collection that it cannot open."""

@@ -120,7 +120,7 @@ def page_routes(executor: Executor, catalog: Catalog, generations: Generations, 
     @handled("own", scope="search", page=True)
     async def search_page(received: Request) -> Response:
         views = {view.name: view for view in catalog.views().pipelines}
-        collections = generations.live_names()
+        collections = tuple(name for name in generations.names() if generations.live(name) is not None)
         chosen = received.query_params.get("collection", next(iter(collections), ""))
         offered = Offered(collections, executor.served(chosen))
         form = TypedForm.of(received.query_params, offered)

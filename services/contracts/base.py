@@ -104,10 +104,6 @@ def _checked_query(text: str) -> str:
     return normal
 
 
-def _checked_if_any(text: str) -> str:
-    return _checked_query(text) if text else text
-
-
 def _checked_id(text: str) -> str:
     if len(text.encode()) > 512:
         raise ValueError("must be at most 512 bytes in UTF-8")
@@ -127,7 +123,7 @@ OptionalQuery = Annotated[
     str,
     Field(max_length=MOST_QUERY_CHARACTERS, json_schema_extra=SENDABLE),
     BeforeValidator(_sendable),
-    AfterValidator(_checked_if_any),
+    AfterValidator(lambda text: _checked_query(text) if text else text),
 ]
 DocumentId = Annotated[
     str,

@@ -46,7 +46,7 @@ def _in_order(scored: Ranking) -> bool:
 class AlignedLegs:
     """Legs whose documents stand side by side, in ascending order of id: what all fusions of the same legs share.
 
-    Every method takes a weight for each leg, and returns the whole ranking or its first `top`.
+    Every method takes a weight for each leg.
     """
 
     def __init__(self, legs: Iterable[Leg]) -> None:
@@ -58,29 +58,31 @@ class AlignedLegs:
         self._values: dict[Normalisation, list[list[float]]] = {}
 
     def reciprocal_rank(self, weights: Sequence[float], k: int = 60, top: int | None = None) -> Ranking:
-        """Sums `weight / (k + rank)`, ranks from 1 (Cormack et al. 2009). A missing document contributes 0."""
+        """Sums `weight / (k + rank)`, ranks from 1 (Cormack et al. 2009). A missing document contributes 0.
+
+        Returns the whole ranking, or its first `top`.
+        """
         if self._ranks is None:
             # So far down that a missing document contributes exactly 0.
             self._ranks = [self._column(ids, range(1, len(ids) + 1), math.inf) for ids in self._own_ids]
         parts = [[weight / (k + rank) for rank in ranks] for weight, ranks in zip(weights, self._ranks, strict=True)]
         return self._summed(parts, top)
 
-    def weighted(self, weights: Sequence[float], normalisation: Normalisation, top: int | None = None) -> Ranking:
+    def weighted(self, weights: Sequence[float], normalisation: Normalisation) -> Ranking:
         """Sums `weight * normalised score`. A missing document contributes 0, under z-score the leg's least value."""
         if normalisation not in self._values:
             values = [_normalised(leg, normalisation) for leg in self._legs]
             absent = [min(leg_values, default=0.0) if normalisation == "z-score" else 0.0 for leg_values in values]
             self._values[normalisation] = list(map(self._column, self._own_ids, values, absent))
         columns = zip(weights, self._values[normalisation], strict=True)
-        parts = [[weight * value for value in column] for weight, column in columns]
-        return self._summed(parts, top)
+        return self._summed([[weight * value for value in column] for weight, column in columns])
 
     def _column(self, own_ids: Sequence[str], values: Sequence[float], absent: float) -> list[float]:
         """Returns the values of a leg's documents by document of all legs."""
         known = dict(zip(own_ids, values, strict=True))
         return list(map(known.get, self._ids, repeat(absent)))
 
-    def _summed(self, parts: list[list[float]], top: int | None) -> Ranking:
+    def _summed(self, parts: list[list[float]], top: int | None = None) -> Ranking:
         # fsum is exact, so the order of the legs cannot change the last bit of a score, which could break a tie. The
         # sum of two floats is rounded once anyway.
         scores = list(map(add, *parts)) if len(parts) == 2 else list(map(math.fsum, zip(*parts, strict=True)))
@@ -98,19 +100,18 @@ class Mixture:
         self._rest = [hit.id for hit in first if hit.id not in reranked]
         self._unmixed = first
 
-    def at(self, weight: float, top: int | None = None) -> Ranking:
+    def at(self, weight: float) -> Ranking:
         """Sorts by `weight * z(re-ranker) + (1 - weight) * z(first stage)` over the documents that were scored.
 
-        The others follow in their order, with lower scores. Returns the whole ranking or its first `top`.
+        The others follow in their order, with lower scores.
         """
         if not self._ids:
-            return self._unmixed[:top]
+            return self._unmixed
         scores = [weight * high + (1 - weight) * low for high, low in zip(self._reranked_z, self._first_z, strict=True)]
-        head = _best(self._ids, scores, top)
-        rest = self._rest if top is None else self._rest[: max(0, top - len(head))]
+        head = _best(self._ids, scores)
         # Only the order of the rest matters: one step each below the lowest z keeps it under any sort by score.
         lowest = head[-1].score
-        return head + paired((document, lowest - place) for place, document in enumerate(rest, start=1))
+        return head + paired((document, lowest - place) for place, document in enumerate(self._rest, start=1))
 
 
 def continued(head: Ranking, below: Ranking) -> Ranking:
@@ -126,7 +127,7 @@ def continued(head: Ranking, below: Ranking) -> Ranking:
     return tuple(whole)
 
 
-def _best(ascending: Sequence[str], scores: Sequence[float], top: int | None) -> Ranking:
+def _best(ascending: Sequence[str], scores: Sequence[float], top: int | None = None) -> Ranking:
     """Sorts documents, given in ascending order of id, by score descending; equal scores stay in that order."""
     return paired(sorted(zip(ascending, scores, strict=True), key=_SCORE, reverse=True)[:top])
 

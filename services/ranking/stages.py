@@ -5,13 +5,13 @@ from services.contracts.scored import Ranking
 from services.ranking.fusion import AlignedLegs, Mixture
 
 
-def fused(stage: Fuse, legs: AlignedLegs, top: int | None = None) -> Ranking:
-    """Fuses the rankings of a stage's inputs, in their order; returns all of it or its first `top`."""
+def fused(stage: Fuse, legs: AlignedLegs) -> Ranking:
+    """Fuses the rankings of a stage's inputs, in their order."""
     share = 1.0 if stage.method == "rrf" else 1.0 / len(stage.inputs)
     weights = stage.weights or (share,) * len(stage.inputs)
     if stage.method == "rrf":
-        return legs.reciprocal_rank(weights, stage.k, top)
-    return legs.weighted(weights, stage.normalisation, top)
+        return legs.reciprocal_rank(weights, stage.k)
+    return legs.weighted(weights, stage.normalisation)
 
 
 def fused_least_score(stage: Fuse) -> float | None:
@@ -24,9 +24,6 @@ def needs_least_scores(stage: Fuse) -> bool:
     return stage.method == "weighted" and stage.normalisation == "theoretical-min"
 
 
-def reranked(stage: Rerank, mixture: Mixture, recommended: float, top: int | None = None) -> Ranking:
-    """Mixes a model's scores of some candidates into their ranking; returns all of it or its first `top`.
-
-    `recommended`: the weight where the stage names none.
-    """
-    return mixture.at(recommended if stage.weight is None else stage.weight, top)
+def reranked(stage: Rerank, mixture: Mixture, recommended: float) -> Ranking:
+    """Mixes a model's scores of some candidates into their ranking. `recommended`: the weight where none is named."""
+    return mixture.at(recommended if stage.weight is None else stage.weight)

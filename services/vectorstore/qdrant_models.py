@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from qdrant_client import models
 
 from services.contracts.collections import CollectionDeclaration
-from services.contracts.scored import Ranking, paired
 from services.storage.fields import AllOf, AnyOf, Exists, NoneOf, OneOf, Requirement, Within
 from services.storage.point_ids import point_id
 from services.storage.representation import (
@@ -118,11 +117,6 @@ def stored_point(record: models.Record, representation: Representation, *, vecto
     payload = record.payload or {}
     vector = vector_of(record.vector, representation) if vectors else None
     return payload["id"], StoredPoint(payload["content"], payload["passage"], vector)
-
-
-def hits_of(points: Sequence[models.ScoredPoint]) -> Ranking:
-    """Converts points to hits with the documents' ids."""
-    return paired(((point.payload or {})["id"], point.score) for point in points)
 
 
 def filter_of(where: Sequence[Requirement], exclude_ids: Sequence[str]) -> models.Filter | None:

@@ -13,7 +13,7 @@ from services.contracts.collections import Unusable
 from services.contracts.content_digest import ContentDigest
 from services.contracts.generations import in_order, is_generation, name_of
 from services.contracts.health import Check
-from services.contracts.scored import Ranking, Scored
+from services.contracts.scored import Ranking, Scored, paired
 from services.storage.generation_checks import DEFAULT_MOST_GENERATIONS, refuse_one_more
 from services.storage.point_ids import point_id
 from services.storage.representation import Sparse, Vector, checked_vector, indexed_documents
@@ -357,7 +357,7 @@ class QdrantStore:
             answer = await self._reading.query_points(
                 self._collection(generation), **search, with_payload=["id"], timeout=seconds
             )
-        return qdrant_models.hits_of(answer.points)
+        return paired(((point.payload or {})["id"], point.score) for point in answer.points)
 
     async def _info(self, generation: str) -> models.CollectionInfo:
         async with self._within(generation):

@@ -23,16 +23,8 @@ from tests.support.processes import ROOT
 
 # All ends with this process, also when it is killed.
 NAMESPACES = (
-    "setpriv",
-    "--pdeathsig",
-    "KILL",
-    "unshare",
-    "--net",
-    "--mount",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
 )
 # What differs from the manifests, and what is not shown.
 NODES_SAY = (

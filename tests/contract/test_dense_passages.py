@@ -18,7 +18,6 @@ from services.contracts.passages import Passages
 from services.dense.app import build_app
 from services.dense.settings import DenseSettings
 from tests.contract.test_dense_on_qdrant import serving
-from tests.support.long_articles import long_articles
 from tests.support.models import ENCODER, fetched
 from tests.support.opened_client import opened_client
 from tests.support.processes import free_port
@@ -161,18 +160,6 @@ async def test_more_tokens_than_the_model_reads_are_refused_at_start(tmp_path: P
     with pytest.raises(ConfigurationError, match=r"DENSE_PASSAGES\.tokens: .* reads 256; set at most that, not 257"):
         async with service(tmp_path, encoder="onnx", models=models, passages={"tokens": 257}):
             pass
-
-
-async def test_answers_are_found_at_every_depth_of_long_articles_by_default(tmp_path: Path) -> None:
-    articles = long_articles()
-    model = {"encoder": "onnx", "models": fetched(ENCODER).parent}
-    async with service(tmp_path, **model, passages="auto") as client:
-        await client.put("/v1/collections/notes@1", json={})
-        report = await index(client, [{"id": one.id, "title": one.title, "text": one.text} for one in articles])
-        assert (report["encoded"], "read" in report) == (50, False)
-        found = [one.id in dict(await search(client, one.question, top=10)) for one in articles]
-    by_depth = [sum(found[start : start + 10]) for start in range(0, 50, 10)]
-    assert min(by_depth) >= 4  # of 10 each; without passages 1 in the second half (docs/measurements)
 
 
 async def test_a_load_tells_once_what_the_model_does_not_read_or_know(

@@ -56,7 +56,7 @@ asyncio.run(write(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_a_process_killed_at_a_random_moment_loses_nothing_that_it_acknowledged(
     kind: str, directory: Path, seed: int
 ) -> None:

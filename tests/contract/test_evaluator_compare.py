@@ -84,15 +84,6 @@ def test_two_runs_are_compared_pipeline_by_pipeline(
     ]
 
 
-def test_a_pipeline_equal_on_every_query_is_the_same(
-    evaluator: Evaluator, files: dict[str, Path], imported: Callable[..., Path]
-) -> None:
-    first, second = imported(files["good"]), imported(files["good"])
-    done = evaluator("compare", first, second)
-    assert f"{second.name}:good is the same as {first.name}:good: nDCG@10 +0.0000" in done.stdout
-    assert "nan" not in done.stdout.lower()
-
-
 def test_slices_follow_the_metadata_of_the_queries(
     evaluator: Evaluator, tmp_path: Path, files: dict[str, Path], shop: Path
 ) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from fastapi import Request, Response
-from starlette.middleware.base import RequestResponseEndpoint
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from typer.testing import CliRunner
 
 from evaluator.__main__ import app
@@ -19,7 +19,6 @@ from evaluator.steps.ingest import IngestReport
 from evaluator.steps.pipeline_costs import pipeline_costs
 from evaluator.steps.prepared_run import prepare_run
 from retrieval_client.loading import BackendLoad
-from tests.support.around import around
 from tests.support.gateway_stub import GatewayStub
 from tests.support.served import served
 from tests.support.small_runs import planned
@@ -85,12 +84,13 @@ async def test_the_cost_of_a_pipeline_is_measured_with_caches_where_its_times_ar
 ) -> None:
     service, asked = GatewayStub().app, set[str | None]()
 
-    @around(service)
     async def keep_cache_control(request: Request, answer: RequestResponseEndpoint) -> Response:
         if request.url.path.endswith("/search"):
             asked.add(request.headers.get("cache-control"))
         return await answer(request)
 
+    assert service.middleware_stack is not None
+    service.middleware_stack = BaseHTTPMiddleware(service.middleware_stack, dispatch=keep_cache_control)
     folder = RunFolder.create(tmp_path / "runs", planned(tmp_path, caches=caches))
     with served(service) as url:
         async with connected(url) as client:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,20 +54,6 @@ async def test_several_batches_are_in_flight_and_each_document_is_counted_once(
     assert max(stub.batches) == MOST_BATCH_DOCUMENTS
 
 
-async def test_refused_for_too_many_batches_it_waits_as_asked_and_loses_nothing(
-    stub: GatewayStub, experiment: Experiment, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stub.most_loading, stub.load_delay_s, stub.retry_after_s = 2, 0.05, 1
-    began = time.monotonic()
-    async with reached(stub) as client:
-        report = await ingest(client, experiment, load_dataset(experiment))
-    said = capsys.readouterr().err
-    assert stub.documents.keys() == IDS
-    assert 0 < report.retries < len(stub.batches)  # four in flight all the time would be refused two of four times
-    assert said.count("HTTP 429: too many batches") == said.count("next attempt in") == report.retries
-    assert time.monotonic() - began > stub.retry_after_s
-
-
 async def test_each_part_of_a_batch_is_sent_again_for_as_long(
     stub: GatewayStub, experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,17 +82,6 @@ async def test_a_load_that_ended_midway_is_completed_by_the_next_one(stub: Gatew
     assert 0 < held < DOCUMENTS
     assert stub.documents.keys() == IDS
     assert report.backends["dense"] == BackendLoad(DOCUMENTS - held, held, DOCUMENTS - held)
-
-
-async def test_a_publication_that_outlasts_its_call_is_waited_for_and_told(
-    stub: GatewayStub, experiment: Experiment
-) -> None:
-    stub.publishing = 2
-    told: list[str] = []
-    async with reached(stub) as client:
-        report = await ingest(client, experiment, load_dataset(experiment), tell=told.append)
-    assert (report.documents, report.retries) == (DOCUMENTS, 0)
-    assert told[-2:] == ["Publishing shop@1: finish, waiting for dense ..."] * 2
 
 
 async def test_after_an_error_no_batch_is_in_flight(stub: GatewayStub, experiment: Experiment) -> None:

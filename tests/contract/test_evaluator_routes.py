@@ -208,14 +208,6 @@ async def test_without_a_gateway_no_experiment_is_started(body: dict[str, object
     assert (answer.status_code, "is the gateway up" in answer.json()["detail"]) == (503, True)
 
 
-@pytest.mark.parametrize(
-    "path", ["20250101T000000Z-x-00000000", "20250101T000000Z-x-00000000/report", "../report", "x"]
-)
-async def test_an_unknown_run_is_not_found(tmp_path: Path, path: str) -> None:
-    async with evaluator(GatewayStub(), tmp_path / "runs") as client:
-        assert (await client.get(f"/v1/experiments/{path}")).status_code in (404, 422)
-
-
 async def test_a_dataset_that_no_path_can_name_is_a_422(body: dict[str, object], tmp_path: Path) -> None:
     async with evaluator(GatewayStub(), tmp_path / "runs") as client:
         answer = await client.post(

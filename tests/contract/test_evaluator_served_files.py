@@ -142,10 +142,9 @@ async def test_a_dataset_beneath_a_served_folder_is_taken_by_path_and_by_name(to
         assert (await ended(client, started.json()["id"]))["state"] == "done"
 
 
-@pytest.mark.parametrize("sent", ["{top}/served/shop", "shop", " shop "])
-async def test_a_form_takes_a_dataset_beneath_a_served_folder(top: Path, sent: str) -> None:
+async def test_a_form_takes_a_dataset_beneath_a_served_folder(top: Path) -> None:
     async with evaluator(GatewayStub(), top / "runs", [top / "served"]) as client:
-        started = await by_form(client, sent.replace("{top}", str(top)))
+        started = await by_form(client, " shop ")
         assert started.status_code == 303, started.text
         assert (await ended(client, started.headers["location"].removeprefix("/runs/")))["state"] == "done"
 
@@ -275,44 +274,37 @@ RUN_ROUTES = (
 )
 
 
-@pytest.mark.parametrize(("method", "path"), RUN_ROUTES, ids=[" ".join(route) for route in RUN_ROUTES])
 async def test_a_run_whose_folder_is_a_link_that_leads_out_is_none(
-    client: httpx.AsyncClient, top: Path, run: str, method: str, path: str
+    client: httpx.AsyncClient, top: Path, run: str
 ) -> None:
     linked, missing = ("20260101T000000000Z-x-00000000", "20260102T000000000Z-x-00000000")
-    (top / "outside" / run).mkdir()
-    for file in (top / "runs" / run).iterdir():
-        file.rename(top / "outside" / run / file.name)
+    (top / "runs" / run).rename(top / "outside" / run)
     (top / "runs" / linked).symlink_to(top / "outside" / run)
-    told = []
-    for name in (linked, missing):
-        if method == "POST" and path == "/v1/comparisons":
-            answer = await client.post(path, json={"runs": [name]})
-        elif method == "POST":
-            fields = {"runs": name, "session": ""}
-            answer = await client.post(path.replace("{run}", name), data=fields)
-        else:
-            answer = await client.request(method, path.replace("{run}", name))
-        text = re.sub(r'"request_id":"\w+"', "", answer.text).replace(name, "NAME")
-        told.append((answer.status_code, text))
-    assert told[0] == told[1]
-    assert told[0][0] == 404
+    for method, path in RUN_ROUTES:
+        told = []
+        for name in (linked, missing):
+            if path == "/v1/comparisons":
+                answer = await client.post(path, json={"runs": [name]})
+            else:
+                fields = {"runs": name, "session": ""} if method == "POST" else None
+                answer = await client.request(method, path.replace("{run}", name), data=fields)
+            told.append((answer.status_code, re.sub(r'"request_id":"\w+"', "", answer.text).replace(name, "NAME")))
+        assert told[0] == told[1], path
+        assert told[0][0] == 404, path
     assert (await client.get("/v1/experiments")).json() == {"experiments": []}
 
 
-@pytest.mark.parametrize("name", ["linked", "..", "../../outside/session", "/etc", "%2Fetc", "none"])
-async def test_a_session_that_is_no_folder_of_the_runs_is_none(
-    client: httpx.AsyncClient, top: Path, run: str, name: str
-) -> None:
+async def test_a_session_that_is_no_folder_of_the_runs_is_none(client: httpx.AsyncClient, top: Path, run: str) -> None:
     (top / "runs" / "judging").mkdir()
     (top / "outside" / "session").mkdir()
     (top / "outside" / "session" / "session.json").write_text("{}")
     (top / "runs" / "judging" / "linked").symlink_to(top / "outside" / "session")
-    measured = await client.post(f"/measure/{run}", data={"session": name})
-    opened = await client.get(f"/judge/{name}/pair?judge=ann")
     assert "/judge/linked" not in (await client.get("/judge")).text
-    assert (measured.status_code, opened.status_code) == (404, 404)
-    assert str(top) not in measured.text + opened.text
+    for name in ("linked", "..", "../../outside/session", "/etc", "%2Fetc", "none"):
+        measured = await client.post(f"/measure/{run}", data={"session": name})
+        opened = await client.get(f"/judge/{name}/pair?judge=ann")
+        assert (measured.status_code, opened.status_code) == (404, 404), name
+        assert str(top) not in measured.text + opened.text
 
 
 async def test_the_state_that_an_earlier_release_left_is_told_without_the_folders(

@@ -105,22 +105,6 @@ async def test_a_sampled_search_of_a_caller_is_traced_where_no_other_is(tmp_path
     assert sent[1] == f"00-{TRACE}-{calls[0]}-01"
 
 
-async def test_where_traces_are_off_the_trace_of_a_caller_is_not_passed_on(tmp_path: Path) -> None:
-    headers: list[httpx.Headers] = []
-    async with real_stack(tmp_path) as stack:
-        await stack.load()
-        inner = stack.ways["lexical"].inner
-
-        async def noted(request: httpx.Request) -> httpx.Response:
-            headers.append(request.headers)
-            return await inner.handle_async_request(request)
-
-        stack.ways["lexical"].inner = httpx.MockTransport(noted)
-        await searched(stack, {"traceparent": f"00-{TRACE}-{CALLER}-01"}, pipeline="bm25")
-    assert headers
-    assert [one for one in headers if "traceparent" in one] == []
-
-
 async def test_searches_are_answered_and_the_process_ends_in_time_where_the_collector_hangs(tmp_path: Path) -> None:
     async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()

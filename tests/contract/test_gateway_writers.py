@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.real_stack import RealStack, numbered, real_stack
-from tests.support.variants import first_now
+
+# `make test` tries the first one, `make test-integration` the others.
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.integration) for seed in (1, 2))]
 
 
 @pytest.fixture
@@ -281,7 +283,7 @@ async def whole(stack: RealStack) -> None:
         assert digests["lexical"] == digests["dense"]
 
 
-@pytest.mark.parametrize("seed", first_now(range(6), 1))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     async with real_stack(tmp_path) as stack:
@@ -298,7 +300,7 @@ async def test_writers_who_rebuild_and_publish_at_once_lose_nothing_acknowledged
         assert await stack.texts(list(acknowledged)) == acknowledged
 
 
-@pytest.mark.parametrize("seed", first_now(range(6), 1))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_concurrent_publish_ingest_put_and_delete_leave_both_services_equal(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     async with real_stack(tmp_path) as stack:

@@ -1,5 +1,7 @@
 """What the OpenAPI document of every service promises, held against what the service answers."""
 
+import json
+import re
 import tomllib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -14,7 +16,6 @@ from starlette.routing import Route
 from services.contracts.documents import IdsRequest, SentDocument
 from services.contracts.query import SearchRequest
 from services.contracts.version import VERSION
-from tests.support.declared_answers import references, resolved, undeclared
 from tests.support.keys import TOKEN, Keys, bearing
 from tests.support.real_stack import RealStack, real_stack
 from tests.support.route_keys import SERVICES, routes_of, service_app
@@ -25,6 +26,39 @@ HYBRID = """
 name: hybrid
 stages: [{kind: fuse, inputs: [{kind: retrieve, backend: lexical}, {kind: retrieve, backend: dense}]}]
 """
+Part = dict[str, Any]
+
+
+def resolved(document: Part, part: Part) -> Part:
+    """Returns what a part refers to, or the part itself."""
+    found: Any = part
+    while "$ref" in found:
+        reference, found = found["$ref"], document
+        assert reference.startswith("#/")
+        for name in reference[2:].split("/"):
+            found = found[name]
+    return dict(found)
+
+
+def undeclared(document: Part, operation: Part, answer: httpx.Response) -> str | None:
+    """Returns what the document does not say of an answer: its status, its type, or a fault of its body."""
+    code = str(answer.status_code)
+    declared = operation["responses"].get(code) or operation["responses"].get(f"{code[0]}XX")
+    if declared is None:
+        return f"{code}: {answer.text}"
+    content = resolved(document, declared).get("content", {})
+    media = answer.headers.get("content-type", "").partition(";")[0]
+    if not content or media not in content:
+        return f"{code} of {media!r}" if content or answer.content else None
+    if not media.endswith("json"):
+        return None
+    validator = Draft202012Validator({**content[media].get("schema", {}), "components": document["components"]})
+    return next((str(fault) for fault in validator.iter_errors(answer.json())), None)
+
+
+def references(document: Part) -> Iterator[str]:
+    """Yields every reference in a document."""
+    return iter(re.findall(r'"\$ref": "([^"]+)"', json.dumps(document)))
 
 
 @pytest.fixture(params=SERVICES)

@@ -1,15 +1,13 @@
-"""Each image, made by the steps of its Dockerfile in a clean directory, holds all that its process needs.
+"""The environment and the code of each image, made by deploy/image.py, hold all that its process needs.
 
-There is no container engine here: a directory stands for the image, an empty environment for the container.
+There is no container engine here: a directory stands for the image, an empty environment for the container. Whether the
+Dockerfile copies what these steps need is for `make test-images`.
 """
 
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,16 +16,10 @@ from pathlib import Path
 import pytest
 
 from deploy.deployables import DEPLOYABLES, Deployable
-from tests.support.images import (
-    IMPORT_ALL,
-    ROOT,
-    build_context,
-    container_environment,
-    foreign_packages,
-    imported_modules,
-    stage,
-    stages,
-)
+from deploy.image import copy_code, make_environment
+from tests.support.images import IMPORT_ALL, container_environment, foreign_packages, imported_modules
+from tests.support.models import fetched
+from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.images, pytest.mark.timeout(900)]
 
@@ -61,53 +53,18 @@ class Image:
         return {p for folder in ("venv", "models", "app") for p in (self.root / folder).rglob("*")}
 
 
-def context(name: str, folder: Path) -> Path:
-    """A directory with what the COPY instructions of a stage, and of those it is made from, bring from the checkout."""
-    base = stage(name)[0].words.split(" AS ")[0]
-    if base in stages():
-        context(base, folder)
-    for copied in (step.words.split() for step in stage(name) if step.name == "COPY"):
-        *sources, target = copied
-        for source in build_context()[0] if sources == ["."] else sources:
-            into = folder / target / source if sources == ["."] else folder / target
-            if (ROOT / source).is_dir():
-                shutil.copytree(ROOT / source, into, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-            else:
-                into = into / Path(source).name if target.endswith("/") else into
-                into.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / source, into)
-    return folder
-
-
-def step(name: str, folder: Path, *words: str) -> None:
-    """Runs one step of deploy/image.py where its stage runs it: beside nothing but what was copied there."""
-    with tempfile.TemporaryDirectory(prefix="stage-") as build:
-        command = [sys.executable, "-m", "deploy.image", name, *words, str(folder)]
-        subprocess.run(command, cwd=context(name, Path(build)), check=True)
-
-
 @pytest.fixture(scope="module", params=[*DEPLOYABLES.values()], ids=[*DEPLOYABLES])
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     deployable: Deployable = request.param
     root = tmp_path_factory.mktemp(deployable.name)
+    (root / "models").mkdir()
     for model in deployable.models:
-        # Fetched before, or fetched again (some 90 MB): either way the step compares every sha256.
-        if (ROOT / ".models" / model).is_dir():
-            shutil.copytree(ROOT / ".models" / model, root / "models" / model)
-    step("environment", root / "venv", deployable.name)
-    step("models", root / "models", deployable.name)
-    step("code", root / "app", deployable.name)
+        (root / "models" / model).symlink_to(fetched(model))
+    make_environment(deployable, "cpu", root / "venv")
+    copy_code(deployable, root / "app")
     (root / "data").mkdir()
     yield Image(deployable, root)
     shutil.rmtree(root)
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        chosen: int = listening.getsockname()[1]
-        return chosen
 
 
 def probe(image: Image, path: str, port: int) -> bool:
@@ -115,11 +72,11 @@ def probe(image: Image, path: str, port: int) -> bool:
     return subprocess.run(command, env={"PROBE_PORT": str(port)}, capture_output=True, check=False).returncode == 0
 
 
-def test_every_module_finds_what_it_imports(image: Image, port: int) -> None:
+def test_every_module_finds_what_it_imports(image: Image) -> None:
     done = subprocess.run(
         [image.python, "-c", IMPORT_ALL, *imported_modules(image.deployable)],
         cwd=image.root / "app",
-        env=image.environment(port),
+        env=image.environment(free_port()),
         capture_output=True,
         text=True,
         check=False,
@@ -133,8 +90,8 @@ def test_no_tool_and_no_package_of_another_deployable_is_installed(image: Image)
     assert installed & foreign_packages(image.deployable.name) == set()
 
 
-def test_it_starts_is_alive_ends_politely_and_writes_nothing_beside_its_data(image: Image, port: int) -> None:
-    before = image.files()
+def test_it_starts_is_alive_ends_politely_and_writes_nothing_beside_its_data(image: Image) -> None:
+    before, port = image.files(), free_port()
     command = [str(image.python), *image.deployable.command[1:]]
     log = image.root / "data" / "log"
     with log.open("wb") as output:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from deploy.local.choices import ROOT
-from deploy.local.ports import DEFAULT_PORTS
+from deploy.local.ports import DEFAULT_PORTS, free_ports
 from tests.support import secured
-from tests.support.clone import Clone, fetched, free_ports
+from tests.support.clone import Clone, fetched
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 

@@ -79,21 +79,6 @@ async def test_blind_is_chosen_in_the_form_and_reloads_with_the_same_sides(brows
         assert await accessibility_violations(page) == []
 
 
-async def test_a_blind_comparison_names_its_sides_when_it_is_opened(browser: Browser, address: str) -> None:
-    async with opened_page(browser, 390) as page:
-        await page.goto(address)
-        await page.get_by_label("Query").fill("fruit trees")
-        await page.get_by_label("Blind").check()
-        await page.get_by_role("button", name="Search").click()
-        await expect(page.locator("#list-left h3")).not_to_have_count(0)
-        await page.get_by_role("link", name="Show which is which").click()
-        await expect(page.locator("#title-right")).to_contain_text(":", use_inner_text=True)
-        assert {await page.locator(f"#title-{side}").inner_text() for side in ("left", "right")} in (
-            {"Left: bm25", "Right: hybrid"},
-            {"Left: hybrid", "Right: bm25"},
-        )
-
-
 async def test_what_was_degraded_and_what_failed_is_seen(browser: Browser, address: str, stack: Stack) -> None:
     stack.wires["reranker"].fault = "refused"
     try:

@@ -51,7 +51,7 @@ async def test_acknowledged_events_outlive_kills_of_the_gateway() -> None:
 
 
 async def test_no_sentence_of_a_run_contradicts_another() -> None:
-    (await verdicts.run(SEED, 20)).demand()
+    (await verdicts.run(SEED, 8)).demand()
 
 
 async def test_many_looks_at_equal_arms_have_few_winners_and_an_imbalance_is_found() -> None:

@@ -7,7 +7,7 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -137,7 +137,7 @@ class Rehearsal:
             if self.strict:
                 self.tasks.create_task(self.send(SEARCH, {"query": query, "pipeline": STRICT}))
             else:
-                self.tasks.create_task(_ignored(self.proxied.ask(query)))
+                self.tasks.create_task(self.proxied.ask(query))
 
     async def write_steadily(self) -> None:
         """Sends writes at a steady rate."""
@@ -225,10 +225,6 @@ class Rehearsal:
                     task.cancel()
             case _:
                 await self.proxied.lift(fault, backend)
-
-
-async def _ignored(answer: Awaitable[object]) -> None:
-    await answer
 
 
 @asynccontextmanager

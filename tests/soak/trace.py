@@ -5,15 +5,11 @@ from the receiver of tests/support instead.
 """
 
 import asyncio
-import os
 import random
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,9 +18,9 @@ import pytest
 from tests.soak import wire
 from tests.soak.outcome import Bar, Outcome
 from tests.soak.stack import COLLECTION, WORDS, documents, loaded_stack
-from tests.support.go_programs import ProgramMissingError
+from tests.support.go_programs import go_tool
 from tests.support.otlp_receiver import ReceivedSpan, receiving, tree
-from tests.support.processes import ROOT, free_port
+from tests.support.processes import free_port
 
 # Its ports that nothing here asks.
 OTHER_PORTS = (
@@ -150,7 +146,7 @@ async def receiver() -> AsyncIterator[tuple[str, Read]]:
 @asynccontextmanager
 async def jaeger() -> AsyncIterator[tuple[str, Read]]:
     """Yields the endpoint of a Jaeger that is started for the block, and how to read from it."""
-    program, (otlp, query) = built(), (free_port(), free_port())
+    program, (otlp, query) = go_tool("jaeger", JAEGER), (free_port(), free_port())
     own = {"collector.otlp.http": otlp, "query.http-server": query} | dict.fromkeys(OTHER_PORTS, 0)
     options = [f"--{name}.host-port=127.0.0.1:{port}" for name, port in own.items()]
     with tempfile.TemporaryFile() as log:
@@ -191,20 +187,3 @@ def _spans(trace: dict[str, Any]) -> Iterator[ReceivedSpan]:
             ms=span["duration"] / 1000,
             attributes={tag["key"]: tag["value"] for tag in span["tags"]},
         )
-
-
-def built() -> Path:
-    """Returns Jaeger, built unless it is there. `go install` refuses its go.mod, which replaces a module."""
-    binary = ROOT / ".cache" / "go" / "bin" / "jaeger"
-    if binary.exists():
-        return binary
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if go is None:
-        raise ProgramMissingError(f"there is no Go here to build {JAEGER} with")
-    folder = ROOT / ".cache" / "go" / "jaeger"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "go.mod").write_text("module programs\n")
-    environment = os.environ | {"GOFLAGS": "-modcacherw"}
-    for words in (["get", "-tool", JAEGER], ["build", "-o", str(binary), JAEGER.partition("@")[0]]):
-        subprocess.run([go, *words], cwd=folder, env=environment, check=True)
-    return binary

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.parse
@@ -12,18 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from deploy.local.choices import ROOT
-from deploy.local.ports import DEFAULT_PORTS
+from deploy.local.ports import DEFAULT_PORTS, free_ports
 from tests.support import secured
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [int(one.getsockname()[1]) for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 class Clone:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Header, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Request
 
 from services.chassis.app import create_app, router
 from services.chassis.errors import (
@@ -36,7 +36,6 @@ from services.contracts.collections import (
     CollectionView,
     DocumentsRequest,
     Published,
-    PublishJob,
     PublishRequest,
     VectorState,
 )
@@ -88,11 +87,9 @@ class GatewayStub:
     ready_after: int = 0  # probes
     failing_loads: list[ProblemError] = field(default_factory=list)
     failures_before_each: int = 0  # calls that fail before a batch is taken
-    lost_backends: list[str] = field(default_factory=list)  # one per batch: the backend that is unreachable
     refused_documents: set[str] = field(default_factory=set)
     overtaken_documents: set[str] = field(default_factory=set)  # newer writes of others keep them out
     to_send_again: list[set[str]] = field(default_factory=list)  # one set per batch: documents to be sent again
-    publishing: int = 0  # calls that end before the publication
     reports_one_less: bool = False  # reports one published document less than there are
     failing_queries: dict[str, ProblemError] = field(default_factory=dict)
     degraded_queries: set[str] = field(default_factory=set)
@@ -110,8 +107,6 @@ class GatewayStub:
     model: dict[str, str] = field(default_factory=dict)  # what the stamp of `dense` has beyond this one
     search_delay_s: float = 0.0  # delay of each answer to a search
     load_delay_s: float = 0.0  # delay of each answer to a batch
-    most_loading: int | None = None  # batches at once; refuses what is more
-    retry_after_s: int = 3  # of such a refusal
     loading: int = 0  # batches at once, now
     highest_loading: int = 0
     most_searches_a_second: float | None = None  # of each drive of a load; refuses what is more, but for BURST of them
@@ -191,15 +186,13 @@ class GatewayStub:
         unchanged = sum(self.documents.get(item.id) == item for item in taken)
         self.documents |= {item.id: item for item in taken}
         report = IndexReport(indexed=len(taken) - unchanged, unchanged=unchanged, errors=errors)
-        outcomes = [ServiceOutcome(backend="lexical", status="ok", report=report)]
-        if self.lost_backends:
-            outcomes.append(ServiceOutcome(backend=self.lost_backends.pop(), status="failed", reason="unreachable"))
-        else:
-            encoded = report.model_copy(update={"encoded": report.indexed})
-            outcomes.append(ServiceOutcome(backend="dense", status="ok", report=encoded))
-        complete = not errors and all(outcome.status == "ok" for outcome in outcomes)
+        encoded = report.model_copy(update={"encoded": report.indexed})
         return FanOutReport(
-            collection="shop@1", complete=complete, documents=len(request.documents), services=tuple(outcomes),
+            collection="shop@1", complete=not errors, documents=len(request.documents),
+            services=(
+                ServiceOutcome(backend="lexical", status="ok", report=report),
+                ServiceOutcome(backend="dense", status="ok", report=encoded),
+            ),
             undeclared_metadata=self._undeclared(request),
         )  # fmt: skip
 
@@ -305,8 +298,6 @@ async def _view(request: Request, name: str) -> CollectionView:
 @handled(scope="search")
 async def _load(request: Request, name: str, body: DocumentsRequest) -> FanOutReport:
     held = _stub(request)
-    if held.loading == held.most_loading:
-        raise Overloaded("too many batches", retry_after_s=held.retry_after_s)
     held.loading += 1
     held.highest_loading = max(held.highest_loading, held.loading)
     try:
@@ -329,15 +320,8 @@ async def _get(request: Request, body: IdsRequest) -> DocumentsAnswer:
 
 @ROUTES.post(f"{COLLECTION}/publish")
 @handled(scope="search")
-async def _publish(request: Request, name: str, body: PublishRequest, answer: Response) -> Published | PublishJob:
-    held = _stub(request)
-    if held.publishing:
-        held.publishing -= 1
-        answer.status_code = 202
-        return PublishJob(
-            generation="shop@1", state="running", phase="finish", waiting_for=("dense",), started_at=time.time()
-        )
-    return held.publish(name, body)
+async def _publish(request: Request, name: str, body: PublishRequest) -> Published:
+    return _stub(request).publish(name, body)
 
 
 @ROUTES.post(f"{COLLECTION}/search")

@@ -28,6 +28,18 @@ def go_program(name: str, module: str) -> Path:
     return binary
 
 
+def go_tool(name: str, package: str) -> Path:
+    """Returns the program, built from `package` (`path@version`) unless it is there; `go install` refuses a go.mod that
+    replaces a module by another. Raises ProgramMissingError."""
+    binary, folder = GO / "bin" / name, GO / name
+    if not binary.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "go.mod").write_text("module programs\n")
+        _go(f"build {name}", "get", "-tool", package, folder=folder)
+        _go(f"build {name}", "build", "-o", str(binary), package.partition("@")[0], folder=folder)
+    return binary
+
+
 def programs_of_a_module(module: str, version: str, packages: Sequence[str], flags: str = "") -> None:
     """Builds packages of a module that `go install` refuses, because its go.mod replaces others by folders of its own.
 

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -30,10 +30,9 @@ uvicorn.server.asyncio = _ShortSleeps()  # type: ignore[assignment,attr-defined]
 
 
 @contextmanager
-def served(app: FastAPI, within_s: float = 60.0) -> Iterator[str]:
-    """Yields the address of a served app, with its lifespan entered."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))
-    thread = threading.Thread(target=server.run, daemon=True)
+def _in_a_thread(server: uvicorn.Server, run: Callable[[], None], within_s: float = 60.0) -> Iterator[None]:
+    """Runs a server in a thread until the end of the block, which begins once it is ready."""
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     ends_at = time.monotonic() + within_s
     while not server.started:
@@ -41,17 +40,24 @@ def served(app: FastAPI, within_s: float = 60.0) -> Iterator[str]:
         assert time.monotonic() < ends_at, f"the server was not ready within {within_s} s"
         time.sleep(0.005)
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield
     finally:
         server.should_exit = True
         thread.join()
 
 
 @contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """Yields the address of a served app, with its lifespan entered."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))
+    with _in_a_thread(server, server.run):
+        yield f"http://127.0.0.1:{port_of(server)}"
+
+
+@contextmanager
 def bounded(
     app: FastAPI,
     bounds: ConnectionBounds,
-    within_s: float = 60.0,
     settings: ServiceSettings = ServiceSettings(port=0),  # noqa: B008  # frozen
 ) -> Iterator[DrainingServer]:
     """The server that our processes run, in a thread of its own, with bounds that a test need not wait for."""
@@ -65,18 +71,11 @@ def bounded(
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(open_and_serve())
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    ends_at = time.monotonic() + within_s
-    while not server.started:
-        assert thread.is_alive(), "the server ended before it began"
-        assert time.monotonic() < ends_at, f"the server was not ready within {within_s} s"
-        time.sleep(0.005)
-    try:
-        yield server
-    finally:
-        server.force_exit = server.should_exit = True
-        thread.join()
+    with _in_a_thread(server, run):
+        try:
+            yield server
+        finally:
+            server.force_exit = True
 
 
 @asynccontextmanager
@@ -98,6 +97,6 @@ async def on_a_port(
         await serving
 
 
-def port_of(server: DrainingServer) -> int:
+def port_of(server: uvicorn.Server) -> int:
     """Returns the port of a running server."""
     return int(server.servers[0].sockets[0].getsockname()[1])

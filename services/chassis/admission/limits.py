@@ -250,7 +250,8 @@ class Limiter:
             if refusal is None or self.refuses:
                 break
             await asyncio.sleep(0)
-        self._note_work_share(ticket)
+        now, remaining_s = time.monotonic(), current_deadline().remaining_s
+        self._work_share.note(min(1.0, (ticket.ends_at - now) / remaining_s) if remaining_s else 0.0, now)
         if refusal is not None:
             self._refused_at = time.monotonic()
             raise self._counted(refusal)
@@ -268,10 +269,6 @@ class Limiter:
                 self._leave(ticket)
                 self._admit_next()  # it may have stood before one that needs less
             raise
-
-    def _note_work_share(self, ticket: Ticket) -> None:
-        now, remaining_s = time.monotonic(), current_deadline().remaining_s
-        self._work_share.note(min(1.0, (ticket.ends_at - now) / remaining_s) if remaining_s else 0.0, now)
 
     def _refusal(self, client: str, within_s: float) -> Overloaded | None:
         """Returns why a request that has to wait is refused, or None."""

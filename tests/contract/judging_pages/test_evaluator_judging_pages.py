@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import httpx
-import pytest
 
 from evaluator.datasets.text_files import sha256
 from evaluator.experiments.preference import Preference
@@ -161,69 +160,65 @@ async def test_the_judgments_behind_a_report_stay_and_a_second_session_is_not_dr
     assert sha256(Path(by_last["file"])) == by_last["sha256"]
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "said"),
-    [
-        ("/judge/none", 404, "No judging session none here"),
-        ("/judge/%2e%2e", 404, "No judging session .. here"),
-        ("/judge/%2e%2e%2f%2e%2e", 404, ""),
-        ("/judge/{session}/pair?judge=../ann", 422, "cannot be the name of a judge"),
-        (f"/judge/{{session}}/pair?judge={HOSTILE}", 422, "&lt;script&gt;alert(1)&lt;/script&gt;"),
-        ("/judge/{session}/pair?judge=ann&order=best", 422, "there are pool, impact"),
-        ("/judge/{session}/pair?judge=ann&query=q0&document=nope", 404, "in this session&#39;s pool"),
-        ("/judge?runs=../x", 404, "No run ../x here"),
-        ("/judge?page=2", 404, "has the pages 1 to 1"),
-        ("/measure/none", 404, "No run none here"),
-    ],
+NOT_HERE = (
+    ("/judge/none", 404, "No judging session none here"),
+    ("/judge/%2e%2e", 404, "No judging session .. here"),
+    ("/judge/%2e%2e%2f%2e%2e", 404, ""),
+    ("/judge/{session}/pair?judge=../ann", 422, "cannot be the name of a judge"),
+    (f"/judge/{{session}}/pair?judge={HOSTILE}", 422, "&lt;script&gt;alert(1)&lt;/script&gt;"),
+    ("/judge/{session}/pair?judge=ann&order=best", 422, "there are pool, impact"),
+    ("/judge/{session}/pair?judge=ann&query=q0&document=nope", 404, "in this session&#39;s pool"),
+    ("/judge?runs=../x", 404, "No run ../x here"),
+    ("/judge?page=2", 404, "has the pages 1 to 1"),
+    ("/measure/none", 404, "No run none here"),
 )
-async def test_what_is_not_here_is_said_on_a_page(
-    client: httpx.AsyncClient, run: str, path: str, status: int, said: str
-) -> None:
-    first = await begun(client, run)
-    answer = await client.get(path.format(session=session_of(first)))
-    assert (answer.status_code, said in answer.text) == (status, True), answer.text
-    assert "<script>" not in answer.text
 
 
-@pytest.mark.parametrize(
-    ("changed", "status", "said"),
-    [
-        ({"deed": "7"}, 422, "a grade is 0 to 3"),
-        ({"deed": HOSTILE}, 422, "a grade is 0 to 3"),
-        ({"deed": ""}, 422, "a grade is 0 to 3"),
-        ({"deed": "1", "document": "r0"}, 404, "in this session&#39;s pool"),
-        ({"deed": "1", "judge": "Ann"}, 422, "cannot be the name of a judge"),
-    ],
+async def test_what_is_not_here_is_said_on_a_page(client: httpx.AsyncClient, run: str) -> None:
+    session = session_of(await begun(client, run))
+    for path, status, said in NOT_HERE:
+        answer = await client.get(path.format(session=session))
+        assert (answer.status_code, said in answer.text) == (status, True), answer.text
+        assert "<script>" not in answer.text
+
+
+NO_JUDGMENTS: tuple[tuple[dict[str, str], int, str], ...] = (
+    ({"deed": "7"}, 422, "a grade is 0 to 3"),
+    ({"deed": HOSTILE}, 422, "a grade is 0 to 3"),
+    ({"deed": ""}, 422, "a grade is 0 to 3"),
+    ({"deed": "1", "document": "r0"}, 404, "in this session&#39;s pool"),
+    ({"deed": "1", "judge": "Ann"}, 422, "cannot be the name of a judge"),
 )
+
+
 async def test_a_judgment_that_is_none_is_refused_and_nothing_is_written(
-    client: httpx.AsyncClient, run: str, runs: Path, changed: dict[str, str], status: int, said: str
+    client: httpx.AsyncClient, run: str, runs: Path
 ) -> None:
     path = await begun(client, run)
     page = await client.get(path)
-    answer = await client.post(path.partition("?")[0], data={**hidden(page), **changed})
-    assert (answer.status_code, said in answer.text) == (status, True), answer.text
-    assert "<script>" not in answer.text
+    for changed, status, said in NO_JUDGMENTS:
+        answer = await client.post(path.partition("?")[0], data={**hidden(page), **changed})
+        assert (answer.status_code, said in answer.text) == (status, True), answer.text
+        assert "<script>" not in answer.text
     assert not list((runs / "judging" / session_of(path) / "judges").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"top": "11"}, "was ranked 10 deep"),
-        ({"top": "0"}, "top: pool 1 to 1000"),
-        ({"seed": "-1"}, "is no page or number"),
-        ({"judge": HOSTILE}, "cannot be the name of a judge"),
-        ({"pipelines": []}, "tick one or more"),
-    ],
+NO_SESSIONS: tuple[tuple[dict[str, object], str], ...] = (
+    ({"top": "11"}, "was ranked 10 deep"),
+    ({"top": "0"}, "top: pool 1 to 1000"),
+    ({"seed": "-1"}, "is no page or number"),
+    ({"judge": HOSTILE}, "cannot be the name of a judge"),
+    ({"pipelines": []}, "tick one or more"),
 )
-async def test_a_session_that_cannot_be_made_is_refused_with_the_reason(
-    client: httpx.AsyncClient, run: str, changed: dict[str, object], said: str
-) -> None:
-    form = await client.get(f"/judge?runs={run}")
+
+
+async def test_a_session_that_cannot_be_made_is_refused_with_the_reason(client: httpx.AsyncClient, run: str) -> None:
     asked = {"top": "3", "seed": "77", "judge": "ann", "order": "pool", "pipelines": [f"{run}:good"]}
-    answer = await followed(client, await client.post("/judge", data={**hidden(form), **asked, **changed}))
-    assert (answer.status_code in (409, 422), said in answer.text) == (True, True), answer.text
-    assert "<script>" not in answer.text
+    for changed, said in NO_SESSIONS:
+        form = await client.get(f"/judge?runs={run}")
+        answer = await followed(client, await client.post("/judge", data={**hidden(form), **asked, **changed}))
+        assert (answer.status_code in (409, 422), said in answer.text) == (True, True), answer.text
+        assert "<script>" not in answer.text
 
 
 async def test_texts_are_shown_and_not_run_while_a_pair_is_judged(client: httpx.AsyncClient, run: str) -> None:
