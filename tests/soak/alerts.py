@@ -197,6 +197,7 @@ class Rehearsal:
         match fault:
             case "refused, no stage may be skipped":
                 self.strict = True
+                await asyncio.sleep(1.0)  # searches under way may skip a stage
                 await self.proxied.apply("refused", backend)
             case "publication hung":
                 await self.send("/v1/collections/stuck", {"build": "b", "backends": list(STORING)}, "PUT")
