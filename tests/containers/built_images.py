@@ -32,14 +32,8 @@ def build_base(engine: Engine) -> None:
         made = root.with_suffix(".part.tar")
         lean = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale")]
         hooks = [f"--customize-hook={line}" for line in MADE_ALIKE]
-        command = [
-            "mmdebstrap",
-            "--variant=minbase",
-            f"--include={PACKAGES}",
-            "--dpkgopt=force-unsafe-io",
-            *lean,
-            *hooks,
-        ]
+        lean += ["--variant=minbase", "--dpkgopt=force-unsafe-io"]
+        command = ["mmdebstrap", f"--include={PACKAGES}", *lean, *hooks]
         done = subprocess.run([*command, "bookworm", made], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         made.rename(root)

@@ -35,7 +35,7 @@ MOST_LINES_OF_ALL = {
     ("services", "gateway", "evaluator", "deploy"): 61_094,
     ("clients",): 1_660,
     ("workshop",): 4_395,
-    ("tests",): 65_080,
+    ("tests",): 65_077,
 }
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.
