@@ -74,10 +74,10 @@ class Generations:
                 await asyncio.gather(*(self._poll(backend) for backend in self._backends.storing))
                 self._refreshed_at = started
 
-    async def _poll(self, backend: Backend) -> None:
+    async def _poll(self, backend: Backend, timeout_s: float = POLL_TIMEOUT_S) -> None:
         asked_at = time.monotonic()
         try:
-            held = await wire.list_generations(backend, POLL_TIMEOUT_S)
+            held = await wire.list_generations(backend, timeout_s)
         except BackendFailed as failure:
             # Its last answer is kept: a collection must not vanish while a backend restarts.
             known = self._snapshots[backend.name]
