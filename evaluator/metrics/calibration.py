@@ -112,7 +112,9 @@ def _in_family(
     rank = 1 + int(draws * 0.5**differing)
     low, high = float(ordered[reach - 1]), float(ordered[draws - reach])
     if not error:
-        return Calibrated(mean, 1.0 if abs(mean) < ROUNDING else _p(rank, least), (mean, mean))
+        if abs(mean) < ROUNDING:
+            return Calibrated(mean, 1.0, (min(mean, 0.0), max(mean, 0.0)))
+        return Calibrated(mean, _p(rank, least), (mean, mean))
     below = int(ordered.searchsorted(mean / error, side="left" if mean > 0 else "right"))
     rank = max(rank, 1 + (draws - below if mean > 0 else below))
     away = (high if mean > 0 else -low) + POWER_QUANTILE

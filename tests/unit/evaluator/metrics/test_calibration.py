@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -117,6 +117,7 @@ def test_as_many_queries_as_are_needed_show_the_difference_in_four_of_five_sampl
 
 @settings(max_examples=40, deadline=None)
 @given(LISTS, LISTS)
+@example([-1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 2.7e-52])
 def test_p_and_interval_never_contradict_each_other(first: list[float], second: list[float]) -> None:
     for pair in calibrate([by_query(first), by_query(second)]):
         assert 0 < pair.p <= 1
