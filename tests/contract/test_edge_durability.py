@@ -155,6 +155,7 @@ async def test_too_little_disk_space_refuses_writes_but_not_searches(kind: str, 
         assert await subject.generations() == ()
 
 
+@pytest.mark.alone  # others give back what they have on the same disk
 async def test_a_finish_without_disk_space_for_its_copy_is_refused_and_nothing_is_lost(
     kind: str, directory: Path
 ) -> None:

@@ -35,7 +35,7 @@ MOST_LINES_OF_ALL = {
     ("services", "gateway", "evaluator", "deploy"): 61_096,
     ("clients",): 1_660,
     ("workshop",): 4_395,
-    ("tests",): 65_078,
+    ("tests",): 65_079,
 }
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.
