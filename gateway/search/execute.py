@@ -84,8 +84,7 @@ class Executor:
             name, fingerprint = assigned.experiment.pipeline.name, assigned.experiment.fingerprint
         self._record(shown, ms / 1000, collection, name, assigned, named=not isinstance(request.pipeline, Pipeline))
         if is_recorded():
-            degraded = [f"{each.degradation.stage}: {each.degradation.reason}" for each in walked.degraded]
-            annotate({"top": request.top, "hits": len(walked.ranking), "degraded": degraded})
+            annotate({"top": request.top, "hits": len(walked.ranking)})
             annotate({"query": request.query} if self._trace_queries else {})
         timings_ms = {**_stages_and_parts(walked), GATEWAY_WAIT: waited_ms, "total": ms}
         return SearchAnswer.model_validate(
@@ -186,13 +185,15 @@ class Executor:
         kinds = {} if named else {step.id: step.stage.kind for step in shown.plan.pipeline.identified}
         for stage, ms in shown.walked.timings_ms.items():
             record_ms(kinds.get(stage, stage), ms)
-        for stage_degraded in shown.walked.degraded:
-            self._instruments.degraded.labels(stage_degraded.kind, stage_degraded.degradation.reason).inc()
+        degraded = []
+        for each in shown.walked.degraded:
+            stage, reason = each.degradation.stage, each.degradation.reason
+            degraded.append(f"{kinds.get(stage, stage)}: {reason}")
+            self._instruments.degraded.labels(each.kind, reason).inc()
         experiment, arm = ("", "") if assigned is None else (assigned.experiment.pipeline.name, assigned.arm or "")
         pipeline = name if named else OTHER
-        degraded = bool(shown.walked.degraded)
-        self._instruments.observe_search(seconds, pipeline, collection, experiment, arm, degraded=degraded)
-        note(pipeline=pipeline, collection=collection, experiment=experiment, arm=arm)
+        self._instruments.observe_search(seconds, pipeline, collection, experiment, arm, degraded=bool(degraded))
+        note(pipeline=pipeline, collection=collection, experiment=experiment, arm=arm, degraded=", ".join(degraded))
 
 
 def _stages_and_parts(walked: Walked) -> dict[str, float]:

@@ -69,12 +69,15 @@ async def test_the_log_of_every_service_names_the_request_id_of_the_answer(stack
     logger.setLevel(logging.INFO)
     try:
         body = (await stack.search("fruit trees", include=["metadata"])).json()
+        stack.wires["reranker"].fault = "refused"
+        await stack.search("fruit trees", "hybrid-rerank")
     finally:
         logger.removeHandler(collector)
     told = [line for line in map(json.loads, lines) if line["request_id"] == body["request_id"]]
     routes = Counter(line["route"].rpartition("/")[2] for line in told)
     assert routes == {"search": 3, "get": 2, "score": 1}  # the gateway's own and one of each retriever; texts twice
     assert all("stages_ms" in line for line in told)
+    assert [line["degraded"] for line in map(json.loads, lines) if line.get("degraded")] == ["rerank: unreachable"]
 
 
 async def test_a_failed_leg_has_a_time_and_no_parts(stack: Stack) -> None:

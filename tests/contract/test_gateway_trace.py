@@ -61,7 +61,7 @@ async def test_the_trace_of_a_search_has_its_stages_and_its_calls_and_why_it_is_
     root = next(span for span in spans if span.name == SEARCH)
     assert (root.attributes["http.response.status_code"], root.attributes["collection"]) == (200, "c")
     counted = {name: root.attributes[name] for name in ("top", "hits", "degraded")}
-    assert counted == {"top": 5, "hits": 1, "degraded": ["near: unreachable"]}
+    assert counted == {"top": 5, "hits": 1, "degraded": "retrieve: unreachable"}
     calls = {span.name: (by_id[span.above].name, span.attributes) for span in spans if span.name == "call dense"}
     assert calls["call dense"][0] == "stage near"
     assert calls["call dense"][1] | {"replica": ""} == {
