@@ -48,10 +48,9 @@ SAYS = (
     f"A Prometheus scrapes all processes every {SCRAPE_S} s and evaluates deploy/observability/alerts.yaml, whose "
     f"windows and waits are divided by {SHORTER}. {SEARCHES_S:g} searches over all five services and {WRITES_S:g} "
     "writes per second are sent throughout. Each fault is at one backend, which the seed chooses. *Fired*: "
-    "seconds from the fault to the alert. *Resolved*: from the end of "
-    "the fault until no alert fires.\n\nFaults without an alert: an unknown field changes no answer. A start of 2 s "
-    f"is one of {2 * SHORTER // 60} minutes here: it may fire what a killed process does; in the real windows it fires "
-    "nothing."
+    "seconds from the fault to the alert. *Resolved*: from the end of the fault until no alert fires.\n\nAn unknown field changes no answer, and fires nothing. A start of 2 s "
+    f"is one of {2 * SHORTER // 60} minutes here: `restarted` and `start on a full disk` may fire what a killed "
+    "process does, in the real windows not."
 )
 
 

@@ -40,7 +40,8 @@ COLUMNS = ("step", "seconds", "searches", "failed", "degraded", "slowest, ms", "
 SAYS = (
     f"{PER_SECOND:.0f} searches by `hybrid-rerank` a second, due at fixed times, and one writer without pause. "
     f"*Failed*: every answer but 200, with a deadline of {DEADLINE_MS} ms. *Lost*: an acknowledged document that "
-    "lexical does not hold in its last version at the end, or services that differ in their digests."
+    "lexical does not hold in its last version at the end, or services that differ in their digests. Bars count what "
+    "is between the steps too."
 )
 
 

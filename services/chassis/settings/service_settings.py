@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, IPvAnyNetwork, SecretStr, StringConstraints, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -145,6 +146,8 @@ class ServiceSettings(FileSecretSettings):
             raise ValueError(
                 f"{prefix}TLS_{given}_FILE is set and {prefix}TLS_{missing}_FILE is not: set both, or neither."
             )
+        if self.trace_endpoint and not urlsplit(self.trace_endpoint).path.strip("/"):
+            raise ValueError(f"STACK_TRACE_ENDPOINT needs a path: {self.trace_endpoint.rstrip('/')}/v1/traces")
         if self.metrics_port == self.port and self.port:
             raise ValueError(f"{prefix}METRICS_PORT={self.port} is the main port: set another one, or leave it out.")
         return self

@@ -16,6 +16,11 @@ from services.reranker.settings import RerankerSettings
         (RerankerSettings, {"RERANKER_THREADS": "0"}, "RERANKER_THREADS: Input should be greater than"),
         (LexicalSettings, {"ELASTICSEARCH_URL": "nine"}, "ELASTICSEARCH_URL: it has no scheme"),
         (DenseSettings, {"DENSE_STORE": "qdrant"}, "DENSE_STORE=qdrant needs the address"),
+        (
+            DenseSettings,
+            {"STACK_TRACE_ENDPOINT": "http://a:4318/"},
+            "STACK_TRACE_ENDPOINT needs a path: http://a:4318/v1",
+        ),
         (GatewaySettings, {"GATEWAY_BACKENDS": "{x"}, "GATEWAY_BACKENDS: it is not JSON"),
         (
             GatewaySettings,
