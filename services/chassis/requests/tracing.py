@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 # Seconds that the end of a process may take to send the spans that wait.
 CLOSING_S = 2.0
 # They log each failed attempt (ReportedOnce logs one), headers that callers choose, and keys in headers of a setting.
-for _chatty in ("opentelemetry.exporter", "opentelemetry.trace.propagation", "opentelemetry.util"):
+for _chatty in ("opentelemetry.exporter", "opentelemetry.trace", "opentelemetry.util"):
     logging.getLogger(_chatty).setLevel(logging.CRITICAL)
 
 

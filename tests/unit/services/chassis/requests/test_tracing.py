@@ -145,6 +145,15 @@ def test_a_collector_that_is_down_is_logged_once_and_with_what_was_lost_when_it_
     assert vars(caplog.records[1])["lost"] == 2 * len(spans)
 
 
+@pytest.mark.parametrize("state", ["secret", ",".join(f"v{number}=1" for number in range(33))])
+def test_an_invalid_state_of_the_callers_trace_is_neither_passed_on_nor_logged(
+    caplog: pytest.LogCaptureFixture, state: str
+) -> None:
+    sent: dict[str, str] = {}
+    spans_of(lambda: sent.update(trace_headers()), SAMPLED | {"tracestate": state}, 0.0)
+    assert (list(sent), caplog.text) == (["traceparent"], "")
+
+
 def test_a_key_for_the_collector_that_is_written_wrongly_is_not_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
