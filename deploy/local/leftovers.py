@@ -61,17 +61,17 @@ def leftovers(runs: Path, data: Path, environment: Mapping[str, str]) -> Iterato
     days, keep = _number(environment, "DAYS", DAYS), _number(environment, "KEEP", KEEP)
     folders = sorted(path for path in runs.glob("*Z-*") if _RUN.match(path.name) and not path.is_symlink())
     latest = (runs / LATEST).resolve()
-    found = [Leftover((run,)) for run in folders[: -max(keep, 1)] if run != latest]
+    found = [Leftover((run,)) for run in folders[: -max(keep, 1)] if run.resolve() != latest]
     for record in sorted((runs / STACKS).glob("*.json")):
         host, _, port = record.stem.rpartition("-")
         if measured_processes(runs, f"http://{host}:{port}") is None:
             found.append(Leftover((record,)))
-    for directory in sorted((data / DEMO.name, *data.glob("up*"))):
+    for directory in sorted((data / DEMO.name, data / "up", *data.glob("up-*"))):
         if directory.is_dir() and not (directory / CHOSEN).exists() and not _is_in_use(directory):
             found.append(_data(directory))
-    yield from (leftover for leftover in found if leftover.days >= days)
-    named = data / requested_stack(environment).directory.name
-    if environment.get("STACK") and named.is_dir() and not _is_in_use(named):
+    named = data / requested_stack(environment).directory.name if environment.get("STACK") else None
+    yield from (leftover for leftover in found if leftover.days >= days and leftover.places[0] != named)
+    if named is not None and named.is_dir() and not _is_in_use(named):
         yield _data(named)
 
 
@@ -86,6 +86,6 @@ def _is_in_use(directory: Path) -> bool:
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
     value = environment.get(name) or str(default)
-    if not value.isdigit():
+    if not value.isdecimal():
         raise StackProblem(f"{name}={value} is no number.")
     return int(value)

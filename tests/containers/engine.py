@@ -8,6 +8,7 @@ killed. Its cgroups and its scratch folder lie on the machine. Both are removed 
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,6 +77,7 @@ def opened_engine() -> Iterator[Engine]:
         yield Engine(running, os.environ | {"DOCKER_BUILDKIT": "1"})
         return
     _install_programs()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     # Not under /tmp, which may be memory: images take gigabytes.
     with tempfile.TemporaryDirectory(prefix="engine-", dir="/var/tmp") as name, ExitStack() as ending:
         folder = Path(name)

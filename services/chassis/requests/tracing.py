@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds that the end of a process may take to send the spans that wait.
 CLOSING_S = 2.0
-# One writes a line for each failed attempt (ReportedOnce writes one), the other for headers that callers choose.
-for _chatty in ("opentelemetry.exporter", "opentelemetry.trace.propagation"):
+# They log each failed attempt (ReportedOnce logs one), headers that callers choose, and keys in headers of a setting.
+for _chatty in ("opentelemetry.exporter", "opentelemetry.trace", "opentelemetry.util"):
     logging.getLogger(_chatty).setLevel(logging.CRITICAL)
 
 

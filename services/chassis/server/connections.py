@@ -90,6 +90,7 @@ class Connections(ServerState):
         self.instruments = instruments
         self.early_refusal = early_refusal
         self.forwarded = forwarded
+        self.draining = False
         self._asking: OrderedDict[Connection, float] = OrderedDict()
         self._idle: OrderedDict[Connection, float] = OrderedDict()
         self._unread: OrderedDict[Connection, UnreadAnswer] = OrderedDict()

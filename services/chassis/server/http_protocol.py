@@ -148,7 +148,7 @@ class BoundedHttp(HttpToolsProtocol):
         """
         if self._has_left or self.transport.is_closing():  # the caller may have left before
             return
-        self._has_left = True
+        self._has_left = self._ignores_input = True
         if self.flow.write_paused or not self.transport.can_write_eof():
             self.transport.close()
             return
@@ -157,8 +157,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._owner.linger(self, self.loop.time())
 
     def _answer_last(self, cycle: RequestResponseCycle) -> None:
-        """Lets the connection end with the answer to this request."""
-        self._ignores_input = True
+        """Lets the connection end with the answer to this request, whose body may still arrive."""
         cycle.keep_alive = False
         last: Any = LastAnswer(self.end_sending, cycle.transport)
         cycle.transport = last
@@ -198,6 +197,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # An upgrade was offered and not taken (HTTP/2 clients do this): serve the request, then close.
+            self._ignores_input = True
             self._answer_last(self.cycle)
         except httptools.HttpParserError as error:
             self._refuse_unparsed(error)
@@ -260,8 +260,12 @@ class BoundedHttp(HttpToolsProtocol):
             self._owner.mark_idle(self, self.loop.time())
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # `app`: an ASGI app, as uvicorn has it
+        if self._has_left:
+            return
         scope: Any = cycle.scope
         self._answered = cycle
+        if self._owner.draining:
+            self._answer_last(cycle)
         self._owner.forwarded(scope)
         refusal = None if self.flow.write_paused or self._only_probes else self._owner.early_refusal(scope)
         if scope.get(WRONG_KEY, False):
@@ -345,6 +349,7 @@ class BoundedHttp(HttpToolsProtocol):
                 self.refuse(cause)
             case TooManyPipelined():
                 self._owner.count_ended("pipelined")
+                self._ignores_input = True
                 self._answer_last(self.cycle)
             case _:
                 self.refuse(Malformed("This is not a request of HTTP/1.1."))

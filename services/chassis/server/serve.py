@@ -145,7 +145,7 @@ class DrainingServer(uvicorn.Server):
             return
         self._lifecycle.draining = True
         # Callers that keep a connection leave it with their next answer: a request could meet its end.
-        self.config.encoded_headers.append((b"connection", b"close"))
+        self.server_state.draining = True
         threading.Timer(self._drain_s, super().handle_exit, (sig, frame)).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -46,13 +46,17 @@ def test_old_runs_beyond_the_newest_are_listed_and_the_latest_and_grades_never(p
     assert listed(places) == set()
     assert listed(places, KEEP="1") == set(names[2:4])
     assert listed(places, KEEP="0", DAYS="0") == {names[0], *names[2:4]}
-    with pytest.raises(StackProblem, match="DAYS=soon"):
-        listed(places, DAYS="soon")
+    runs.rename(runs.with_name("disk"))
+    runs.symlink_to("disk")
+    assert listed(places, KEEP="1") == set(names[2:4])
+    for days in ("soon", "²"):
+        with pytest.raises(StackProblem, match=f"DAYS={days}"):
+            listed(places, DAYS=days)
 
 
 def test_data_of_a_stack_that_is_configured_runs_or_is_another_ones_are_never_listed(places: tuple[Path, Path]) -> None:
     _, data = places
-    for name in ("demo", "up", "up-started", "up-runs", "up-searched", "elasticsearch", "mine"):
+    for name in ("demo", "up", "up-started", "up-runs", "up-searched", "elasticsearch", "mine", "uploads"):
         aged(data / name, 40)
     (data / "up" / CHOSEN).write_text("{}")
     (data / "up-searched" / "elasticsearch").mkdir()
@@ -87,6 +91,9 @@ def test_the_stack_that_is_named_is_removed_with_its_size_said_unless_it_is_take
     assert (data / "up-old" / "file").exists()
     found.remove()
     assert not (data / "up-old").exists()
+    aged(data / "up-older", 40)
+    (once,) = leftovers(*places, {"STACK": "older"})
+    assert once.places == (data / "up-older",)
 
 
 def test_the_record_of_a_stack_that_has_ended_goes_and_that_of_one_that_runs_stays(places: tuple[Path, Path]) -> None:

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from services.chassis.requests.spans import annotate, is_recorded, span, trace_headers
 from services.chassis.requests.telemetry import begin_stages, timed
-from services.chassis.requests.tracing import ReportedOnce, Tracing
+from services.chassis.requests.tracing import ReportedOnce, Tracing, otlp_exporter
 from tests.support.processes import ROOT
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -143,6 +143,23 @@ def test_a_collector_that_is_down_is_logged_once_and_with_what_was_lost_when_it_
         exporter.export(spans)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert vars(caplog.records[1])["lost"] == 2 * len(spans)
+
+
+@pytest.mark.parametrize("state", ["secret", ",".join(f"v{number}=1" for number in range(33))])
+def test_an_invalid_state_of_the_callers_trace_is_neither_passed_on_nor_logged(
+    caplog: pytest.LogCaptureFixture, state: str
+) -> None:
+    sent: dict[str, str] = {}
+    spans_of(lambda: sent.update(trace_headers()), SAMPLED | {"tracestate": state}, 0.0)
+    assert (list(sent), caplog.text) == (["traceparent"], "")
+
+
+def test_a_key_for_the_collector_that_is_written_wrongly_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer private")
+    otlp_exporter("http://127.0.0.1:4318/v1/traces").shutdown()
+    assert "private" not in caplog.text
 
 
 def test_where_traces_are_off_nothing_is_imported_but_what_fastapi_imports() -> None:
