@@ -71,7 +71,9 @@ def leftovers(runs: Path, data: Path, environment: Mapping[str, str]) -> Iterato
             found.append(_data(directory))
     named = data / requested_stack(environment).directory.name if environment.get("STACK") else None
     yield from (leftover for leftover in found if leftover.days >= days and leftover.places[0] != named)
-    if named is not None and named.is_dir() and not _is_in_use(named):
+    if named is not None and not named.is_dir():
+        raise StackProblem(f"STACK={environment['STACK']} has no data: there is no {named}.")
+    if named is not None and not _is_in_use(named):
         yield _data(named)
 
 

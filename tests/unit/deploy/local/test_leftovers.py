@@ -94,6 +94,8 @@ def test_the_stack_that_is_named_is_removed_with_its_size_said_unless_it_is_take
     aged(data / "up-older", 40)
     (once,) = leftovers(*places, {"STACK": "older"})
     assert once.places == (data / "up-older",)
+    with pytest.raises(StackProblem, match="has no data"):
+        list(leftovers(*places, {"STACK": "nobodys"}))
 
 
 def test_the_record_of_a_stack_that_has_ended_goes_and_that_of_one_that_runs_stays(places: tuple[Path, Path]) -> None:
