@@ -95,7 +95,7 @@ test: models ## run every test that needs no server
 
 .PHONY: test-integration
 test-integration: models ## run the tests on real servers and processes, which they start and stop [SECURE=1: with TLS and keys]
-	$(if $(SECURE),TESTS_SECURE=$(SECURE) )$(BIN)/python -m pytest -m "integration and not alone" -n 3 --dist loadgroup
+	$(if $(SECURE),TESTS_SECURE=$(SECURE) )$(BIN)/python -m pytest -m "integration and not alone" -n 2 --dist loadgroup
 	$(if $(SECURE),TESTS_SECURE=$(SECURE) )$(BIN)/python -m pytest -m "integration and alone"
 
 .PHONY: test-images
