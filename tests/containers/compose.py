@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 
 from deploy.compose_secrets import KEYS, make_secrets
+from deploy.deployables import DEPLOYABLES
 from deploy.elasticsearch.install import install, release
 from tests.containers.built_images import BASE, VERSION, build_base, build_image
 from tests.containers.engine import Engine, NoEngineError, opened_engine
@@ -29,8 +30,9 @@ COMPOSE = "github.com/docker/compose/v2"
 COMPOSE_VERSION = "v2.40.3"
 HERE = ROOT / "tests" / "containers"
 FILES = ("--file", "deploy/compose.yaml", "--file", "tests/containers/compose.override.yaml")
-IMAGES = ("gateway", "lexical", "dense", "reranker", "evaluator")
-PIPELINES = ("bm25", "dense", "hybrid", "hybrid-rerank")
+SYSTEMS = ("--env-file", "deploy/systems.env")
+# A pipeline of each service beside those that README.md compares.
+PIPELINES = ("bm25", "dense", "hybrid", "hybrid-colbert", "hybrid-rerank", "splade", "dense-bge", "dense-e5")
 LOAD = ("ingest", "--dataset", "evaluator/collections/bicycle-workshop", "--collection", "demo")
 EXPORT = ("export-collection", "demo", "--out", "/tmp/demo.jsonl")
 # Not those of deploy/compose.yaml: on an engine that runs already, they are somebody's real stack and image.
@@ -44,10 +46,11 @@ ANSWER = "Refund or repair: faulty new goods"
 DEADLINE_MS = "30000"
 BROKEN = (AssertionError, httpx.HTTPError, subprocess.TimeoutExpired)
 SAYS = (
-    f"Docker Compose {COMPOSE_VERSION}, built from its Go module, runs deploy/compose.yaml as it is: TLS, keys, "
-    "secrets, networks, limits, health checks. `tests/containers/compose.override.yaml` has what differs. "
+    f"Docker Compose {COMPOSE_VERSION}, built from its Go module, runs deploy/compose.yaml as it is, with all services "
+    "of deploy/systems.env: TLS, keys, secrets, networks, limits, health checks. "
+    "`tests/containers/compose.override.yaml` has what differs. "
     "Images stand on a base of Debian's packages; Elasticsearch's is made from the distribution of Maven Central.\n\n"
-    "Qdrant does not run, because its image is in a registry alone: dense keeps its vectors itself, on a volume. "
+    "Qdrant does not run, because its image is in a registry alone: services keep their vectors themselves, on volumes. "
     f"Searches have a deadline of {int(DEADLINE_MS) // 1000} s, because all containers share the cores."
 )
 
@@ -65,7 +68,7 @@ class Run:
         settings = {"STACK_SECRETS": str(self.folder), "STACK_VERSION": VERSION}
         settings["ELASTICSEARCH_VERSION"] = ELASTICSEARCH_VERSION
         by_compose = Engine(str(GO / "bin" / "cmd"), {**self.engine.environment, **settings})
-        return by_compose.docker("--progress", "plain", "--project-name", PROJECT, *FILES, *words)
+        return by_compose.docker("--progress", "plain", "--project-name", PROJECT, *SYSTEMS, *FILES, *words)
 
     def evaluator(self, *words: str) -> str:
         return self.compose("exec", "-T", "evaluator", "python", "-m", "evaluator", *words)
@@ -124,10 +127,10 @@ def rehearse(engine: Engine, folder: Path) -> list[Bar]:
     """
     programs_of_a_module(COMPOSE, COMPOSE_VERSION, [f"{COMPOSE}/cmd"])
     run = Run(engine, folder)
-    with run.bar(f"six images built: {', '.join(IMAGES)}, Elasticsearch"):
+    with run.bar(f"images built: {', '.join(DEPLOYABLES)}, Elasticsearch"):
         build_base(engine)
         build_elasticsearch(engine)
-        for name in IMAGES:
+        for name in DEPLOYABLES:
             build_image(engine, name)
     key = new_key(folder)
     # The authority of the stack and no other.
@@ -171,7 +174,7 @@ def _live(run: Run, client: httpx.Client, key: str) -> None:
         run.compose("down")
         assert not run.compose("ps", "--all", "--quiet")
     run.up("`up --wait` again")
-    with run.bar("README's search and all four pipelines find the same, in the same order"):
+    with run.bar("README's search and all pipelines find the same, in the same order"):
         assert _ids(found(client)) == _ids(first)
         for pipeline in PIPELINES:
             after = found(client, pipeline=pipeline)
