@@ -8,7 +8,7 @@ from tests.containers.engine import opened_engine
 from tests.support.processes import ROOT
 
 ARCHIVE = ROOT / ".cache" / "containers" / "kubernetes.tar"
-NAMES = ("gateway", "lexical", "dense", "reranker", "evaluator")
+NAMES = ("gateway", "lexical", "dense", "late-interaction", "reranker", "evaluator")
 # The tag of the overlay `dev`, and one for a roll-out of a new image.
 TAG, NEXT_TAG = "dev", "next"
 # It holds the network of a pod; the usual one cannot be pulled here.

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 from textwrap import indent
 
+from deploy.deployables import DEPLOYABLES
 from tests.cluster.cluster import DNS_ADDRESS, Cluster, wait_for
 from tests.cluster.dry_run import composed
 from tests.support.go_programs import GO
@@ -18,6 +19,12 @@ from tests.support.manifests import NAME, read
 
 NAMESPACE = "retrieval-dev"
 K8S = ROOT / "k8s"
+# What k8s/README.md says of a component that adds a service.
+BACKENDS = {
+    name.replace("-", "_"): {"family": name.replace("-", "_"), "url": f"http://{name}:{DEPLOYABLES[name].port}"}
+    for name in ("lexical", "dense", "late-interaction", "reranker")
+}
+NAMED = [{"op": "replace", "path": "/data/GATEWAY_BACKENDS", "value": json.dumps(BACKENDS)}]
 # Their embedded engine locks its directory for one process; these two have none.
 REPLICATED = ("gateway", "reranker")
 ENGINES = ("lexical", "dense")
@@ -64,7 +71,7 @@ def wait_until_available(cluster: Cluster, within_s: float = 300) -> float:
 
 
 def _rehearsed(folder: Path) -> Path:
-    """`dev`, with what `replicated` has for pods without an engine, and the policy of `prod` for metrics."""
+    """`dev` with late interaction, what `replicated` has for pods without an engine, and `prod`'s policy for metrics."""
     replicated = K8S / "components" / "replicated"
     objects = [
         item
@@ -75,8 +82,10 @@ def _rehearsed(folder: Path) -> Path:
     spread = [{"patch": (replicated / f"spread-{name}.yaml").read_text()} for name in REPLICATED]
     apart = [{"patch": json.dumps(_apart(name))} for name in ENGINES]
     small = {"target": {"kind": "Deployment"}, "patch": json.dumps(SMALL)}
+    named = {"target": {"kind": "ConfigMap", "name": "gateway"}, "patch": json.dumps(NAMED)}
     objects += read(K8S / "overlays" / "prod" / "metrics.yaml")
-    return composed(folder, K8S / "overlays" / "dev", objects=objects, patches=[*spread, *apart, small])
+    added = [K8S / "components" / "late-interaction"]
+    return composed(folder, K8S / "overlays" / "dev", added, objects, [*spread, *apart, small, named])
 
 
 def _apart(name: str) -> Yaml:

@@ -29,7 +29,7 @@ GATEWAY = f"http://gateway.{NAMESPACE}.svc.cluster.local:8000"
 RERANKED = yaml.safe_load((ROOT / "gateway" / "pipelines" / "hybrid-rerank.yaml").read_text())
 RERANKED["stages"][-1]["top"] = 10
 # One in twenty is re-ranked, and of ten candidates: 100 take two cores 0.2 s, and more than two pods share these.
-PIPELINES = (RERANKED, *["hybrid"] * 19)
+PIPELINES = (RERANKED, *["hybrid", "hybrid-colbert"] * 9, "hybrid")
 METRIC = "http_requests_in_flight"
 
 
@@ -108,7 +108,7 @@ def load(cluster: Cluster) -> str:
         "--collection",
         COLLECTION,
         "--pipelines",
-        "bm25,dense,hybrid,hybrid-rerank",
+        "bm25,dense,hybrid,hybrid-colbert,hybrid-rerank",
     )
     return cluster.kubectl("exec", OURS, "deployment/evaluator", "--", "python", "-m", "evaluator", "ingest", *asked)
 
@@ -166,10 +166,10 @@ def roll_outs(cluster: Cluster, application: Application) -> tuple[list[Bar], li
     ]
     moved = []
     killed = []
-    for name in ENGINES:
+    for name in (*ENGINES, "late-interaction"):
         title = f"restart of {name}, one pod: the old one is gone before the new one starts"
         moved.append(rehearsed(cluster, application, title, partial(restart, name)))
-    for name in (*REPLICATED, *ENGINES):
+    for name in (*REPLICATED, *ENGINES, "late-interaction"):
         killed.append(rehearsed(cluster, application, f"`kill -9` of a {name}", partial(kill, name)))
     moved.append(rehearsed(cluster, application, f"drained node, {NODES[0].name} of two", drain))
     cluster.kubectl("uncordon", NODES[0].name)
