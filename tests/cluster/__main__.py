@@ -29,9 +29,10 @@ NAMESPACES = (
 # What differs from the manifests, and what is not shown.
 NODES_SAY = (
     "On the nodes runs the overlay `dev` with late interaction, two gateways and two re-rankers as the component "
-    "`replicated` has them, and the policy of `prod` for metrics. CPU requests are lowered, because two cores hold every pod; lexical and "
-    "dense prefer different nodes. Volumes are folders that both nodes see. A pod in another namespace searches the "
-    "bundled collection through the gateway's Service, over connections that it keeps, and tries nothing twice."
+    "`replicated` has them, and the policy of `prod` for metrics. CPU requests are lowered, because two cores hold "
+    "every pod; lexical and dense prefer different nodes. Volumes are folders that both nodes see. A pod in another "
+    "namespace searches the bundled collection through the gateway's Service, over connections that it keeps, and "
+    "tries nothing twice."
 )
 NOT_HERE = (
     "Not shown: `prod` on a node, because the images of Elasticsearch and Qdrant cannot be pulled here; certificates; "

@@ -11,7 +11,7 @@ from string import Template
 from textwrap import indent
 
 from deploy.deployables import DEPLOYABLES
-from tests.cluster.cluster import DNS_ADDRESS, Cluster, wait_for
+from tests.cluster.cluster import DNS_ADDRESS, Cluster, Refused, wait_for
 from tests.cluster.dry_run import composed
 from tests.support.go_programs import GO
 from tests.support.images import ROOT, Yaml
@@ -67,11 +67,15 @@ def wait_until_available(cluster: Cluster, within_s: float = 300) -> float:
             for deployment in cluster.get("deployments", f"--namespace={NAMESPACE}")
         )
 
-    return wait_for("all Deployments", available, within_s)
+    try:
+        return wait_for("all Deployments", available, within_s)
+    except Refused as late:
+        seen = cluster.kubectl("get", "pods,events", f"--namespace={NAMESPACE}")
+        raise Refused(f"{late}\n{seen}") from late
 
 
 def _rehearsed(folder: Path) -> Path:
-    """`dev` with late interaction, what `replicated` has for pods without an engine, and `prod`'s policy for metrics."""
+    """`dev` with late interaction, what `replicated` has for pods without an engine, and the policy for metrics."""
     replicated = K8S / "components" / "replicated"
     objects = [
         item
@@ -106,7 +110,7 @@ def _volume(folder: Path) -> Yaml:
         "kind": "PersistentVolume",
         "metadata": {"name": f"volume-{folder.name}"},
         "spec": {
-            "capacity": {"storage": "10Gi"},
+            "capacity": {"storage": "20Gi"},
             "accessModes": ["ReadWriteOnce"],
             "hostPath": {"path": str(folder)},
         },
