@@ -1,6 +1,8 @@
 """Checks that a session opens only what models.yaml declares, or says in one sentence why not."""
 
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -24,6 +26,7 @@ from tests.support.models import (
     tiny_cross_encoder,
     tiny_encoder,
 )
+from tests.support.processes import ROOT
 
 
 def declared(profile, folder):
@@ -157,3 +160,10 @@ def test_an_invalid_config_is_refused_with_its_path(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ModelError, match=r"config\.json"):
         Session(declared(profile, tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("package", ["services.inference.session", "workshop.training.quantise"])
+def test_onnx_runtime_keeps_no_identifier_of_the_machine_and_sends_nothing(tmp_path, package):
+    opened = f"import {package}, onnxruntime; onnxruntime.InferenceSession({str(fetched(ENCODER) / 'model.onnx')!r})"
+    subprocess.run([sys.executable, "-c", opened], cwd=ROOT, env={"HOME": str(tmp_path)}, check=True)
+    assert list(tmp_path.iterdir()) == []
