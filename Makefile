@@ -91,7 +91,7 @@ test test-integration test-k8s soak bench-rerank check-extras: export PRECISION 
 
 .PHONY: test
 test: models ## run every test that needs no server
-	$(BIN)/python -m pytest -m "not integration and not acceptance and not images" -n 2
+	$(BIN)/python -m pytest -m "not integration and not acceptance and not images" -n 3
 
 .PHONY: test-integration
 test-integration: models ## run the tests on real servers and processes, which they start and stop [SECURE=1: with TLS and keys]
