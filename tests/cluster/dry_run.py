@@ -27,8 +27,9 @@ def composed(
     components: Sequence[Path] = (),
     objects: Sequence[Yaml] = (),
     patches: Sequence[Mapping[str, object]] = (),
+    settings: Sequence[str] = (),
 ) -> Path:
-    """Writes a kustomization of an overlay and more into a folder, and returns the folder."""
+    """Writes a kustomization of an overlay and more, `settings` for the gateway, into a folder; returns the folder."""
     folder.mkdir(parents=True)
     (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     content = {
@@ -36,6 +37,7 @@ def composed(
         "resources": [os.path.relpath(overlay, folder.resolve()), "objects.yaml"],
         "components": [os.path.relpath(component, folder.resolve()) for component in components],
         "patches": patches,
+        "configMapGenerator": [{"name": "gateway", "behavior": "merge", "literals": settings}],
     }
     (folder / "kustomization.yaml").write_text(json.dumps(content))
     return folder

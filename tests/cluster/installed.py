@@ -24,7 +24,6 @@ BACKENDS = {
     name.replace("-", "_"): {"family": name.replace("-", "_"), "url": f"http://{name}:{DEPLOYABLES[name].port}"}
     for name in ("lexical", "dense", "late-interaction", "reranker")
 }
-NAMED = [{"op": "replace", "path": "/data/GATEWAY_BACKENDS", "value": json.dumps(BACKENDS)}]
 # Their embedded engine locks its directory for one process; these two have none.
 REPLICATED = ("gateway", "reranker")
 ENGINES = ("lexical", "dense")
@@ -86,10 +85,10 @@ def _rehearsed(folder: Path) -> Path:
     spread = [{"patch": (replicated / f"spread-{name}.yaml").read_text()} for name in REPLICATED]
     apart = [{"patch": json.dumps(_apart(name))} for name in ENGINES]
     small = {"target": {"kind": "Deployment"}, "patch": json.dumps(SMALL)}
-    named = {"target": {"kind": "ConfigMap", "name": "gateway"}, "patch": json.dumps(NAMED)}
     objects += read(K8S / "overlays" / "prod" / "metrics.yaml")
     added = [K8S / "components" / "late-interaction"]
-    return composed(folder, K8S / "overlays" / "dev", added, objects, [*spread, *apart, small, named])
+    backends = [f"GATEWAY_BACKENDS={json.dumps(BACKENDS)}"]
+    return composed(folder, K8S / "overlays" / "dev", added, objects, [*spread, *apart, small], backends)
 
 
 def _apart(name: str) -> Yaml:

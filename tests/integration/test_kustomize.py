@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.deployables import DEPLOYABLES
 from tests.support.go_programs import ProgramMissingError, go_program
@@ -401,6 +403,20 @@ def test_a_component_turns_a_service_on_and_changes_nothing_else(tmp_path: Path,
     changed = [item for item in with_component(tmp_path, overlay, system) if item not in rendered(overlay)]
     assert [name_of(item) for item in changed] == [f"Deployment/{system}"]
     assert "replicas" not in changed[0]["spec"]
+
+
+@pytest.mark.parametrize("overlay", ["dev", "prod"])
+def test_the_gateway_calls_the_backends_that_the_overlay_names(tmp_path: Path, overlay: str) -> None:
+    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
+    file = tmp_path / "k8s" / "overlays" / overlay / "kustomization.yaml"
+    content = yaml.safe_load(file.read_text())
+    (gateway,) = (generator for generator in content["configMapGenerator"] if generator["name"] == "gateway")
+    named = "GATEWAY_BACKENDS={}"
+    gateway["literals"] = [line for line in gateway["literals"] if not line.startswith("GATEWAY_BACKENDS=")] + [named]
+    file.write_text(yaml.safe_dump(content))
+    objects = built(file.parent)
+    (pods,) = (pods for pods in pods_of(objects) if pods.name == "gateway")
+    assert config(objects, pods)["GATEWAY_BACKENDS"] == "{}"
 
 
 @pytest.mark.parametrize("overlay", ["dev", "prod"])
