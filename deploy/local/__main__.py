@@ -109,6 +109,7 @@ def up() -> int:
             say(line)
         if supervision.pid(stack.directory) is not None:
             expect_same_settings(choices, os.environ, stack)
+            wait_until_ready(choices, say)
             say(f"The stack is up already (`{stack.command('down')}` ends it). {reread_pipelines(choices)}")
         else:
             start(choices, stack)
