@@ -46,11 +46,11 @@ ANSWER = "Refund or repair: faulty new goods"
 DEADLINE_MS = "30000"
 BROKEN = (AssertionError, httpx.HTTPError, subprocess.TimeoutExpired)
 SAYS = (
-    f"Docker Compose {COMPOSE_VERSION}, built from its Go module, runs deploy/compose.yaml as it is, with all services "
-    "of deploy/systems.env: TLS, keys, secrets, networks, limits, health checks. "
+    f"Docker Compose {COMPOSE_VERSION}, built from its Go module, runs deploy/compose.yaml with all services of "
+    "deploy/systems.env: TLS, keys, secrets, networks, limits, health checks. "
     "`tests/containers/compose.override.yaml` has what differs. "
     "Images stand on a base of Debian's packages; Elasticsearch's is made from the distribution of Maven Central.\n\n"
-    "Qdrant does not run, because its image is in a registry alone: services keep their vectors themselves, on volumes. "
+    "Qdrant does not run, because its image is in a registry alone: services keep their vectors on volumes. "
     f"Searches have a deadline of {int(DEADLINE_MS) // 1000} s, because all containers share the cores."
 )
 

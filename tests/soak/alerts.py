@@ -49,9 +49,9 @@ SAYS = (
     f"windows and waits are divided by {SHORTER}. {SEARCHES_S:g} searches over all five services and {WRITES_S:g} "
     "writes per second are sent throughout. Each fault is at one backend, which the seed chooses. *Fired*: "
     "seconds from the fault to the alert. *Resolved*: from the end of the fault until no alert fires.\n\n"
-    "An unknown field changes no answer, and fires nothing. A start of 2 s is one of "
-    f"{2 * SHORTER // 60} minutes here: `restarted` and `start on a full disk` may fire what a killed process does, in "
-    "the real windows not."
+    "An unknown field changes no answer, and fires nothing. What is killed is kept from starting again. A start of 2 s "
+    f"is one of {2 * SHORTER // 60} minutes here: `restarted` and `start on a full disk` may fire what a killed "
+    "process does, in the real windows not."
 )
 
 
