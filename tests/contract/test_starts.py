@@ -1,6 +1,9 @@
 """A process that cannot start says why in one sentence on standard error, whichever it is."""
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,3 +94,13 @@ def test_a_further_dense_service_has_settings_of_its_own(starting: Forks, tmp_pa
 def port(module: tuple[str, ...]) -> dict[str, str]:
     """One that is free, should the process start after all."""
     return {f"{module[0].removeprefix('services.').upper()}_PORT": "0"}
+
+
+def test_a_process_that_ctrl_c_ends_shows_no_traceback(tmp_path: Path) -> None:
+    given = {"LEXICAL_PORT": "0", "LEXICAL_DIRECTORY": str(tmp_path)}
+    command = [sys.executable, "-m", *LEXICAL]
+    with subprocess.Popen(command, env=os.environ | given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        next(line for line in process.stdout if b"listening on" in line)
+        process.send_signal(signal.SIGINT)
+        assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 130)

@@ -174,6 +174,8 @@ def start(service: str, settings: type[Settings], build: Callable[[Settings], Fa
             runner.run(open_and_serve(app, server))
     except ConfigurationError as error:
         sys.exit(f"{service}: cannot start: {error}")
+    except KeyboardInterrupt:  # Ctrl-C: raised again after the end
+        sys.exit(130)
     if not server.started:
         sys.exit(3)
 
