@@ -1,5 +1,6 @@
 """A process that cannot start says why in one sentence on standard error, whichever it is."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,8 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from tests.support.callers import wait_for
 from tests.support.forks import Forks, forks
 
 GATEWAY, LEXICAL, DENSE, SPARSE, LATE, RERANKER, EVALUATOR = (
@@ -96,11 +99,16 @@ def port(module: tuple[str, ...]) -> dict[str, str]:
     return {f"{module[0].removeprefix('services.').upper()}_PORT": "0"}
 
 
-def test_a_process_that_ctrl_c_ends_shows_no_traceback(tmp_path: Path) -> None:
-    given = {"LEXICAL_PORT": "0", "LEXICAL_DIRECTORY": str(tmp_path)}
+@pytest.mark.parametrize("drains", [False, True])
+def test_ctrl_c_ends_a_process_at_once_and_without_a_traceback(tmp_path: Path, drains: bool) -> None:
+    given = {"LEXICAL_PORT": "0", "LEXICAL_DIRECTORY": str(tmp_path), "LEXICAL_DRAIN_S": "600"}
     command = [sys.executable, "-m", *LEXICAL]
     with subprocess.Popen(command, env=os.environ | given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
-        next(line for line in process.stdout if b"listening on" in line)
+        listening = next(json.loads(line)["message"] for line in process.stdout if b"listening on" in line)
+        if drains:
+            process.send_signal(signal.SIGTERM)
+            probe = listening.removeprefix("listening on ") + "/readyz"
+            wait_for(lambda: "draining" in httpx.get(probe, trust_env=False).text, within_s=30.0)
         process.send_signal(signal.SIGINT)
         assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 130)

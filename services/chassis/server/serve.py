@@ -139,14 +139,15 @@ class DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drains on the first signal, and stops at once on the second."""
-        if self._lifecycle.draining or not self._drain_s or sig == signal.SIGINT:
-            self._lifecycle.draining = True
+        drains, self._lifecycle.draining = self._lifecycle.draining, True
+        if drains or not self._drain_s or sig == signal.SIGINT:
             super().handle_exit(sig, frame)
             return
-        self._lifecycle.draining = True
         # Callers that keep a connection leave it with their next answer: a request could meet its end.
         self.server_state.draining = True
-        threading.Timer(self._drain_s, super().handle_exit, (sig, frame)).start()
+        end = threading.Timer(self._drain_s, super().handle_exit, (sig, frame))
+        end.daemon = True  # else the process waits for it after a second signal, too
+        end.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finishes running requests and closes what was opened, because uvicorn then raises the signal again."""
