@@ -114,15 +114,11 @@ class DrainingServer(uvicorn.Server):
             )
         except OSError as error:
             raise ConfigurationError(
-                f"The port of metrics {config.port} cannot be opened on {config.host} ({error.strerror}); set "
-                "…_METRICS_PORT to another one."
+                f"…_METRICS_PORT={config.port} cannot be opened on {config.host} ({error.strerror}); set another one."
             ) from error
 
     async def on_tick(self, counter: int) -> bool:
-        """Once a second, enforces the bounds of connections and looks for a new certificate.
-
-        uvicorn calls this ten times per second.
-        """
+        """Enforces the bounds of connections and looks for a new certificate; once a second, at one of ten calls."""
         if counter % 10 == 0:
             for connections in (self.server_state, self.metrics_state):
                 connections.enforce_bounds(asyncio.get_running_loop().time())
