@@ -155,7 +155,7 @@ async def test_live_writes_reach_a_build_on_other_backends(stack: RealStack) -> 
 
 async def test_a_backend_that_answers_late_after_a_generation_was_begun_is_waited_for(stack: RealStack) -> None:
     class LateList(httpx.AsyncBaseTransport):
-        """Answers the list of generations 1.5 s late, as a busy service does, from the first generation on."""
+        """Answers the list of generations 1.2 s late, as a busy service does, from the first generation on."""
 
         def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
             self._inner = inner
@@ -164,7 +164,7 @@ async def test_a_backend_that_answers_late_after_a_generation_was_begun_is_waite
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             self._busy = self._busy or request.method == "PUT"
             if self._busy and request.method == "GET":
-                await asyncio.sleep(1.5)
+                await asyncio.sleep(1.2)
             return await self._inner.handle_async_request(request)
 
     await load(stack, **ALONE)

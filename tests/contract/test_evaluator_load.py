@@ -39,8 +39,9 @@ async def loaded(gateway: str, experiment: Experiment, runs: Path) -> tuple[Load
 
 
 async def test_latency_and_quality_are_of_the_same_requests_and_lost_ones_count(
-    gateway: str, stub: GatewayStub, tmp_path: Path
+    gateway: str, stub: GatewayStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("evaluator.steps.pipeline_costs.LEAST_BLOCK_S", 0.1)
     stub.failing_queries = {"red bell": Unavailable("gone")}
     stub.degraded_queries = {"oil chain"}
     traffic = {"rates": [60], "seconds": 1, "warmup_seconds": 0.2, "deadline_ms": 2_000, "best_under_ms": 250}

@@ -24,6 +24,11 @@ from tests.support.served import served
 from tests.support.small_runs import planned
 
 
+@pytest.fixture(autouse=True)
+def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluator.steps.pipeline_costs.LEAST_BLOCK_S", 0.1)
+
+
 async def test_a_point_has_its_cost_by_process_and_its_gate_is_judged_by_it(tmp_path: Path) -> None:
     traffic = {"rates": [20], "seconds": 0.5, "warmup_seconds": 0.2}
     experiment = planned(tmp_path, load=traffic, pipelines=["bm25"], gates={"cpu_ms": 1_000})

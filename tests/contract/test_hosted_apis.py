@@ -62,8 +62,8 @@ async def test_refused_texts_are_the_callers_fault_and_what_the_api_says_is_told
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_busy_api_is_asked_again_after_the_time_that_it_names(dialect: Dialect, status: int) -> None:
-    api = ScriptedApi(refusal(status, retry_after="1"), dialect=dialect)
+async def test_a_busy_api_is_asked_again_after_the_time_that_it_names(status: int) -> None:
+    api = ScriptedApi(refusal(status, retry_after="1"), dialect=OPENAI)
     async with api.asked_by() as ask:
         begun = time.monotonic()
         assert len(await ask(["oil"], soon())) == 1
@@ -162,7 +162,10 @@ async def answering(*answers: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", given
 
 
-async def test_a_connection_that_ends_without_an_answer_is_replaced(dialect: Dialect) -> None:
+async def test_a_connection_that_ends_without_an_answer_is_replaced(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.dialects.hosted_api.FIRST_PAUSE_S", 0.05)
     whole = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + bytes(dialect.right(1).body)
     async with answering(b"", whole) as (url, given), asking(dialect.hosted(url)) as ask:
         assert len(await ask(["oil"], soon())) == 1

@@ -173,8 +173,11 @@ async def test_without_a_journal_events_are_not_found_in_a_sentence() -> None:
 FULL = """
 import asyncio, json, re, resource, sys
 from pathlib import Path
+from gateway.online import journal
 from tests.contract.test_journal import CLICK
 from tests.contract.test_online_experiments import OF_BM25, search, shop
+
+journal.FLUSH_S = 0.01
 
 async def send(stack, *names):
     body = {"events": [{**CLICK, "event_id": name} for name in names]}
@@ -188,7 +191,7 @@ async def main(folder):
         searched = []
         for _ in range(30):
             searched.append((await search(stack, OF_BM25)).status_code)
-            await asyncio.sleep(0.11)
+            await asyncio.sleep(0.02)
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         again = (await send(stack, "again")).status_code
         metrics = (await stack.client.get("/metrics")).text

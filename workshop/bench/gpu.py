@@ -60,7 +60,9 @@ def bench(names: Sequence[str], engines: Sequence[Engine], texts: Sequence[str])
     for profile, engine in product(profiles, unrefused):
         try:
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # so that all memory is this model's
-                cells, values = pool.submit(measure, profile, Path(".models", profile.name), engine, texts).result()
+                cells, values = pool.submit(
+                    measure, profile, Path(".models", profile.name), engine, texts, LEAST_S
+                ).result()
         except (ModelError, BrokenExecutor) as error:
             wrong.append(f"{profile.name} failed with {engine}: {error}")
             continue
@@ -86,7 +88,9 @@ def place_nodes(profile: ModelProfile, folder: Path, provider: Provider) -> tupl
     return share, ", ".join(f"{count} {kind}" for kind, count in kinds.items()), ", ".join(sorted(heavy))
 
 
-def measure(profile: ModelProfile, folder: Path, engine: Engine, texts: Sequence[str]) -> tuple[list[str], Float32]:
+def measure(
+    profile: ModelProfile, folder: Path, engine: Engine, texts: Sequence[str], least_s: float
+) -> tuple[list[str], Float32]:
     """Runs two requests at once, pass after pass: cells of a row, and the values of the first COMPARED texts."""
     set_process_options()  # as the services do
     unused, encode, runner = _gpu_mib(engine), OPENED[profile.kind](profile, folder, engine), asyncio.Runner()
@@ -95,7 +99,7 @@ def measure(profile: ModelProfile, folder: Path, engine: Engine, texts: Sequence
         return await asyncio.gather(*map(encode, requests))
 
     (values,), speeds = runner.run(run(texts[:COMPARED])), list[float]()
-    while len(speeds) <= LEAST_PASSES or sum(len(texts) / speed for speed in speeds[1:]) < LEAST_S:
+    while len(speeds) <= LEAST_PASSES or sum(len(texts) / speed for speed in speeds[1:]) < least_s:
         started = time.perf_counter()
         runner.run(run(texts[::2], texts[1::2]))
         speeds.append(len(texts) / (time.perf_counter() - started))
@@ -115,7 +119,8 @@ def _gpu_mib(engine: Engine) -> int:
 def main() -> None:
     """Measures the models that the command line names, or NAMES."""
     made, random = collect_environment(("onnxruntime-gpu", "numpy")), np.random.default_rng(0)
-    words = (ROOT / "evaluator" / "collections" / "bicycle-workshop" / "corpus.jsonl").read_text("utf-8").split()
+    corpus = ROOT / "evaluator" / "collections" / "bicycle-workshop" / "corpus.jsonl"
+    words = np.array(corpus.read_text("utf-8").split())
     texts = [" ".join(random.choice(words, size)) for size in random.lognormal(4.0, 0.8, 2_000).astype(int) + 1]
     try:
         tables, wrong = bench(sys.argv[1:] or NAMES, ENGINES, texts)
