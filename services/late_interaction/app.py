@@ -1,7 +1,5 @@
 """Composes the late-interaction service from its settings: the only module that knows its encoders."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -38,10 +36,8 @@ def open_encoder(settings: LateInteractionSettings, models_file: Path = MODELS_F
             )
 
 
-def build_app(
-    settings: LateInteractionSettings, models_file: Path = MODELS_FILE, clock: Callable[[], float] = time.time
-) -> FastAPI:
-    """Builds the ASGI app. `clock` returns Unix seconds."""
+def build_app(settings: LateInteractionSettings, models_file: Path = MODELS_FILE) -> FastAPI:
+    """Builds the ASGI app."""
     return build_vector_app(
-        "late_interaction", settings, lambda: open_encoder(settings, models_file), clock=clock, routers=(score_router,)
+        "late_interaction", settings, lambda: open_encoder(settings, models_file), routers=(score_router,)
     )

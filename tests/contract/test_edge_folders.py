@@ -26,16 +26,23 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _garbage_record(folder: Path) -> None:
-    (folder / RECORD).write_text("{ not json")
+def _written(pattern: str, content: bytes) -> Callable[[Path], None]:
+    """Returns a damage that replaces the content of every file of this pattern."""
 
+    def damage(folder: Path) -> None:
+        for file in folder.glob(pattern):
+            file.write_bytes(content)
 
-def _empty_record(folder: Path) -> None:
-    (folder / RECORD).write_text("")
+    return damage
 
 
 def _another_record(folder: Path) -> None:
     (folder / RECORD).write_text((folder.with_name("c@1") / RECORD).read_text())
+
+
+def _pipe_for_a_record(folder: Path) -> None:
+    (folder / RECORD).unlink()
+    os.mkfifo(folder / RECORD)
 
 
 def _no_shard(folder: Path) -> None:
@@ -49,29 +56,9 @@ def _empty_shard(folder: Path) -> None:
         shard.mkdir()
 
 
-def _panics(folder: Path) -> None:  # a Rust panic, no Exception
-    for file in folder.glob("shard*/segments/*/vector_storage/deleted/status.dat"):
-        file.write_bytes(b"")
-
-
-def _garbage_segment(folder: Path) -> None:
-    for file in folder.glob("shard*/segments/*/segment.json"):
-        file.write_bytes(b"\xff" * 100)
-
-
 def _no_payload(folder: Path) -> None:  # opens without a word; only reading a document meets it
     for file in folder.glob("shard*/segments/*/payload_storage/page_0.dat"):
         file.write_bytes(bytes(file.stat().st_size))
-
-
-def _pipe_for_a_record(folder: Path) -> None:
-    (folder / "collection.json").unlink()
-    os.mkfifo(folder / "collection.json")
-
-
-def _torn_wal(folder: Path) -> None:
-    for file in folder.glob("shard*/wal/open-*"):
-        file.write_bytes(b"")
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +82,16 @@ def finished() -> Iterator[Path]:
 @pytest.mark.parametrize(
     "damage",
     [
-        _garbage_record,
-        _empty_record,
+        _written(RECORD, b"{ not json"),
+        _written(RECORD, b""),
         _another_record,
         _pipe_for_a_record,
         _no_shard,
         _empty_shard,
-        _panics,
-        _garbage_segment,
+        _written("shard*/segments/*/vector_storage/deleted/status.dat", b""),  # a Rust panic, no Exception
+        _written("shard*/segments/*/segment.json", b"\xff" * 100),
         _no_payload,
-        _torn_wal,
+        _written("shard*/wal/open-*", b""),
     ],
 )
 async def test_a_damaged_generation_is_reported_and_the_others_serve(

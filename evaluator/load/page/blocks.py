@@ -1,6 +1,6 @@
 """Builds the section of a report about its load. Pure; the page of the load alone is left to load_page.py."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from evaluator.load.capacity import CapacityReport, multiple_rows
 from evaluator.load.load_report import LOAD, LoadReport
@@ -91,7 +91,8 @@ def percentile_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Blo
     yield Prose(PERCENTILES)
     yield Table("load-percentiles", "Milliseconds by percentile, with 95 % intervals", percentile_rows(load))
     spectra = {f"spectrum-{point.traffic}.svg": f"{SPECTRUM_SHOWS}: {point.traffic}" for point in load.points}
-    yield from _foldable(SPECTRUM_SHOWS, _chart_images(spectra, charts))
+    images = _chart_images(spectra, charts)
+    yield from images if len(images) <= CHARTS_SHOWN else (FoldedBlocks(SPECTRUM_SHOWS, tuple(images)),)
 
 
 def path_blocks(load: LoadReport, charts: Collection[str]) -> Iterator[Block]:
@@ -112,8 +113,3 @@ def _chart_images(charts: Mapping[str, str], files: Collection[str]) -> list[Blo
     `files`: paths within the run's folder.
     """
     return [ChartImage(f"load/{name}", shows) for name, shows in charts.items() if f"load/{name}" in files]
-
-
-def _foldable(summary: str, blocks: Sequence[Block]) -> Sequence[Block]:
-    """Returns the blocks, behind a summary where they would fill several screens."""
-    return blocks if len(blocks) <= CHARTS_SHOWN else (FoldedBlocks(summary, tuple(blocks)),)

@@ -49,11 +49,11 @@ def certificate_fault(error: BaseException | None) -> str | None:
     return None
 
 
-def scheme_fault(url: str, error: BaseException | None, within_s: float = 2.0) -> str | None:
+def scheme_fault(url: str, error: BaseException | None) -> str | None:
     """Returns what to write where a call failed because its URL has the wrong one of http:// and https://.
 
     A TLS server closes the connection of a plain request, like one that stops: so this tries a handshake, for
-    `within_s` seconds at most. Call it in a thread where an event loop runs.
+    two seconds at most. Call it in a thread where an event loop runs.
     """
     parts = urlsplit(url)
     if parts.scheme == "https":
@@ -64,7 +64,7 @@ def scheme_fault(url: str, error: BaseException | None, within_s: float = 2.0) -
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
     try:
         with (
-            socket.create_connection((parts.hostname or "", parts.port or 80), within_s) as opened,
+            socket.create_connection((parts.hostname or "", parts.port or 80), 2.0) as opened,
             context.wrap_socket(opened, server_hostname=parts.hostname),
         ):
             return "it speaks TLS: write https://"
