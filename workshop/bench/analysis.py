@@ -27,37 +27,26 @@ def analyse(report: BenchReport, served: str, int8: str | None, no_int8: str | N
     if int8 is None:
         ratios["int8_over_fp32"], quantised = None, Int8Comparison(served=None, reason=no_int8)
     else:
-        ratios["int8_over_fp32"] = cpu_ratio_over_all_sets(turns, OURS, INT8)
+        # All sets of a round together.
+        seconds = [list(_by_round(turns, each, None, _cpu_s).values()) for each in (OURS, INT8)]
+        ratios["int8_over_fp32"] = paired_ratio(*seconds)
         quantised = Int8Comparison(
             served=int8, reason=None, by_set={name: cost_ratio(turns, OURS, INT8, name) for name in sets}
         )
-    return report.model_copy(
-        update={
-            "ratios": ratios,
-            "int8": quantised,
-            "http": None if HTTP in report.unequal else http_share(turns, served, sets),
-        }
-    )
+    http = None
+    if HTTP not in report.unequal:
+        http = HttpShare(
+            model=served,
+            share={name: _ratio(turns, SESSION, HTTP, name, _wall_s) for name in sets},
+            cpu={name: _ratio(turns, HTTP, SESSION, name, _cpu_s) for name in sets},
+        )
+    return report.model_copy(update={"ratios": ratios, "int8": quantised, "http": http})
 
 
 def cost_ratio(turns: Sequence[BenchTurn], above: str, below: str, set_name: str) -> CostRatio:
     """Divides CPU and wall seconds of `above` by those of `below`."""
     return CostRatio(
         cpu=_ratio(turns, above, below, set_name, _cpu_s), wall=_ratio(turns, above, below, set_name, _wall_s)
-    )
-
-
-def cpu_ratio_over_all_sets(turns: Sequence[BenchTurn], above: str, below: str) -> Interval:
-    """Divides CPU seconds of `above` by those of `below`, all sets of a round together."""
-    return paired_ratio(*(list(_by_round(turns, each, None, _cpu_s).values()) for each in (above, below)))
-
-
-def http_share(turns: Sequence[BenchTurn], model: str, sets: Sequence[str]) -> HttpShare:
-    """Returns pairs a second over HTTP as a share of the bare session's."""
-    return HttpShare(
-        model=model,
-        share={name: _ratio(turns, SESSION, HTTP, name, _wall_s) for name in sets},
-        cpu={name: _ratio(turns, HTTP, SESSION, name, _cpu_s) for name in sets},
     )
 
 

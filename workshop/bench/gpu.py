@@ -60,9 +60,7 @@ def bench(names: Sequence[str], engines: Sequence[Engine], texts: Sequence[str])
     for profile, engine in product(profiles, unrefused):
         try:
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # so that all memory is this model's
-                cells, values = pool.submit(
-                    measure, profile, Path(".models", profile.name), engine, texts, LEAST_S
-                ).result()
+                cells, values = pool.submit(measure, profile, engine, texts, LEAST_S).result()
         except (ModelError, BrokenExecutor) as error:
             wrong.append(f"{profile.name} failed with {engine}: {error}")
             continue
@@ -88,12 +86,11 @@ def place_nodes(profile: ModelProfile, folder: Path, provider: Provider) -> tupl
     return share, ", ".join(f"{count} {kind}" for kind, count in kinds.items()), ", ".join(sorted(heavy))
 
 
-def measure(
-    profile: ModelProfile, folder: Path, engine: Engine, texts: Sequence[str], least_s: float
-) -> tuple[list[str], Float32]:
+def measure(profile: ModelProfile, engine: Engine, texts: Sequence[str], least_s: float) -> tuple[list[str], Float32]:
     """Runs two requests at once, pass after pass: cells of a row, and the values of the first COMPARED texts."""
     set_process_options()  # as the services do
-    unused, encode, runner = _gpu_mib(engine), OPENED[profile.kind](profile, folder, engine), asyncio.Runner()
+    unused, runner = _gpu_mib(engine), asyncio.Runner()
+    encode = OPENED[profile.kind](profile, Path(".models", profile.name), engine)
 
     async def run(*requests: Sequence[str]) -> list[Iterable[float | Float32 | SparseVector]]:
         return await asyncio.gather(*map(encode, requests))

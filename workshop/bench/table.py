@@ -12,7 +12,16 @@ def render_table(report: BenchReport) -> str:
     parts = [f"{made.machine.in_words}; {rounds} rounds; median [bootstrap 95 % interval of the median over rounds]"]
     if model is not None:
         parts.append(f"{model.name} as plain fp32 ({model.sha256[:12]}), at most {model.max_tokens} tokens a pair")
-    parts.append(aligned([["set", "lists x pairs", "tokens", "padding of 32 as they come"], *_sets(report)]))
+    sets = [
+        [
+            name,
+            f"{about.lists} x {about.pairs}",
+            f"mean {about.mean_tokens:.0f}, p95 {about.p95_tokens:.0f}, most {about.most_tokens}",
+            f"{about.padding:.2f}",
+        ]
+        for name, about in report.sets.items()
+    ]
+    parts.append(aligned([["set", "lists x pairs", "tokens", "padding of 32 as they come"], *sets]))
     rows = [
         [peer, name, _span(both.cpu), _span(both.wall), f"{report.largest_difference[peer]:.1e}"]
         for peer, by_set in report.ratios.items()
@@ -52,18 +61,6 @@ def memory_lines(memory: MemoryFigures) -> str:
             f"{memory.shapes_most * mib:.1f} at most",
         )
     )
-
-
-def _sets(report: BenchReport) -> list[list[str]]:
-    return [
-        [
-            name,
-            f"{about.lists} x {about.pairs}",
-            f"mean {about.mean_tokens:.0f}, p95 {about.p95_tokens:.0f}, most {about.most_tokens}",
-            f"{about.padding:.2f}",
-        ]
-        for name, about in report.sets.items()
-    ]
 
 
 def _int8(report: BenchReport) -> str:

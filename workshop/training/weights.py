@@ -30,7 +30,9 @@ def read_weights(graph_file: Path) -> Weights:
             if value not in tensors or tensors[value].dtype != np.float32 or tensors[value].ndim == 0:
                 continue
             if node.op_type == "MatMul":
-                name = value if value.endswith(".weight") else _of_node(node.name)
+                # `/m/bert/encoder/layer.0/attention/self/query/MatMul` names a weight with dots.
+                named = node.name.removeprefix("/m/").removesuffix("/MatMul").replace("/", ".") + ".weight"
+                name = value if value.endswith(".weight") else named
                 weights[_bare(name)] = np.ascontiguousarray(tensors[value].T)
             elif node.op_type == "Gemm" and place == 1:
                 weights[_bare(value)] = tensors[value]
@@ -43,14 +45,6 @@ def _dequantised(values: NDArray[np.int8], scale: NDArray[np.float32], axis: int
     shape = [1] * values.ndim
     shape[axis] = -1
     return values.astype(np.float32) * scale.reshape(shape)
-
-
-def _of_node(name: str) -> str:
-    """Returns a node's weight name:
-
-    `/m/bert/encoder/layer.0/attention/self/query/MatMul` names `encoder.layer.0.attention.self.query.weight`.
-    """
-    return name.removeprefix("/m/").removesuffix("/MatMul").replace("/", ".") + ".weight"
 
 
 def _bare(name: str) -> str:
