@@ -31,12 +31,7 @@ class Adapter(BaseHTTPRequestHandler):
         if asked.path == "/targets":
             answer = targets()
         elif METRIC not in asked.path:
-            answer = {
-                "kind": "APIResourceList",
-                "apiVersion": "v1",
-                "groupVersion": API,
-                "resources": [RESOURCE],
-            }
+            answer = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": API, "resources": [RESOURCE]}
         else:
             namespace = asked.path.split("/")[5]
             name = parse_qs(asked.query)["labelSelector"][0].rpartition("=")[2]

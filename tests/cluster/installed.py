@@ -108,11 +108,7 @@ def _volume(folder: Path) -> Yaml:
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": f"volume-{folder.name}"},
-        "spec": {
-            "capacity": {"storage": "20Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "hostPath": {"path": str(folder)},
-        },
+        "spec": {"capacity": {"storage": "20Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": str(folder)}},
     }
 
 

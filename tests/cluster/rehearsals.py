@@ -20,7 +20,7 @@ from tests.soak.outcome import Bar
 from tests.support.images import ROOT
 from tests.support.manifests import NAME, Peer, documents, may_connect, of_kind, pods_of
 
-COLLECTION = "demo"
+LOADED, COLLECTION = "evaluator/collections/bicycle-workshop", "demo"
 OURS = f"--namespace={NAMESPACE}"
 RATE = 20
 # Of 100 candidates each: two cores do about five, and the queue is what the autoscaler shall see.
@@ -102,15 +102,9 @@ COLUMNS = ("what is done", "all ready after, s", "searches", "failed", "degraded
 
 def load(cluster: Cluster) -> str:
     """Loads the bundled collection by the evaluator's pod, and returns its last line."""
-    asked = (
-        "--dataset",
-        "evaluator/collections/bicycle-workshop",
-        "--collection",
-        COLLECTION,
-        "--pipelines",
-        "bm25,dense,hybrid,hybrid-colbert,hybrid-rerank",
-    )
-    return cluster.kubectl("exec", OURS, "deployment/evaluator", "--", "python", "-m", "evaluator", "ingest", *asked)
+    pipelines = "bm25,dense,hybrid,hybrid-colbert,hybrid-rerank"
+    asked = ("ingest", "--dataset", LOADED, "--collection", COLLECTION, "--pipelines", pipelines)
+    return cluster.kubectl("exec", OURS, "deployment/evaluator", "--", "python", "-m", "evaluator", *asked)
 
 
 def rehearsed(cluster: Cluster, application: Application, name: str, act: Callable[[], None]) -> Rehearsal:
@@ -151,12 +145,9 @@ def roll_outs(cluster: Cluster, application: Application) -> tuple[list[Bar], li
         wait_for(f"{name} after its end", is_back)
 
     def drain() -> None:
-        options = (
-            "--ignore-daemonsets",
-            "--delete-emptydir-data",
-            "--pod-selector=app.kubernetes.io/part-of=retrieval-stack",
-        )
-        cluster.kubectl("drain", NODES[0].name, "--timeout=240s", *options)
+        ours = "--pod-selector=app.kubernetes.io/part-of=retrieval-stack"
+        options = ("--ignore-daemonsets", "--delete-emptydir-data", ours, "--timeout=240s")
+        cluster.kubectl("drain", NODES[0].name, *options)
 
     both = " and ".join(REPLICATED)
     undisturbed = rehearsed(cluster, application, "nothing", partial(time.sleep, 20))
@@ -244,18 +235,8 @@ with ThreadPoolExecutor(32) as pool:
 def _opened(cluster: Cluster, namespace: str, pod: str, targets: list[tuple[tuple[str, int], str]]) -> list[bool]:
     """Whether each target takes a connection of this pod."""
     addresses = json.dumps([(address, port) for (_, port), address in targets])
-    command = (
-        "exec",
-        f"--namespace={namespace}",
-        pod,
-        "--container=service",
-        "--",
-        "python",
-        "-c",
-        CONNECTS,
-        addresses,
-    )
-    return list(json.loads(cluster.kubectl(*command)))
+    command = ("python", "-c", CONNECTS, addresses)
+    return list(json.loads(cluster.kubectl("exec", f"--namespace={namespace}", pod, "--", *command)))
 
 
 def autoscaling(cluster: Cluster, application: Application) -> tuple[list[Bar], list[tuple[str, ...]]]:

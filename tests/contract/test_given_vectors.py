@@ -21,10 +21,10 @@ from tests.contract.test_vector_service import (
     ToyEncoder,
     WordVectors,
     begin,
-    ok,
     search,
     service,
 )
+from tests.support.opened_client import ok
 
 PATH = "/v1/collections/notes@1/documents"
 IDS = [str(one["id"]) for one in DOCUMENTS]

@@ -1,6 +1,6 @@
 """The late-interaction service, over HTTP and Edge, with a small ColBERT: its ranking is MaxSim in NumPy."""
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from services.storage.representation import SparseVector, TokenVectors
 from services.vectorservice.encoder import Encoder
 from services.vectorstore.store import GenerationSpec
 from services.vectorstore.store_edge import EdgeStore
-from tests.support.opened_client import opened_client
+from tests.support.opened_client import ok, opened_client
 from tests.support.token_models import COLBERT, small_token_encoder
 from tests.support.vectors import halved
 
@@ -66,12 +66,6 @@ async def encoder(settings: LateInteractionSettings, models: Path) -> AsyncItera
     opened = open_encoder(settings, models)
     yield opened
     await opened.close()
-
-
-async def ok(asking: Awaitable[httpx.Response]) -> dict[str, Any]:
-    answer = await asking
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json())
 
 
 async def max_sim(encoder: Encoder) -> dict[str, float]:

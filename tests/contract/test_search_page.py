@@ -165,33 +165,24 @@ async def test_one_list_is_shown_although_the_other_has_a_problem(stack: Stack) 
     assert "Apple" in titles(answer.text)
 
 
-async def test_an_overloaded_gateway_says_so_on_the_page() -> None:
+async def test_an_overloaded_gateway_says_so_on_the_page_also_before_it_reads_a_request() -> None:
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("127.0.0.1", 1)}
     async with opened_stack(max_in_flight=1, max_waiting=0) as stack:
         stack.wires["lexical"].fault = stack.wires["dense"].fault = "hung"
         held = asyncio.create_task(stack.search("fruit", "hybrid", deadline_ms=800))
         await asyncio.sleep(0.1)
         answer = await page(stack, query="fruit", collection="demo", left="hybrid", right="")
+        refusal = stack.app.state.early_refusal(scope)
         await held
+    assert (refusal.status_code, refusal.media_type) == (429, "text/html")
+    assert int(refusal.headers["retry-after"]) >= 1
+    assert b"429 Overloaded" in refusal.body
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) >= 1
     said = Elements(answer.text).text
     assert "429 Overloaded. Too many requests are waiting" in said
     assert f"(Retry-After: {answer.headers['retry-after']} s)" in said
     assert 'value="fruit"' in answer.text
-
-
-async def test_a_request_that_is_refused_before_it_is_read_gets_a_page_too() -> None:
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": ("127.0.0.1", 1)}
-    async with opened_stack(max_in_flight=1, max_waiting=0) as stack:
-        stack.wires["lexical"].fault = stack.wires["dense"].fault = "hung"
-        held = asyncio.create_task(stack.search("fruit", "hybrid", deadline_ms=800))
-        await asyncio.sleep(0.1)
-        await page(stack, query="fruit", collection="demo", left="hybrid", right="")
-        refusal = stack.app.state.early_refusal(scope)
-        await held
-    assert (refusal.status_code, refusal.media_type) == (429, "text/html")
-    assert int(refusal.headers["retry-after"]) >= 1
-    assert b"429 Overloaded" in refusal.body
 
 
 async def test_a_hung_first_search_leaves_the_second_its_time(stack: Stack) -> None:

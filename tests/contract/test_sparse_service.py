@@ -17,7 +17,7 @@ from services.sparse.encoder_hashing import HashingTermEncoder
 from services.sparse.settings import SparseSettings
 from services.vectorservice.compose import build_vector_app
 from tests.contract.sparse_encoder import product
-from tests.support.opened_client import opened_client
+from tests.support.opened_client import ok, opened_client
 from tests.support.passages import soon
 from tests.support.sparse_checkpoints import IDF, sparse_checkpoint
 
@@ -54,12 +54,6 @@ async def loaded(directory: Path, encoder: SparseEncoder) -> AsyncIterator[httpx
         documents = [{"id": one, "text": text} for one, text in texts().items()]
         await ok(client.post("/v1/collections/notes@1/documents", json={"documents": documents}))
         yield client
-
-
-async def ok(asking: Any) -> dict[str, Any]:
-    answer = await asking
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json())
 
 
 async def explained(client: httpx.AsyncClient, documents: Sequence[dict[str, str]]) -> dict[str, list[dict[str, Any]]]:

@@ -14,7 +14,8 @@ from services.dense.encoder_hashing import HashingEncoder
 from services.dense.encoder_passages import PassageEncoder
 from services.vectorservice.encoder import Encoder
 from tests.contract.test_given_vectors import WordCodes, WordSums
-from tests.contract.test_vector_service import TermCounts, WordVectors, ok, service
+from tests.contract.test_vector_service import TermCounts, WordVectors, service
+from tests.support.opened_client import ok
 from tests.support.real_stack import RealStack, real_stack
 
 WORDS = [f"word{number}" for number in range(60)]

@@ -1,7 +1,7 @@
 """A vector service of any representation, over HTTP and real storage: its encoder and settings are all that it adds."""
 
 import zlib
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from services.storage.representation import MultiVector, Representation, Sparse,
 from services.vectorservice.compose import build_vector_app
 from services.vectorservice.encoder import Encoder
 from services.vectorservice.settings import Directory, Prefix, VectorServiceSettings
-from tests.support.opened_client import opened_client
+from tests.support.opened_client import ok, opened_client
 
 DIMENSION = 16
 TEXTS = {
@@ -86,12 +86,6 @@ def service(directory: Path, encoder: Encoder) -> AbstractAsyncContextManager[ht
 @pytest.fixture(params=ENCODERS)
 def toy(request: pytest.FixtureRequest) -> Toy:
     return ENCODERS[request.param]
-
-
-async def ok(asking: Awaitable[httpx.Response]) -> dict[str, Any]:
-    answer = await asking
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json())
 
 
 async def search(client: httpx.AsyncClient, generation: str = "notes@1", **asked: object) -> list[tuple[str, float]]:

@@ -32,10 +32,10 @@ MOST_WORDS_OF_ANOTHER = 1_000
 # Lines of the house, which only fall: a feature pays with what it deletes.
 PRODUCT_SUFFIXES = (".py", ".html", ".js", ".css", ".sh")
 MOST_LINES_OF_ALL = {
-    ("services", "gateway", "evaluator", "deploy"): 61_108,
+    ("services", "gateway", "evaluator", "deploy"): 61_106,
     ("clients",): 1_660,
-    ("workshop",): 4_395,
-    ("tests",): 65_134,
+    ("workshop",): 4_379,
+    ("tests",): 65_132,
 }
 MOST_WORDS_OF_A_ROOM = 600
 # Without the changelog, measurements, and what commands write.

@@ -411,8 +411,8 @@ def test_the_gateway_calls_the_backends_that_the_overlay_names(tmp_path: Path, o
     file = tmp_path / "k8s" / "overlays" / overlay / "kustomization.yaml"
     content = yaml.safe_load(file.read_text())
     (gateway,) = (generator for generator in content["configMapGenerator"] if generator["name"] == "gateway")
-    named = "GATEWAY_BACKENDS={}"
-    gateway["literals"] = [line for line in gateway["literals"] if not line.startswith("GATEWAY_BACKENDS=")] + [named]
+    others = [line for line in gateway["literals"] if not line.startswith("GATEWAY_BACKENDS=")]
+    gateway["literals"] = [*others, "GATEWAY_BACKENDS={}"]
     file.write_text(yaml.safe_dump(content))
     objects = built(file.parent)
     (pods,) = (pods for pods in pods_of(objects) if pods.name == "gateway")

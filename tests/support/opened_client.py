@@ -1,6 +1,6 @@
 """Opens an app of ours, and a client that calls it within this process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,3 +19,10 @@ async def opened_client(
         httpx.AsyncClient(transport=transport, base_url=base_url, **options) as client,
     ):
         yield client
+
+
+async def ok(asking: Awaitable[httpx.Response]) -> dict[str, Any]:
+    """Returns the body of an answer, whose status is 200."""
+    answer = await asking
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
