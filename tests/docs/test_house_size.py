@@ -33,7 +33,7 @@ MOST_WORDS_OF_ANOTHER = 1_000
 PRODUCT_SUFFIXES = (".py", ".html", ".js", ".css", ".sh")
 MOST_LINES_OF_ALL = {
     ("services", "gateway", "evaluator", "deploy"): 61_106,
-    ("clients",): 1_660,
+    ("clients",): 1_659,
     ("workshop",): 4_379,
     ("tests",): 65_132,
 }

@@ -67,6 +67,8 @@ def _arguments(request: Request, left_s: float) -> dict[str, Any]:
 class Connecting(Generic[Transport]):
     """What both clients are opened with. Raises ValueError where the key would travel unencrypted, or is none."""
 
+    _connect: Callable[[], None]  # each opens its own connections, with `_options`
+
     def __init__(
         self,
         url: str,
@@ -95,9 +97,6 @@ class Connecting(Generic[Transport]):
             "transport": transport,
         }
         self._connect()
-
-    def _connect(self) -> None:
-        raise NotImplementedError
 
     def within(self, deadline_ms: int) -> Self:
         """Returns this client with another deadline, over the same connections."""
