@@ -86,8 +86,7 @@ def _rehearsed(folder: Path) -> Path:
     apart = [{"patch": json.dumps(_apart(name))} for name in ENGINES]
     small = {"target": {"kind": "Deployment"}, "patch": json.dumps(SMALL)}
     objects += read(K8S / "overlays" / "prod" / "metrics.yaml")
-    added = [K8S / "components" / "late-interaction"]
-    backends = [f"GATEWAY_BACKENDS={json.dumps(BACKENDS)}"]
+    added, backends = [K8S / "components" / "late-interaction"], [f"GATEWAY_BACKENDS={json.dumps(BACKENDS)}"]
     return composed(folder, K8S / "overlays" / "dev", added, objects, [*spread, *apart, small], backends)
 
 

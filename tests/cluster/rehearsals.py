@@ -146,8 +146,7 @@ def roll_outs(cluster: Cluster, application: Application) -> tuple[list[Bar], li
 
     def drain() -> None:
         ours = "--pod-selector=app.kubernetes.io/part-of=retrieval-stack"
-        options = ("--ignore-daemonsets", "--delete-emptydir-data", ours, "--timeout=240s")
-        cluster.kubectl("drain", NODES[0].name, *options)
+        cluster.kubectl("drain", NODES[0].name, "--ignore-daemonsets", "--delete-emptydir-data", ours, "--timeout=240s")
 
     both = " and ".join(REPLICATED)
     undisturbed = rehearsed(cluster, application, "nothing", partial(time.sleep, 20))

@@ -62,8 +62,8 @@ async def test_refused_texts_are_the_callers_fault_and_what_the_api_says_is_told
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_busy_api_is_asked_again_after_the_time_that_it_names(status: int) -> None:
-    api = ScriptedApi(refusal(status, retry_after="1"), dialect=OPENAI)
+async def test_a_busy_api_is_asked_again_after_the_time_that_it_names(dialect: Dialect, status: int) -> None:
+    api = ScriptedApi(refusal(status, retry_after="1"), dialect=dialect)
     async with api.asked_by() as ask:
         begun = time.monotonic()
         assert len(await ask(["oil"], soon())) == 1

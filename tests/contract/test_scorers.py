@@ -112,8 +112,9 @@ async def test_an_api_gets_each_passage_once_in_batches_and_no_blank_one(dialect
     assert api.asked[0][1] == {"query": "slips", dialect.texts: ["chain", *["oil"] * len(api.texts[0][1:])], **sent}
 
 
-async def test_scores_behind_the_first_that_is_late_are_left_out() -> None:
-    api = ScriptedApi(dialect=COHERE)
+@SCORING
+async def test_scores_behind_the_first_that_is_late_are_left_out(dialect: Dialect) -> None:
+    api = ScriptedApi(dialect=dialect)
     api.held = "late"
     with over(api, api_batch=2, score_cache_mb=1) as scorer:
         begun = time.monotonic()
@@ -124,8 +125,9 @@ async def test_scores_behind_the_first_that_is_late_are_left_out() -> None:
         await scorer.close()
 
 
-async def test_a_passage_of_which_one_part_is_late_has_no_score() -> None:
-    api = ScriptedApi(dialect=TEI_RERANK)
+@SCORING
+async def test_a_passage_of_which_one_part_is_late_has_no_score(dialect: Dialect) -> None:
+    api = ScriptedApi(dialect=dialect)
     api.held = "late " * 15 + "late"
     with over(api, api_batch=1) as scorer:
         split = Split(Passages(tokens=16), (0, 0))
